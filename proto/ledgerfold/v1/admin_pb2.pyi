@@ -1,0 +1,303 @@
+from ledgerfold.v1 import data_pb2 as _data_pb2
+from ledgerfold.v1 import records_pb2 as _records_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CompactorState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPACTOR_STATE_UNSPECIFIED: _ClassVar[CompactorState]
+    COMPACTOR_STATE_STARTING: _ClassVar[CompactorState]
+    COMPACTOR_STATE_READY: _ClassVar[CompactorState]
+    COMPACTOR_STATE_RESTARTING: _ClassVar[CompactorState]
+    COMPACTOR_STATE_UNAVAILABLE: _ClassVar[CompactorState]
+    COMPACTOR_STATE_DISABLED: _ClassVar[CompactorState]
+
+class CompactionStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPACTION_STATUS_UNSPECIFIED: _ClassVar[CompactionStatus]
+    COMPACTION_STATUS_NOT_RUN: _ClassVar[CompactionStatus]
+    COMPACTION_STATUS_RUNNING: _ClassVar[CompactionStatus]
+    COMPACTION_STATUS_SUCCESS: _ClassVar[CompactionStatus]
+    COMPACTION_STATUS_ERROR: _ClassVar[CompactionStatus]
+
+class CompactionPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPACTION_PHASE_UNSPECIFIED: _ClassVar[CompactionPhase]
+    COMPACTION_PHASE_QUEUED: _ClassVar[CompactionPhase]
+    COMPACTION_PHASE_ONE: _ClassVar[CompactionPhase]
+    COMPACTION_PHASE_TWO: _ClassVar[CompactionPhase]
+    COMPACTION_PHASE_COMMIT: _ClassVar[CompactionPhase]
+COMPACTOR_STATE_UNSPECIFIED: CompactorState
+COMPACTOR_STATE_STARTING: CompactorState
+COMPACTOR_STATE_READY: CompactorState
+COMPACTOR_STATE_RESTARTING: CompactorState
+COMPACTOR_STATE_UNAVAILABLE: CompactorState
+COMPACTOR_STATE_DISABLED: CompactorState
+COMPACTION_STATUS_UNSPECIFIED: CompactionStatus
+COMPACTION_STATUS_NOT_RUN: CompactionStatus
+COMPACTION_STATUS_RUNNING: CompactionStatus
+COMPACTION_STATUS_SUCCESS: CompactionStatus
+COMPACTION_STATUS_ERROR: CompactionStatus
+COMPACTION_PHASE_UNSPECIFIED: CompactionPhase
+COMPACTION_PHASE_QUEUED: CompactionPhase
+COMPACTION_PHASE_ONE: CompactionPhase
+COMPACTION_PHASE_TWO: CompactionPhase
+COMPACTION_PHASE_COMMIT: CompactionPhase
+
+class GetBrokerInfoRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetBrokerInfoResponse(_message.Message):
+    __slots__ = ("version", "data_dir", "durability", "pid", "started_ms", "compactor_state", "compactor_message", "compactor_pid")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DATA_DIR_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPACTOR_STATE_FIELD_NUMBER: _ClassVar[int]
+    COMPACTOR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    COMPACTOR_PID_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    data_dir: str
+    durability: str
+    pid: int
+    started_ms: int
+    compactor_state: CompactorState
+    compactor_message: str
+    compactor_pid: int
+    def __init__(self, version: _Optional[str] = ..., data_dir: _Optional[str] = ..., durability: _Optional[str] = ..., pid: _Optional[int] = ..., started_ms: _Optional[int] = ..., compactor_state: _Optional[_Union[CompactorState, str]] = ..., compactor_message: _Optional[str] = ..., compactor_pid: _Optional[int] = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class CreateTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("topic", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetTopicStatsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetTopicStatsResponse(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class GetTopicInternalStatsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetTopicInternalStatsResponse(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class UnloadTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class UnloadTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TrimTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TrimTopicResponse(_message.Message):
+    __slots__ = ("ledgers_removed",)
+    LEDGERS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ledgers_removed: int
+    def __init__(self, ledgers_removed: _Optional[int] = ...) -> None: ...
+
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    start: _data_pb2.StartPosition
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_data_pb2.StartPosition, _Mapping]] = ...) -> None: ...
+
+class CreateSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListSubscriptionsResponse(_message.Message):
+    __slots__ = ("subscriptions",)
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class TriggerCompactionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TriggerCompactionResponse(_message.Message):
+    __slots__ = ("run_number",)
+    RUN_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    run_number: int
+    def __init__(self, run_number: _Optional[int] = ...) -> None: ...
+
+class GetCompactionStatusRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetCompactionStatusResponse(_message.Message):
+    __slots__ = ("status", "last_error", "run", "progress")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    status: CompactionStatus
+    last_error: str
+    run: _records_pb2.RunRecord
+    progress: CompactionProgress
+    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ...) -> None: ...
+
+class CompactionProgress(_message.Message):
+    __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_DONE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    BYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    phase: CompactionPhase
+    tasks_done: int
+    tasks_total: int
+    messages: int
+    bytes: int
+    messages_total: int
+    bytes_total: int
+    def __init__(self, phase: _Optional[_Union[CompactionPhase, str]] = ..., tasks_done: _Optional[int] = ..., tasks_total: _Optional[int] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., messages_total: _Optional[int] = ..., bytes_total: _Optional[int] = ...) -> None: ...
+
+class WatchCompactionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class WatchCompactionResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: GetCompactionStatusResponse
+    def __init__(self, status: _Optional[_Union[GetCompactionStatusResponse, _Mapping]] = ...) -> None: ...
+
+class CancelCompactionRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class CancelCompactionResponse(_message.Message):
+    __slots__ = ("run_number",)
+    RUN_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    run_number: int
+    def __init__(self, run_number: _Optional[int] = ...) -> None: ...
+
+class ListRunsRequest(_message.Message):
+    __slots__ = ("topic", "limit")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    limit: int
+    def __init__(self, topic: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListRunsResponse(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[_records_pb2.RunRecord]
+    def __init__(self, runs: _Optional[_Iterable[_Union[_records_pb2.RunRecord, _Mapping]]] = ...) -> None: ...
+
+class PolicyScope(_message.Message):
+    __slots__ = ("topic", "namespace")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    namespace: str
+    def __init__(self, topic: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
+
+class GetPoliciesRequest(_message.Message):
+    __slots__ = ("scope", "applied")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    applied: bool
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ..., applied: _Optional[bool] = ...) -> None: ...
+
+class GetPoliciesResponse(_message.Message):
+    __slots__ = ("policies",)
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    policies: _records_pb2.Policies
+    def __init__(self, policies: _Optional[_Union[_records_pb2.Policies, _Mapping]] = ...) -> None: ...
+
+class UpdatePoliciesRequest(_message.Message):
+    __slots__ = ("scope", "set", "remove")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    set: _records_pb2.Policies
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ..., set: _Optional[_Union[_records_pb2.Policies, _Mapping]] = ..., remove: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdatePoliciesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

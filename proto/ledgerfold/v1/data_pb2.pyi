@@ -1,0 +1,257 @@
+from ledgerfold.v1 import records_pb2 as _records_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUBSCRIPTION_TYPE_UNSPECIFIED: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_EXCLUSIVE: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_SHARED: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_FAILOVER: _ClassVar[SubscriptionType]
+    SUBSCRIPTION_TYPE_KEY_SHARED: _ClassVar[SubscriptionType]
+SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType
+SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType
+SUBSCRIPTION_TYPE_SHARED: SubscriptionType
+SUBSCRIPTION_TYPE_FAILOVER: SubscriptionType
+SUBSCRIPTION_TYPE_KEY_SHARED: SubscriptionType
+
+class PublishRequest(_message.Message):
+    __slots__ = ("open", "entries")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    open: PublishOpen
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PublishOpen(_message.Message):
+    __slots__ = ("topic", "producer_name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    producer_name: str
+    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ...) -> None: ...
+
+class PublishResponse(_message.Message):
+    __slots__ = ("ready", "receipts")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    ready: PublishReady
+    receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
+    def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
+
+class PublishReady(_message.Message):
+    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max")
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    producer_name: str
+    last_sequence_id: int
+    entry_bytes_max: int
+    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ...) -> None: ...
+
+class Receipt(_message.Message):
+    __slots__ = ("sequence_id", "ledger_id", "entry_id")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: int
+    ledger_id: int
+    entry_id: int
+    def __init__(self, sequence_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class StartPosition(_message.Message):
+    __slots__ = ("earliest", "latest", "message_id", "publish_time_ms", "inclusive")
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    INCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    earliest: bool
+    latest: bool
+    message_id: _records_pb2.MessageId
+    publish_time_ms: int
+    inclusive: bool
+    def __init__(self, earliest: _Optional[bool] = ..., latest: _Optional[bool] = ..., message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., publish_time_ms: _Optional[int] = ..., inclusive: _Optional[bool] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("open", "permits", "ack", "redeliver")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    REDELIVER_FIELD_NUMBER: _ClassVar[int]
+    open: SubscribeOpen
+    permits: int
+    ack: Ack
+    redeliver: Redeliver
+    def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
+
+class SubscribeOpen(_message.Message):
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    type: SubscriptionType
+    durable: bool
+    start: StartPosition
+    read_compacted: bool
+    consumer_name: str
+    priority: int
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class Ack(_message.Message):
+    __slots__ = ("positions", "cumulative", "request_id")
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[_records_pb2.Position]
+    cumulative: bool
+    request_id: int
+    def __init__(self, positions: _Optional[_Iterable[_Union[_records_pb2.Position, _Mapping]]] = ..., cumulative: _Optional[bool] = ..., request_id: _Optional[int] = ...) -> None: ...
+
+class Redeliver(_message.Message):
+    __slots__ = ("positions",)
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    positions: _containers.RepeatedCompositeFieldContainer[_records_pb2.Position]
+    def __init__(self, positions: _Optional[_Iterable[_Union[_records_pb2.Position, _Mapping]]] = ...) -> None: ...
+
+class SubscribeResponse(_message.Message):
+    __slots__ = ("ready", "deliveries", "acked_request_ids", "active")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    ACKED_REQUEST_IDS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    ready: SubscribeReady
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    acked_request_ids: _containers.RepeatedScalarFieldContainer[int]
+    active: bool
+    def __init__(self, ready: _Optional[_Union[SubscribeReady, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., acked_request_ids: _Optional[_Iterable[int]] = ..., active: _Optional[bool] = ...) -> None: ...
+
+class SubscribeReady(_message.Message):
+    __slots__ = ("consumer_name",)
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    consumer_name: str
+    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("entry", "redelivery_count")
+    ENTRY_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    entry: bytes
+    redelivery_count: int
+    def __init__(self, entry: _Optional[bytes] = ..., redelivery_count: _Optional[int] = ...) -> None: ...
+
+class ReadRequest(_message.Message):
+    __slots__ = ("open", "permits", "check_id", "seek")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_ID_FIELD_NUMBER: _ClassVar[int]
+    SEEK_FIELD_NUMBER: _ClassVar[int]
+    open: ReadOpen
+    permits: int
+    check_id: int
+    seek: ReadSeek
+    def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
+
+class ReadOpen(_message.Message):
+    __slots__ = ("topic", "start", "read_compacted", "reader_name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    READER_NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    start: StartPosition
+    read_compacted: bool
+    reader_name: str
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ...) -> None: ...
+
+class ReadSeek(_message.Message):
+    __slots__ = ("start", "seek_id")
+    START_FIELD_NUMBER: _ClassVar[int]
+    SEEK_ID_FIELD_NUMBER: _ClassVar[int]
+    start: StartPosition
+    seek_id: int
+    def __init__(self, start: _Optional[_Union[StartPosition, _Mapping]] = ..., seek_id: _Optional[int] = ...) -> None: ...
+
+class ReadResponse(_message.Message):
+    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id")
+    READY_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    END_OF_DATA_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
+    MORE_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
+    SEEK_ID_FIELD_NUMBER: _ClassVar[int]
+    ready: ReadReady
+    entries: _containers.RepeatedScalarFieldContainer[bytes]
+    end_of_data_check_ids: _containers.RepeatedScalarFieldContainer[int]
+    more_check_ids: _containers.RepeatedScalarFieldContainer[int]
+    seek_id: int
+    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ...) -> None: ...
+
+class ReadReady(_message.Message):
+    __slots__ = ("reader_name",)
+    READER_NAME_FIELD_NUMBER: _ClassVar[int]
+    reader_name: str
+    def __init__(self, reader_name: _Optional[str] = ...) -> None: ...
+
+class GetLastMessageIdRequest(_message.Message):
+    __slots__ = ("topic", "read_compacted")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    read_compacted: bool
+    def __init__(self, topic: _Optional[str] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
+
+class GetLastMessageIdResponse(_message.Message):
+    __slots__ = ("message_id",)
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    message_id: _records_pb2.MessageId
+    def __init__(self, message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
+
+class SeekRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    start: StartPosition
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ...) -> None: ...
+
+class SeekResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UnsubscribeRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class UnsubscribeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

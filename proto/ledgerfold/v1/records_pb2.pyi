@@ -1,0 +1,287 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class LedgerKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEDGER_KIND_UNSPECIFIED: _ClassVar[LedgerKind]
+    LEDGER_KIND_RAW: _ClassVar[LedgerKind]
+    LEDGER_KIND_COMPACTED: _ClassVar[LedgerKind]
+
+class LedgerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LEDGER_STATE_UNSPECIFIED: _ClassVar[LedgerState]
+    LEDGER_STATE_OPEN: _ClassVar[LedgerState]
+    LEDGER_STATE_CLOSED: _ClassVar[LedgerState]
+    LEDGER_STATE_DELETING: _ClassVar[LedgerState]
+
+class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
+    RUN_STATE_QUEUED: _ClassVar[RunState]
+    RUN_STATE_RUNNING: _ClassVar[RunState]
+    RUN_STATE_SUCCESS: _ClassVar[RunState]
+    RUN_STATE_ERROR: _ClassVar[RunState]
+    RUN_STATE_CANCELLED: _ClassVar[RunState]
+
+class RunTrigger(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_TRIGGER_UNSPECIFIED: _ClassVar[RunTrigger]
+    RUN_TRIGGER_ADMIN: _ClassVar[RunTrigger]
+    RUN_TRIGGER_THRESHOLD: _ClassVar[RunTrigger]
+LEDGER_KIND_UNSPECIFIED: LedgerKind
+LEDGER_KIND_RAW: LedgerKind
+LEDGER_KIND_COMPACTED: LedgerKind
+LEDGER_STATE_UNSPECIFIED: LedgerState
+LEDGER_STATE_OPEN: LedgerState
+LEDGER_STATE_CLOSED: LedgerState
+LEDGER_STATE_DELETING: LedgerState
+RUN_STATE_UNSPECIFIED: RunState
+RUN_STATE_QUEUED: RunState
+RUN_STATE_RUNNING: RunState
+RUN_STATE_SUCCESS: RunState
+RUN_STATE_ERROR: RunState
+RUN_STATE_CANCELLED: RunState
+RUN_TRIGGER_UNSPECIFIED: RunTrigger
+RUN_TRIGGER_ADMIN: RunTrigger
+RUN_TRIGGER_THRESHOLD: RunTrigger
+
+class Position(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class MessageId(_message.Message):
+    __slots__ = ("ledger_id", "entry_id", "batch_index", "partition")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    batch_index: int
+    partition: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class StoreRecord(_message.Message):
+    __slots__ = ("next_ledger_id", "version")
+    NEXT_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    next_ledger_id: int
+    version: str
+    def __init__(self, next_ledger_id: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class SegmentRecord(_message.Message):
+    __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    KEY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_MIN_MS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    APPEND_TIME_MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    sealed: bool
+    size_bytes: int
+    entries: int
+    messages: int
+    key_bytes: int
+    first: Position
+    last: Position
+    publish_time_min_ms: int
+    publish_time_max_ms: int
+    checksum: int
+    append_time_max_ms: int
+    def __init__(self, path: _Optional[str] = ..., sealed: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., key_bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., publish_time_min_ms: _Optional[int] = ..., publish_time_max_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., append_time_max_ms: _Optional[int] = ...) -> None: ...
+
+class LedgerRecord(_message.Message):
+    __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    kind: LedgerKind
+    state: LedgerState
+    topic: str
+    segments: _containers.RepeatedCompositeFieldContainer[SegmentRecord]
+    created_ms: int
+    closed_ms: int
+    def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ...) -> None: ...
+
+class Policies(_message.Message):
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key")
+    COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
+    compaction_threshold_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    retain_null_key: bool
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ...) -> None: ...
+
+class CompactedView(_message.Message):
+    __slots__ = ("ledger_id", "horizon", "run_number")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    RUN_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    horizon: Position
+    run_number: int
+    def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
+
+class TopicRecord(_message.Message):
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    COMPACTION_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LAST_RUN_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_PRODUCER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    created_ms: int
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    compacted: CompactedView
+    policies: Policies
+    compaction_cursor: bool
+    last_run_number: int
+    epoch: int
+    last_producer_number: int
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ...) -> None: ...
+
+class NamespaceRecord(_message.Message):
+    __slots__ = ("name", "policies")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    policies: Policies
+    def __init__(self, name: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+
+class PositionRange(_message.Message):
+    __slots__ = ("ledger_id", "first_entry_id", "last_entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    first_entry_id: int
+    last_entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
+
+class CursorRecord(_message.Message):
+    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    mark_delete: Position
+    acknowledged: _containers.RepeatedCompositeFieldContainer[PositionRange]
+    properties: _containers.ScalarMap[str, str]
+    created_ms: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ...) -> None: ...
+
+class ProducerRecord(_message.Message):
+    __slots__ = ("topic", "name", "number", "last_sequence_id", "position")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    number: int
+    last_sequence_id: int
+    position: Position
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
+class RunCounts(_message.Message):
+    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes")
+    MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_IN_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_IN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    NULL_KEYS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_ONE_MS_FIELD_NUMBER: _ClassVar[int]
+    PHASE_TWO_MS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    messages_in: int
+    messages_out: int
+    entries_in: int
+    entries_out: int
+    bytes_in: int
+    bytes_out: int
+    keys: int
+    tombstones: int
+    null_keys: int
+    removed_events: int
+    phase_one_ms: int
+    phase_two_ms: int
+    worker_peak_bytes: int
+    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ...) -> None: ...
+
+class RunRecord(_message.Message):
+    __slots__ = ("topic", "number", "state", "trigger", "policy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TRIGGER_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    HORIZON_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    number: int
+    state: RunState
+    trigger: RunTrigger
+    policy: str
+    queued_ms: int
+    started_ms: int
+    ended_ms: int
+    ledger_id: int
+    previous_ledger_id: int
+    horizon: Position
+    counts: RunCounts
+    error_reason: str
+    error_message: str
+    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., policy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
