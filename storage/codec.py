@@ -1,0 +1,112 @@
+"""Codecs: how the sections of an entry are read.
+
+Storage, and the broker's publish and read paths, handle entries whole. What must look inside (a
+client, a command that prints messages, key-shared dispatch) asks the codec that the header names.
+
+    >>> from storage.native import NativeBatchBuilder
+    >>> builder = NativeBatchBuilder("p")
+    >>> builder.add(b"v", key=b"k")
+    >>> [m.key for m in decode(builder.build(sequence_id=0, publish_time_ms=1)).messages()]
+    [b'k']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from storage.entry import HEADER_BYTES, Buffer, Codec, EntryHeader, read_header
+from storage.errors import InvalidRequest
+
+
+class StoredMessage(NamedTuple):
+    """One message of an entry, decoded. `batch_index` -1: published alone."""
+
+    batch_index: int
+    batch_size: int
+    key: bytes | None
+    key_is_base64: bool
+    value: bytes
+    value_is_null: bool
+    properties: dict[str, str]
+    event_time_ms: int
+    sequence_id: int
+    ordering_key: bytes | None
+
+    @property
+    def is_tombstone(self) -> bool:
+        return not self.value
+
+
+class DecodedBatch(Protocol):
+    """An entry's messages, column by column; rows are 0..rows-1 in order of batch index."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def producer_name(self) -> str: ...
+
+    @property
+    def schema_version(self) -> bytes: ...
+
+    def batch_index(self, row: int) -> int:
+        """-1 for a message that was published alone."""
+        ...
+
+    def key(self, row: int) -> bytes | None: ...
+
+    def key_is_base64(self, row: int) -> bool: ...
+
+    def value(self, row: int) -> bytes:
+        """Empty for a null value."""
+        ...
+
+    def contents(self) -> list[bytes]:
+        """All values, in order of rows."""
+        ...
+
+    def is_null(self, row: int) -> bool: ...
+
+    def event_time_ms(self, row: int) -> int:
+        """0 when not set."""
+        ...
+
+    def sequence_id(self, row: int) -> int: ...
+
+    def properties(self, row: int) -> dict[str, str]: ...
+
+    def ordering_key(self, row: int) -> bytes | None: ...
+
+    def messages(self) -> Iterator[StoredMessage]: ...
+
+
+class EntryCodec(Protocol):
+    """What a codec must know how to do."""
+
+    def decode(
+        self, header: EntryHeader, key_section: Buffer, value_section: Buffer
+    ) -> DecodedBatch: ...
+
+    def first_key(self, key_section: Buffer) -> bytes | None:
+        """The key that key-shared dispatch goes by: the first message's."""
+        ...
+
+
+def codec_of(header: EntryHeader) -> EntryCodec:
+    # NOTE: imported here because the codec modules use this module's types.
+    from storage.native import NATIVE
+
+    if header.codec == Codec.NATIVE:
+        return NATIVE
+    raise InvalidRequest(f"Unknown entry codec {header.codec}.")
+
+
+def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
+    """The messages of a whole entry. Checksums of the sections are the caller's business."""
+    header = header or read_header(entry)
+    view = memoryview(entry)
+    values_at = HEADER_BYTES + header.key_bytes
+    return codec_of(header).decode(
+        header, view[HEADER_BYTES:values_at], view[values_at : values_at + header.value_bytes]
+    )

@@ -1,0 +1,65 @@
+"""Named places where a process can be made to die, so that tests can show it does not matter.
+
+`LEDGERFOLD_CRASH_AT=commit.before-batch` makes the process kill itself (SIGKILL, as the kernel
+would) the first time it gets there; `name@3` the third time. Without the variable a point costs one
+look-up.
+
+The names are listed here so that a test can go through all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+POINTS = (
+    # storage: an append, a roll
+    "flush.before-write",
+    "flush.after-write",
+    "flush.after-sync",
+    "roll.before-record",
+    "roll.after-record",
+    # broker: a compaction, seen from the process that commits it
+    "run.recorded",
+    "run.sealed",
+    "run.planned",
+    "run.manifest-received",
+    "commit.before-batch",
+    "commit.after-batch",
+    "commit.before-delete",
+    "commit.after-delete",
+    # compactor: the worker's own steps
+    "worker.phase-one",
+    "worker.segment-written",
+    "worker.segment-renamed",
+    "worker.before-manifest",
+)
+
+_lock = threading.Lock()
+
+
+def _from_environment() -> dict[str, int]:
+    wanted = os.environ.get("LEDGERFOLD_CRASH_AT", "")
+    if not wanted:
+        return {}
+    name, _, count = wanted.partition("@")
+    if name not in POINTS:
+        raise ValueError(f"LEDGERFOLD_CRASH_AT names {name!r}; the points are {', '.join(POINTS)}")
+    return {name: int(count or "1")}
+
+
+_armed = _from_environment()
+
+
+def reach(point: str) -> None:
+    """Dies here when the environment says so."""
+    if not _armed:
+        return
+    with _lock:
+        left = _armed.get(point)
+        if left is None:
+            return
+        _armed[point] = left - 1
+    if left == 1:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,267 @@
+"""The entry record: a fixed header, a key section, a value section.
+
+An entry is what a producer sends at once: a batch of 1..n messages. It is the unit of storage and
+of acknowledgement. Storage never looks into the sections; a codec does (storage/codec.py). The same
+bytes travel from the producer, lie in a segment and go to a reader: the broker only stamps the
+header.
+
+The layout is drawn in docs/FORMATS.md, "Entry record", with an example that a test reads.
+
+    >>> frame = build_entry(b"keys", b"values", EntryFields(message_count=1, sequence_id=7))
+    >>> header = read_header(stamp(frame, 12, 3, append_time_ms=1000, producer_number=0))
+    >>> header.ledger_id, header.entry_id, header.sequence_id
+    (12, 3, 7)
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+import google_crc32c
+
+from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+
+Buffer = bytes | bytearray | memoryview
+
+FORMAT_VERSION = 1
+# header crc32c | version, codec, compression, flags | ledger, entry | publish ms, append ms |
+# sequence id | producer number, message count | key length, key crc | value length, value crc
+_HEADER = struct.Struct("<I4B2q2qq2I4I")
+_BODY = struct.Struct("<4B2q2qq2I4I")
+HEADER_BYTES = _HEADER.size
+assert HEADER_BYTES == 72
+# A whole entry: bounds what one read, one frame and one Spark row must hold.
+ENTRY_BYTES_MAX = 16 * 1024 * 1024
+# Sent alone, not as a batch (not even of one): its message id has no batch index.
+FLAG_PLAIN = 1
+
+
+class Codec(IntEnum):
+    """How the sections are read. On-disk values."""
+
+    NATIVE = 1
+
+
+class Compression(IntEnum):
+    """What compresses the value section. On-disk values, numbered as Pulsar's CompressionType."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+
+
+class Position(NamedTuple):
+    """The place of an entry, ordered as published. `entry_id` -1: before its ledger's first."""
+
+    ledger_id: int
+    entry_id: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+    @property
+    def next(self) -> Position:
+        return Position(self.ledger_id, self.entry_id + 1)
+
+
+EARLIEST = Position(-1, -1)
+LATEST = Position(2**63 - 1, 2**63 - 1)
+
+
+class EntryFields(NamedTuple):
+    """What a producer decides about an entry's header."""
+
+    message_count: int
+    sequence_id: int = 0
+    publish_time_ms: int = 0
+    codec: int = Codec.NATIVE
+    compression: int = Compression.NONE
+    flags: int = 0
+
+
+class EntryHeader(NamedTuple):
+    """A decoded header. Times in ms since the epoch; `message_count` is the rows stored."""
+
+    crc: int
+    version: int
+    codec: int
+    compression: int
+    flags: int
+    ledger_id: int
+    entry_id: int
+    publish_time_ms: int
+    append_time_ms: int
+    # That of the batch's last message.
+    sequence_id: int
+    # 0 until the broker stamps it.
+    producer_number: int
+    message_count: int
+    key_bytes: int
+    key_crc: int
+    value_bytes: int
+    value_crc: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.ledger_id, self.entry_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole entry, header included."""
+        return HEADER_BYTES + self.key_bytes + self.value_bytes
+
+    @property
+    def is_plain(self) -> bool:
+        return bool(self.flags & FLAG_PLAIN)
+
+
+def crc32c(data: Buffer) -> int:
+    return int(google_crc32c.value(data if type(data) is bytes else bytes(data)))
+
+
+def _pack(body: tuple[int, ...]) -> bytes:
+    packed = _BODY.pack(*body)
+    return int(google_crc32c.value(packed)).to_bytes(4, "little") + packed
+
+
+def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -> bytes:
+    """An entry as a producer sends it: no position, no append time, no producer number."""
+    header = _pack(
+        (
+            FORMAT_VERSION,
+            fields.codec,
+            fields.compression,
+            fields.flags,
+            0,
+            0,
+            fields.publish_time_ms,
+            0,
+            fields.sequence_id,
+            0,
+            fields.message_count,
+            len(key_section),
+            crc32c(key_section),
+            len(value_section),
+            crc32c(value_section),
+        )
+    )
+    return b"".join((header, key_section, value_section))
+
+
+def rebuild_header(
+    header: EntryHeader, key_section: bytes, value_section: bytes, rows: int
+) -> bytes:
+    """The header of an entry of which only `rows` messages are left; everything else stays."""
+    return _pack(
+        (
+            *header[1:11],
+            rows,
+            len(key_section),
+            crc32c(key_section),
+            len(value_section),
+            crc32c(value_section),
+        )
+    )
+
+
+def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHeader:
+    """Decodes and verifies the header at `offset`. `path` is for the error.
+
+    Raises Corruption (also when fewer than HEADER_BYTES are left), IncompatibleFormat.
+    """
+    if len(buffer) - offset < HEADER_BYTES:
+        raise Corruption(
+            path, offset, f"a header of {HEADER_BYTES} bytes", f"{len(buffer) - offset} bytes"
+        )
+    header = EntryHeader._make(_HEADER.unpack_from(buffer, offset))
+    found = crc32c(buffer[offset + 4 : offset + HEADER_BYTES])
+    if found != header.crc:
+        raise Corruption(path, offset, f"header CRC32C {header.crc:08x}", f"{found:08x}")
+    if header.version != FORMAT_VERSION:
+        raise IncompatibleFormat(path, header.version, f"version {FORMAT_VERSION}")
+    return header
+
+
+def verify_sections(
+    buffer: Buffer,
+    header: EntryHeader,
+    offset: int = 0,
+    path: str = "entry",
+    keys_only: bool = False,
+) -> None:
+    """Checks the sections' checksums. Raises Corruption, with the section's own offset."""
+    keys_at = offset + HEADER_BYTES
+    values_at = keys_at + header.key_bytes
+    end = keys_at + header.key_bytes + (0 if keys_only else header.value_bytes)
+    if len(buffer) < end:
+        raise Corruption(
+            path, offset, f"{end - offset} bytes of entry", f"{len(buffer) - offset} bytes"
+        )
+    found = crc32c(buffer[keys_at:values_at])
+    if found != header.key_crc:
+        raise Corruption(path, keys_at, f"key section CRC32C {header.key_crc:08x}", f"{found:08x}")
+    if keys_only:
+        return
+    found = crc32c(buffer[values_at:end])
+    if found != header.value_crc:
+        raise Corruption(
+            path, values_at, f"value section CRC32C {header.value_crc:08x}", f"{found:08x}"
+        )
+
+
+def check_entry(frame: Buffer) -> EntryHeader:
+    """Verifies an entry that came from outside: whole, undamaged, in bounds.
+
+    Raises InvalidRequest.
+    """
+    try:
+        header = read_header(frame)
+        if header.size_bytes != len(frame):
+            raise InvalidRequest(
+                f"The entry's header speaks of {header.size_bytes} bytes, {len(frame)} came."
+            )
+        verify_sections(frame, header)
+    except (Corruption, IncompatibleFormat) as error:
+        raise InvalidRequest(f"Not an entry: {error}") from error
+    if header.size_bytes > ENTRY_BYTES_MAX:
+        raise InvalidRequest(
+            f"An entry of {header.size_bytes} bytes: {ENTRY_BYTES_MAX} is the most."
+        )
+    if header.message_count < 1:
+        raise InvalidRequest("An entry without messages.")
+    if header.codec not in Codec._value2member_map_:
+        raise InvalidRequest(f"Unknown entry codec {header.codec}.")
+    if header.compression not in Compression._value2member_map_:
+        raise InvalidRequest(f"Unknown compression {header.compression}.")
+    return header
+
+
+def stamped_header(
+    header: EntryHeader, ledger_id: int, entry_id: int, append_time_ms: int, producer_number: int
+) -> bytes:
+    """The header bytes with what only the broker knows filled in."""
+    return _pack(
+        (
+            *header[1:5],
+            ledger_id,
+            entry_id,
+            header.publish_time_ms,
+            append_time_ms,
+            header.sequence_id,
+            producer_number,
+            *header[11:],
+        )
+    )
+
+
+def stamp(
+    frame: Buffer, ledger_id: int, entry_id: int, append_time_ms: int, producer_number: int
+) -> bytes:
+    """The whole entry, stamped. (The publish path writes stamped_header and the frame's rest.)"""
+    header = stamped_header(
+        read_header(frame), ledger_id, entry_id, append_time_ms, producer_number
+    )
+    return header + bytes(frame[HEADER_BYTES:])

@@ -1,0 +1,252 @@
+"""Every error of this project, in one tree.
+
+    LedgerfoldError
+    ├── RequestError                 the caller's: change the request
+    │   ├── InvalidRequest           malformed name, frame, policy, position
+    │   ├── TopicNotFound
+    │   ├── TopicExists
+    │   ├── TopicBusy                producers or consumers are connected
+    │   ├── SubscriptionNotFound
+    │   ├── SubscriptionBusy         exclusive, or of another type, or being moved
+    │   ├── NotAllowed               read-compacted on a shared subscription, and the like
+    │   ├── ProducerBusy             that producer name is connected
+    │   └── CompactionRunning        one run per topic at a time
+    ├── StorageError                 the disk's or the data's
+    │   ├── Corruption               damaged data: file, offset, what was expected
+    │   ├── IncompatibleFormat       written by a version this one cannot read
+    │   ├── MissingFile              metadata names a file that is not there
+    │   ├── DiskFailure              a write or sync failed; the file is not used any more
+    │   └── DirectoryLocked          another process owns the data directory
+    ├── CompactionError              a run's
+    │   ├── CompactionFailed         the job or its worker failed; the old view stands
+    │   ├── CompactionCancelled
+    │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
+    │   ├── CompactorUnavailable     no worker: starting, restarting, or Java is missing
+    │   └── CompactionQueueFull
+    └── ServiceError                 between the two ends of a connection
+        ├── Unavailable              not connected, or the broker is stopping; a retry may help
+        ├── Moved                    the topic was unloaded or the subscription moved: connect again
+        ├── Timeout
+        ├── AlreadyClosed
+        └── Overloaded               a bound was reached
+
+Each class has a `reason`, a stable name that travels in google.rpc.ErrorInfo, and `retryable`. The
+attributes hold the data; the message is made of them and says what to do. The gRPC code of each
+reason is in broker/status_map.py.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LedgerfoldError(Exception):
+    """The root. `reason` is stable and for machines, the message is for people."""
+
+    reason: ClassVar[str] = "INTERNAL"
+    retryable: ClassVar[bool] = False
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class RequestError(LedgerfoldError):
+    """The request cannot be served as it is; the same request will fail again."""
+
+    reason = "INVALID_REQUEST"
+
+
+class InvalidRequest(RequestError):
+    """Malformed: a name, a frame, a policy, a position."""
+
+
+class TopicNotFound(RequestError):
+    reason = "TOPIC_NOT_FOUND"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic} does not exist. Create it, or publish to it, first.")
+        self.topic = topic
+
+
+class TopicExists(RequestError):
+    reason = "TOPIC_EXISTS"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic} exists already.")
+        self.topic = topic
+
+
+class TopicBusy(RequestError):
+    reason = "TOPIC_BUSY"
+
+    def __init__(self, topic: str, producers: int, consumers: int) -> None:
+        super().__init__(
+            f"Topic {topic} has {producers} connected producers and {consumers} consumers or "
+            "readers. Close them, or force the deletion."
+        )
+        self.topic, self.producers, self.consumers = topic, producers, consumers
+
+
+class SubscriptionNotFound(RequestError):
+    reason = "SUBSCRIPTION_NOT_FOUND"
+
+    def __init__(self, topic: str, subscription: str) -> None:
+        super().__init__(f"Topic {topic} has no subscription {subscription!r}.")
+        self.topic, self.subscription = topic, subscription
+
+
+class SubscriptionBusy(RequestError):
+    """Someone else's consumer stands in the way; closing it helps."""
+
+    reason = "SUBSCRIPTION_BUSY"
+
+    def __init__(self, topic: str, subscription: str, why: str) -> None:
+        super().__init__(f"Subscription {subscription!r} of {topic}: {why}")
+        self.topic, self.subscription = topic, subscription
+
+
+class NotAllowed(RequestError):
+    reason = "NOT_ALLOWED"
+
+
+class ProducerBusy(RequestError):
+    reason = "PRODUCER_BUSY"
+
+    def __init__(self, topic: str, producer: str) -> None:
+        super().__init__(
+            f"A producer named {producer!r} is connected to {topic}. Close it, or use another name."
+        )
+        self.topic, self.producer = topic, producer
+
+
+class CompactionRunning(RequestError):
+    """Pulsar's HTTP 409."""
+
+    reason = "COMPACTION_RUNNING"
+
+    def __init__(self, topic: str, run_number: int) -> None:
+        super().__init__(
+            f"Compaction run {run_number} of {topic} is on its way. Wait for it, or cancel it."
+        )
+        self.topic, self.run_number = topic, run_number
+
+
+class StorageError(LedgerfoldError):
+    reason = "STORAGE"
+
+
+class Corruption(StorageError):
+    """Damaged data. Nothing was repaired, nothing was skipped."""
+
+    reason = "DATA_CORRUPT"
+
+    def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(f"{path} is damaged at byte {offset}: expected {expected}, found {found}.")
+        self.path, self.offset, self.expected, self.found = path, offset, expected, found
+
+
+class IncompatibleFormat(StorageError):
+    reason = "INCOMPATIBLE_FORMAT"
+
+    def __init__(self, what: str, version: int, supported: str) -> None:
+        super().__init__(
+            f"{what} has format version {version}; this build reads {supported}. Use a newer build."
+        )
+        self.what, self.version = what, version
+
+
+class MissingFile(StorageError):
+    reason = "DATA_MISSING"
+
+    def __init__(self, path: str, named_by: str) -> None:
+        super().__init__(f"{path}, which {named_by} names, is missing or shorter than recorded.")
+        self.path, self.named_by = path, named_by
+
+
+class DiskFailure(StorageError):
+    """A write or sync failed. What was not acknowledged may be lost; the file is left alone."""
+
+    reason = "DISK_FAILURE"
+
+    def __init__(self, path: str, operation: str, cause: OSError) -> None:
+        super().__init__(
+            f"{operation} failed on {path}: {cause.strerror or cause}. "
+            "Check space and health of the disk."
+        )
+        self.path, self.operation, self.cause = path, operation, cause
+
+
+class DirectoryLocked(StorageError):
+    reason = "DIRECTORY_LOCKED"
+
+    def __init__(self, path: str, owner: str) -> None:
+        super().__init__(
+            f"{path} is in use by {owner}. Stop that process, or use another directory."
+        )
+        self.path, self.owner = path, owner
+
+
+class CompactionError(LedgerfoldError):
+    reason = "COMPACTION_FAILED"
+
+
+class CompactionFailed(CompactionError):
+    """The old view stands; a new run may succeed."""
+
+    retryable = True
+
+    def __init__(self, stage: str, why: str) -> None:
+        super().__init__(f"Compaction failed at {stage}: {why}")
+        self.stage, self.why = stage, why
+
+
+class CompactionCancelled(CompactionError):
+    reason = "COMPACTION_CANCELLED"
+
+
+class CompactionFenced(CompactionError):
+    reason = "COMPACTION_FENCED"
+    retryable = True
+
+
+class CompactorUnavailable(CompactionError):
+    reason = "COMPACTOR_UNAVAILABLE"
+    retryable = True
+
+
+class CompactionQueueFull(CompactionError):
+    reason = "COMPACTION_QUEUE_FULL"
+    retryable = True
+
+    def __init__(self, queued: int) -> None:
+        super().__init__(
+            f"{queued} topics wait for compaction already. Try again when some are done."
+        )
+        self.queued = queued
+
+
+class ServiceError(LedgerfoldError):
+    reason = "SERVICE"
+    retryable = True
+
+
+class Unavailable(ServiceError):
+    reason = "UNAVAILABLE"
+
+
+class Moved(ServiceError):
+    reason = "MOVED"
+
+
+class Timeout(ServiceError, TimeoutError):
+    reason = "TIMEOUT"
+
+
+class AlreadyClosed(ServiceError):
+    reason = "ALREADY_CLOSED"
+    retryable = False
+
+
+class Overloaded(ServiceError):
+    reason = "OVERLOADED"

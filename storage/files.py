@@ -1,0 +1,234 @@
+"""The seam to the file system: the one module that opens, writes, syncs, renames and deletes.
+
+Rules:
+1. A new file is durable when it and its folder are synced; a rename when the folder is.
+2. A write or sync that failed may have lost what was written before it: the file refuses everything
+   from then on (DiskFailure). Nothing is retried.
+3. Tests put a double in place of REAL that forgets what was not synced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from storage.entry import Buffer
+from storage.errors import DiskFailure
+
+# Linux takes at most 1024 buffers in one writev.
+_BUFFERS_MAX = 1024
+
+
+class AppendFile(Protocol):
+    """A file that only grows."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """All of it. Raises DiskFailure, and always from then on."""
+        ...
+
+    def sync(self) -> None:
+        """fdatasync. Raises DiskFailure, and always from then on."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ReadFile(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Fewer bytes than `size` only at the end of the file."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """What storage asks of a file system."""
+
+    def create(self, path: Path) -> AppendFile:
+        """A new file. Raises FileExistsError."""
+        ...
+
+    def open_read(self, path: Path) -> ReadFile: ...
+    def exists(self, path: Path) -> bool: ...
+    def size(self, path: Path) -> int: ...
+    def listdir(self, path: Path) -> list[str]: ...
+    def make_dir(self, path: Path) -> None:
+        """With its parents; fine when it is there."""
+        ...
+
+    def sync_dir(self, path: Path) -> None: ...
+    def replace(self, source: Path, target: Path) -> None: ...
+    def remove(self, path: Path) -> None:
+        """Fine when it is gone."""
+        ...
+
+    def remove_dir(self, path: Path) -> None:
+        """With all that is in it; fine when it is gone."""
+        ...
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        """Durably."""
+        ...
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Durably, but for the folder's entry."""
+        ...
+
+
+@contextmanager
+def _disk(path: str, operation: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DiskFailure(path, operation, error) from error
+
+
+class RealAppendFile:
+    """An AppendFile on a descriptor."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.size_bytes = 0
+        self._failure: DiskFailure | None = None
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        self._check()
+        try:
+            for start in range(0, len(buffers), _BUFFERS_MAX):
+                self._write_some(list(buffers[start : start + _BUFFERS_MAX]))
+        except OSError as error:
+            raise self._failed("A write", error) from error
+
+    def _write_some(self, buffers: list[Buffer]) -> None:
+        wanted = sum(map(len, buffers))
+        written = os.writev(self._descriptor, buffers)
+        self.size_bytes += written
+        while written < wanted:
+            # A short write, on a nearly full disk for one: the rest, which fails with the reason.
+            rest = b"".join(buffers)[written:]
+            count = os.write(self._descriptor, rest)
+            self.size_bytes += count
+            written += count
+
+    def sync(self) -> None:
+        self._check()
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise self._failed("A sync", error) from error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _failed(self, operation: str, error: OSError) -> DiskFailure:
+        self._failure = DiskFailure(self.path, operation, error)
+        return self._failure
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealReadFile:
+    """A ReadFile on a descriptor; threads may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    @property
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def pread(self, size: int, offset: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        while 0 < len(data) < size:
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealFiles:
+    """Files on the operating system's file system."""
+
+    def create(self, path: Path) -> RealAppendFile:
+        with _disk(str(path), "Creating a file"):
+            return RealAppendFile(path)
+
+    def open_read(self, path: Path) -> RealReadFile:
+        return RealReadFile(path)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size
+
+    def listdir(self, path: Path) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def make_dir(self, path: Path) -> None:
+        with _disk(str(path), "Creating a folder"):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def sync_dir(self, path: Path) -> None:
+        with _disk(str(path), "A folder's sync"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def replace(self, source: Path, target: Path) -> None:
+        with _disk(str(target), "A rename"):
+            os.replace(source, target)
+
+    def remove(self, path: Path) -> None:
+        with _disk(str(path), "A removal"):
+            path.unlink(missing_ok=True)
+
+    def remove_dir(self, path: Path) -> None:
+        with _disk(str(path), "A removal"):
+            if path.exists():
+                shutil.rmtree(path)
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        with _disk(str(path), "A truncation"), open(path, "r+b") as file:
+            file.truncate(size_bytes)
+            os.fsync(file.fileno())
+
+    def copy(self, source: Path, target: Path) -> None:
+        with _disk(str(target), "A copy"):
+            shutil.copyfile(source, target)
+            with open(target, "r+b") as file:
+                os.fsync(file.fileno())
+
+
+REAL: Files = RealFiles()

@@ -1,0 +1,230 @@
+"""All ledgers of a data directory: making, opening, adopting, deleting them.
+
+A ledger's record is written before anything that needs it, and its files go before its record does;
+so after a crash recovery (storage/recovery.py) sees either all of a ledger or what is to be removed.
+
+    store = LedgerStore(data_dir, metadata, settings=StoreSettings(), clock_ms=clock)
+    store.recover()
+    with metadata.batch() as batch:
+        writer = store.create_ledger("persistent://public/default/t", batch)
+
+Bound: OPEN_FILES_MAX descriptors for reading.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_KIND_RAW,
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    LEDGER_STATE_OPEN,
+    LedgerRecord,
+    SegmentRecord,
+)
+
+from storage import recovery
+from storage.errors import Corruption, MissingFile, StorageError
+from storage.files import REAL, Files, ReadFile
+from storage.metadata import MetadataBatch, MetadataStore
+from storage.names import ledgers_dir
+from storage.reader import LedgerReader, StoredEntry
+from storage.recovery import RecoveryReport
+from storage.segment import record_position, tally_segment
+from storage.writer import LedgerWriter
+
+__all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "StoredEntry"]
+
+OPEN_FILES_MAX = 256
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """When segments and ledgers roll, and what an acknowledgement means.
+
+    `durability`: "fsync", on the disk; "os", in the page cache: survives the process, not the machine.
+    Defaults of ledgers: Pulsar's managedLedgerMaxSizePerLedgerMbytes, ...MaxEntriesPerLedger,
+    ...MaxLedgerRolloverTimeMinutes.
+    """
+
+    segment_bytes_max: int = 64 * 1024 * 1024
+    ledger_bytes_max: int = 2 * 1024 * 1024 * 1024
+    ledger_entries_max: int = 50_000
+    ledger_age_max_ms: int = 4 * 60 * 60 * 1000
+    durability: str = "fsync"
+
+
+class LedgerStore:
+    """One per data directory. Threads may share it, but for what a LedgerWriter says."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        metadata: MetadataStore,
+        *,
+        files: Files = REAL,
+        settings: StoreSettings | None = None,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.ledgers_dir = ledgers_dir(data_dir)
+        self.settings = settings or StoreSettings()
+        self._metadata = metadata
+        self._files = files
+        self._clock_ms = clock_ms
+        self._writers: dict[int, LedgerWriter] = {}
+        self._readers: dict[int, LedgerReader] = {}
+        # Ledgers that recovery found damaged: whoever opens them gets the error.
+        self._damaged: dict[int, StorageError] = {}
+        self._open_files: OrderedDict[str, ReadFile] = OrderedDict()
+        self._lock = threading.Lock()
+        files.make_dir(self.ledgers_dir)
+
+    def recover(self) -> RecoveryReport:
+        """At start, before anything else. See storage/recovery.py."""
+        report = recovery.recover_all(
+            self.ledgers_dir, self._metadata, self._files, self._clock_ms()
+        )
+        self._damaged = dict(report.damaged)
+        return report
+
+    def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
+        """Closes open ledgers whose writer failed, cutting what was not written whole."""
+        for ledger_id in ledger_ids:
+            record = self._metadata.ledger(ledger_id)
+            if record is None or record.state != LEDGER_STATE_OPEN:
+                continue
+            self._forget(ledger_id)
+            error = recovery.close_ledger(
+                record, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
+            )
+            if error is not None:
+                self._damaged[ledger_id] = error
+
+    def create_ledger(self, topic: str, batch: MetadataBatch) -> LedgerWriter:
+        """A new raw ledger. Its record goes into `batch`; its files come with the first flush."""
+        record = LedgerRecord(
+            ledger_id=self._metadata.allocate_ledger_id(),
+            kind=LEDGER_KIND_RAW,
+            state=LEDGER_STATE_OPEN,
+            topic=topic,
+            created_ms=self._clock_ms(),
+        )
+        batch.put_ledger(record)
+        writer = LedgerWriter(
+            record,
+            self.ledgers_dir,
+            self._metadata,
+            self._files,
+            self.settings,
+            self._clock_ms,
+        )
+        self._writers[record.ledger_id] = writer
+        return writer
+
+    def open_reader(self, ledger_id: int) -> LedgerReader:
+        """The ledger's reader, the same for everybody.
+
+        Raises MissingFile when there is no such ledger, or what recovery found wrong with it.
+        """
+        reader = self._readers.get(ledger_id)
+        if reader is not None:
+            return reader
+        damage = self._damaged.get(ledger_id)
+        if damage is not None:
+            raise damage
+        with self._lock:
+            reader = self._readers.get(ledger_id) or self._make_reader(ledger_id)
+            self._readers[ledger_id] = reader
+        return reader
+
+    def _make_reader(self, ledger_id: int) -> LedgerReader:
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            return LedgerReader(writer.record, self._open_file, lambda: writer.durable)
+        record = self._metadata.ledger(ledger_id)
+        if record is None:
+            raise MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
+        return LedgerReader(record, self._open_file, None)
+
+    def _open_file(self, relative: str) -> ReadFile:
+        with self._lock:
+            file = self._open_files.get(relative)
+            if file is None:
+                path = self.ledgers_dir / relative
+                try:
+                    file = self._files.open_read(path)
+                except FileNotFoundError as error:
+                    raise MissingFile(str(path), "a ledger's record") from error
+                self._open_files[relative] = file
+                if len(self._open_files) > OPEN_FILES_MAX:
+                    # Closed when the last read that uses it is over.
+                    self._open_files.popitem(last=False)
+            else:
+                self._open_files.move_to_end(relative)
+            return file
+
+    def ledger_dir(self, ledger_id: int) -> Path:
+        return self.ledgers_dir / str(ledger_id)
+
+    def verify_compacted(
+        self, ledger_id: int, topic: str, segments: Sequence[SegmentRecord]
+    ) -> LedgerRecord:
+        """The record of a compacted ledger whose files are what `segments` say. Writes nothing.
+
+        Raises Corruption, MissingFile.
+        """
+        last = None
+        for segment in segments:
+            found = tally_segment(self.ledgers_dir / segment.path, segment)
+            if found != segment:
+                raise Corruption(segment.path, 0, _summary(segment), _summary(found))
+            if last is not None and record_position(segment, last=False) <= last:
+                raise Corruption(segment.path, 0, f"entries above {last}", _summary(segment))
+            last = record_position(segment, last=True)
+        now_ms = self._clock_ms()
+        return LedgerRecord(
+            ledger_id=ledger_id,
+            kind=LEDGER_KIND_COMPACTED,
+            state=LEDGER_STATE_CLOSED,
+            topic=topic,
+            segments=segments,
+            created_ms=now_ms,
+            closed_ms=now_ms,
+        )
+
+    def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
+        """In `batch`: nobody names the ledger any more. Its files stay until delete_files()."""
+        record = self._metadata.ledger(ledger_id)
+        if record is not None:
+            record.state = LEDGER_STATE_DELETING
+            batch.put_ledger(record)
+
+    def delete_files(self, ledger_id: int) -> None:
+        """Deletes files, folder, then the record. Fine when any of them is gone, or never was."""
+        self._forget(ledger_id)
+        self._files.remove_dir(self.ledger_dir(ledger_id))
+        self._files.sync_dir(self.ledgers_dir)
+        if self._metadata.ledger(ledger_id) is not None:
+            with self._metadata.batch() as batch:
+                batch.delete_ledger(ledger_id)
+
+    def _forget(self, ledger_id: int) -> None:
+        self._writers.pop(ledger_id, None)
+        self._damaged.pop(ledger_id, None)
+        with self._lock:
+            self._readers.pop(ledger_id, None)
+            for relative in [each for each in self._open_files if each.startswith(f"{ledger_id}/")]:
+                del self._open_files[relative]
+
+
+def _summary(segment: SegmentRecord) -> str:
+    return (
+        f"{segment.entries} entries and {segment.messages} messages up to "
+        f"{record_position(segment, last=True)}, checksum {segment.checksum:08x}"
+    )

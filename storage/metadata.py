@@ -1,0 +1,184 @@
+"""Typed, versioned records in the key-value store.
+
+Everything that must change together goes into one batch, which is one synced write:
+
+    with metadata.batch() as batch:
+        batch.put_topic(record)
+        batch.put_ledger(ledger)
+
+Keys (docs/FORMATS.md, "Metadata"): store, namespace/<tenant>/<ns>, topic/<name>, ledger/<id, 20
+digits>, cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20
+digits>. A value is a version byte and a protobuf message of ledgerfold.v1.records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from ledgerfold.v1.records_pb2 import (
+    CursorRecord,
+    LedgerRecord,
+    NamespaceRecord,
+    ProducerRecord,
+    RunRecord,
+    StoreRecord,
+    TopicRecord,
+)
+
+from storage.errors import Corruption, IncompatibleFormat
+from storage.key_value import KeyValueStore
+
+RECORD_VERSION = 1
+# Ids are handed out from blocks: one synced write a block.
+_LEDGER_IDS_PER_BLOCK = 64
+_STORE = b"store"
+
+M = TypeVar("M", bound=Message)
+
+
+def _key(kind: str, *parts: str) -> bytes:
+    return f"{kind}/{chr(0).join(parts)}".encode()
+
+
+def _ledger_key(ledger_id: int) -> bytes:
+    return _key("ledger", f"{ledger_id:020d}")
+
+
+def _encode(record: Message) -> bytes:
+    return bytes((RECORD_VERSION,)) + record.SerializeToString()
+
+
+def _decode(kind: type[M], key: bytes, value: bytes) -> M:
+    name = f"metadata record {key.decode(errors='replace')!r}"
+    if not value:
+        raise Corruption(name, 0, "a version byte", "nothing")
+    if value[0] != RECORD_VERSION:
+        raise IncompatibleFormat(name, value[0], f"version {RECORD_VERSION}")
+    try:
+        return kind.FromString(value[1:])
+    except DecodeError as error:
+        raise Corruption(name, 1, f"a {kind.__name__}", str(error)) from error
+
+
+class MetadataBatch:
+    """Puts and deletes that become durable together, or not at all."""
+
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+        self.puts: dict[bytes, bytes] = {}
+        self.deletes: set[bytes] = set()
+
+    def _put(self, key: bytes, record: Message) -> None:
+        self.deletes.discard(key)
+        self.puts[key] = _encode(record)
+
+    def _delete(self, key: bytes) -> None:
+        self.puts.pop(key, None)
+        self.deletes.add(key)
+
+    def put_store(self, record: StoreRecord) -> None:
+        self._put(_STORE, record)
+
+    def put_namespace(self, record: NamespaceRecord) -> None:
+        self._put(_key("namespace", record.name), record)
+
+    def put_topic(self, record: TopicRecord) -> None:
+        self._put(_key("topic", record.name), record)
+
+    def put_ledger(self, record: LedgerRecord) -> None:
+        self._put(_ledger_key(record.ledger_id), record)
+
+    def put_cursor(self, record: CursorRecord) -> None:
+        self._put(_key("cursor", record.topic, record.subscription), record)
+
+    def put_producer(self, record: ProducerRecord) -> None:
+        self._put(_key("producer", record.topic, record.name), record)
+
+    def put_run(self, record: RunRecord) -> None:
+        self._put(_key("run", record.topic, f"{record.number:020d}"), record)
+
+    def delete_topic(self, name: str) -> None:
+        """With its cursors, producers and runs; its ledgers are the caller's business."""
+        self._delete(_key("topic", name))
+        for kind in ("cursor", "producer", "run"):
+            for key, _ in self._store.scan(_key(kind, name, "")):
+                self._delete(key)
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        self._delete(_ledger_key(ledger_id))
+
+    def delete_cursor(self, topic: str, subscription: str) -> None:
+        self._delete(_key("cursor", topic, subscription))
+
+    def delete_run(self, topic: str, number: int) -> None:
+        self._delete(_key("run", topic, f"{number:020d}"))
+
+    def delete_namespace(self, name: str) -> None:
+        self._delete(_key("namespace", name))
+
+
+class MetadataStore:
+    """Reads answer from the last batch that was written."""
+
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+        self._free_ledger_ids = iter(range(0))
+
+    def _get(self, kind: type[M], key: bytes) -> M | None:
+        value = self._store.get(key)
+        return None if value is None else _decode(kind, key, value)
+
+    def _all(self, kind: type[M], prefix: bytes) -> list[M]:
+        return [_decode(kind, key, value) for key, value in self._store.scan(prefix)]
+
+    def topic(self, name: str) -> TopicRecord | None:
+        return self._get(TopicRecord, _key("topic", name))
+
+    def topics(self) -> list[TopicRecord]:
+        return self._all(TopicRecord, b"topic/")
+
+    def namespace(self, name: str) -> NamespaceRecord | None:
+        return self._get(NamespaceRecord, _key("namespace", name))
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        return self._get(LedgerRecord, _ledger_key(ledger_id))
+
+    def ledgers(self) -> list[LedgerRecord]:
+        return self._all(LedgerRecord, b"ledger/")
+
+    def cursors(self, topic: str) -> list[CursorRecord]:
+        return self._all(CursorRecord, _key("cursor", topic, ""))
+
+    def producers(self, topic: str) -> list[ProducerRecord]:
+        return self._all(ProducerRecord, _key("producer", topic, ""))
+
+    def runs(self, topic: str | None = None) -> list[RunRecord]:
+        """Oldest first within a topic."""
+        return self._all(RunRecord, _key("run", topic, "") if topic is not None else b"run/")
+
+    @contextmanager
+    def batch(self) -> Iterator[MetadataBatch]:
+        """Written when the block ends well; nothing is, when it raises. Raises DiskFailure."""
+        batch = MetadataBatch(self._store)
+        yield batch
+        if batch.puts or batch.deletes:
+            self._store.write(batch.puts, batch.deletes)
+
+    def allocate_ledger_id(self) -> int:
+        """An id that was never given out and never will be again, not even after a crash."""
+        ledger_id = next(self._free_ledger_ids, None)
+        if ledger_id is None:
+            record = self._get(StoreRecord, _STORE) or StoreRecord(next_ledger_id=1)
+            first = record.next_ledger_id
+            record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
+            with self.batch() as batch:
+                batch.put_store(record)
+            self._free_ledger_ids = iter(range(first, first + _LEDGER_IDS_PER_BLOCK))
+            ledger_id = next(self._free_ledger_ids)
+        return ledger_id
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,50 @@
+"""Every name below a data directory, in one place (docs/FORMATS.md, "The data directory").
+
+>>> segment_path(12, 0)
+'12/00000000000000000000.log'
+>>> parse_segment_name("00000000000000000007.log")
+7
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LOCK = "lock"
+SEGMENT_SUFFIX = ".log"
+# Being written; renamed when complete.
+ASIDE_SUFFIX = ".tmp"
+# What a crash left at the end of a segment, before it was cut off.
+TORN_SUFFIX = ".torn"
+
+
+def lock_path(data_dir: Path) -> Path:
+    return data_dir / LOCK
+
+
+def metadata_dir(data_dir: Path) -> Path:
+    return data_dir / "metadata"
+
+
+def ledgers_dir(data_dir: Path) -> Path:
+    return data_dir / "ledgers"
+
+
+def segment_name(number: int) -> str:
+    """`number`: the first entry id in a raw ledger, the index in a compacted one."""
+    return f"{number:020d}{SEGMENT_SUFFIX}"
+
+
+def segment_path(ledger_id: int, number: int) -> str:
+    """Relative to the ledgers folder, as a SegmentRecord has it."""
+    return f"{ledger_id}/{segment_name(number)}"
+
+
+def parse_segment_name(name: str) -> int | None:
+    """The number in a segment's name, None for any other name."""
+    stem = name.removesuffix(SEGMENT_SUFFIX)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+
+
+def parse_ledger_dir(name: str) -> int | None:
+    return int(name) if name.isdecimal() else None

@@ -1,0 +1,275 @@
+"""Reading a ledger: raw or compacted, open or closed. Damage is an error, never a gap.
+
+Entries are found by id: the segment by binary search over the records, the entry in it by hopping
+over headers from the nearest known offset. Known are every INDEX_EVERY-th entry met and where the
+last few reads ended, so reading on is one pread.
+
+Bounds: INDEX_EVERY entries are hopped over at most once an index is there; NEXT_MAX ends of reads are
+remembered a ledger; an index costs two numbers for each INDEX_EVERY entries.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
+
+from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
+from storage.errors import Corruption
+from storage.files import ReadFile
+from storage.segment import record_position
+
+INDEX_EVERY = 32
+NEXT_MAX = 64
+# One hop's read: several headers when entries are small, one when they are large.
+_HOP_BYTES = 4096
+
+
+class StoredEntry(NamedTuple):
+    """`data` is the whole entry, header included; everything in it is verified."""
+
+    header: EntryHeader
+    data: bytes
+
+
+class _Index:
+    """Offsets of some entries of one segment, in order."""
+
+    def __init__(self) -> None:
+        self.positions: list[Position] = []
+        self.offsets: list[int] = []
+        self.hops = 0
+
+    def at_or_before(self, position: Position) -> int:
+        at = bisect_right(self.positions, position)
+        return self.offsets[at - 1] if at else 0
+
+    def add(self, position: Position, offset: int) -> None:
+        if not self.positions or position > self.positions[-1]:
+            self.positions.append(position)
+            self.offsets.append(offset)
+
+
+class LedgerReader:
+    """Made by LedgerStore.open_reader(); threads may share it."""
+
+    def __init__(
+        self,
+        record: LedgerRecord,
+        open_file: Callable[[str], ReadFile],
+        durable: Callable[[], Position] | None,
+    ) -> None:
+        self.record = record
+        self._open_file = open_file
+        # Of an open ledger; None for a closed one, which is durable as it is.
+        self._durable = durable
+        self._is_compacted = record.kind == LEDGER_KIND_COMPACTED
+        self._indexes: dict[str, _Index] = {}
+        self._next: OrderedDict[Position, tuple[str, int]] = OrderedDict()
+
+    @property
+    def first(self) -> Position | None:
+        segments = self._segments()
+        return record_position(segments[0], last=False) if segments else None
+
+    @property
+    def last(self) -> Position | None:
+        """The last durable entry."""
+        if self._durable is not None:
+            durable = self._durable()
+            return durable if durable.entry_id >= 0 else None
+        segments = self._segments()
+        return record_position(segments[-1], last=True) if segments else None
+
+    @property
+    def entries(self) -> int:
+        return sum(segment.entries for segment in self.record.segments)
+
+    @property
+    def messages(self) -> int:
+        return sum(segment.messages for segment in self.record.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.record.segments)
+
+    def _segments(self) -> list[SegmentRecord]:
+        return [segment for segment in self.record.segments if segment.entries]
+
+    def segments_sealed(self, after: Position) -> list[SegmentRecord]:
+        """Sealed segments that hold entries above `after`, in order."""
+        return [
+            segment
+            for segment in self._segments()
+            if segment.sealed and record_position(segment, last=True) > after
+        ]
+
+    def read(self, start: Position, *, bytes_max: int, end: Position) -> list[StoredEntry]:
+        """Entries p with start <= p <= end, in order: at least one if there is one.
+
+        Stops after about `bytes_max`. Raises Corruption, MissingFile.
+        """
+        last = self.last
+        if last is None:
+            return []
+        end = min(end, last)
+        found: list[StoredEntry] = []
+        segments = self._segments()
+        at = bisect_left([record_position(each, last=True) for each in segments], start)
+        for segment in segments[at:]:
+            if record_position(segment, last=False) > end:
+                break
+            bytes_max -= self._read_segment(segment, start, end, bytes_max, found)
+            if bytes_max <= 0 and found:
+                break
+        return found
+
+    def _read_segment(
+        self,
+        segment: SegmentRecord,
+        start: Position,
+        end: Position,
+        bytes_max: int,
+        found: list[StoredEntry],
+    ) -> int:
+        """Appends to `found`; the bytes it took."""
+        path, taken = segment.path, 0
+        end = min(end, record_position(segment, last=True))
+        file = self._open_file(path)
+        offset = self._offset_of(segment, file, start)
+        expected: Position | None = None
+        while taken < bytes_max or not found:
+            block = file.pread(max(bytes_max - taken, HEADER_BYTES), offset)
+            for entry in self._entries(file, path, block, offset, end, bool(found)):
+                position = entry.header.position
+                self._check_position(path, offset, position, expected, segment)
+                found.append(entry)
+                taken += len(entry.data)
+                offset += len(entry.data)
+                expected = position.next
+                if position >= end:
+                    self._remember(position.next, path, offset)
+                    return taken
+            if expected is None:
+                raise Corruption(path, offset, f"entry {end}", "the end of the file")
+            if taken >= bytes_max or found:
+                break
+        if expected is not None:
+            self._remember(expected, path, offset)
+        return taken
+
+    def _entries(
+        self, file: ReadFile, path: str, block: bytes, offset: int, end: Position, some: bool
+    ) -> Iterator[StoredEntry]:
+        """Whole entries of a block that was read at `offset`; one more read for a large first."""
+        at = 0
+        while at + HEADER_BYTES <= len(block):
+            header = _header(block, at, offset, path)
+            if header.position > end:
+                return
+            size = header.size_bytes
+            if at + size > len(block):
+                if at or some:
+                    return
+                block = file.pread(size, offset)
+            data = block[at : at + size]
+            try:
+                verify_sections(data, header, 0, path)
+            except Corruption as error:
+                raise _shifted(error, offset + at) from error
+            yield StoredEntry(header, data)
+            at += size
+
+    def _check_position(
+        self,
+        path: str,
+        offset: int,
+        position: Position,
+        expected: Position | None,
+        segment: SegmentRecord,
+    ) -> None:
+        if self._is_compacted:
+            good = expected is None or position >= expected
+            good = good and position <= record_position(segment, last=True)
+        else:
+            good = position.ledger_id == self.record.ledger_id and expected in (None, position)
+        if not good:
+            raise Corruption(path, offset, f"entry {expected}", f"entry {position}")
+
+    def _offset_of(self, segment: SegmentRecord, file: ReadFile, start: Position) -> int:
+        """Of the first entry at or after `start`, which the segment holds."""
+        if start <= record_position(segment, last=False):
+            return 0
+        known = self._next.get(start)
+        if known is not None and known[0] == segment.path:
+            return known[1]
+        index = self._indexes.setdefault(segment.path, _Index())
+        offset, hops = index.at_or_before(start), 0
+        last = record_position(segment, last=True)
+        for header, at in self._hop(file, segment.path, offset):
+            if header.position >= start:
+                return at
+            if header.position >= last:
+                break
+            if hops and hops % INDEX_EVERY == 0:
+                index.add(header.position, at)
+            hops += 1
+        raise Corruption(segment.path, offset, f"entry {start}", "no such entry")
+
+    def _hop(self, file: ReadFile, path: str, offset: int) -> Iterator[tuple[EntryHeader, int]]:
+        block, base = b"", offset
+        while True:
+            at = offset - base
+            if at + HEADER_BYTES > len(block):
+                block, base, at = file.pread(_HOP_BYTES, offset), offset, 0
+                if len(block) < HEADER_BYTES:
+                    return
+            header = _header(block, at, base, path)
+            yield header, offset
+            offset += header.size_bytes
+
+    def _remember(self, position: Position, path: str, offset: int) -> None:
+        self._next[position] = (path, offset)
+        while len(self._next) > NEXT_MAX:
+            try:
+                self._next.popitem(last=False)
+            except KeyError:
+                return
+
+    def last_entry(self) -> StoredEntry | None:
+        """The last durable one."""
+        last = self.last
+        if last is None:
+            return None
+        return self.read(last, bytes_max=1, end=last)[0]
+
+    def position_at_time(self, publish_time_ms: int) -> Position | None:
+        """The first durable entry published at or after, ms since the epoch."""
+        durable = self.last
+        for segment in self._segments():
+            if durable is None or segment.publish_time_max_ms < publish_time_ms:
+                continue
+            end = min(record_position(segment, last=True), durable)
+            for header, _ in self._hop(self._open_file(segment.path), segment.path, 0):
+                if header.position > end:
+                    break
+                if header.publish_time_ms >= publish_time_ms:
+                    return header.position
+                if header.position == end:
+                    break
+        return None
+
+
+def _header(block: bytes, at: int, base: int, path: str) -> EntryHeader:
+    try:
+        return read_header(block, at, path)
+    except Corruption as error:
+        raise _shifted(error, base) from error
+
+
+def _shifted(error: Corruption, base: int) -> Corruption:
+    """The same error with an offset in the file instead of one in a block."""
+    return Corruption(error.path, error.offset + base, error.expected, error.found)

@@ -1,0 +1,145 @@
+"""Segment files: entry records end to end, nothing else (docs/FORMATS.md, "Segment").
+
+A raw ledger's segments hold its own entries, one after the other; a compacted ledger's hold entries
+of several raw ledgers under their own ids, which rise strictly. What a segment holds is summed up in
+a SegmentRecord, final when the segment is sealed.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+
+import google_crc32c
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from storage.crash_points import reach
+from storage.entry import Buffer, EntryHeader, Position, read_header
+from storage.errors import Corruption, MissingFile
+from storage.files import REAL, AppendFile, Files
+from storage.names import ASIDE_SUFFIX, segment_path
+
+
+class SegmentTally:
+    """Adds entries up to a SegmentRecord."""
+
+    def __init__(self, path: str) -> None:
+        self.record = SegmentRecord(path=path)
+
+    def add(self, header: EntryHeader, position: Position) -> None:
+        """One more entry at the end. `header` need not be stamped: `crc` is added by add_crc."""
+        record = self.record
+        if not record.entries:
+            record.first.ledger_id, record.first.entry_id = position
+            record.publish_time_min_ms = header.publish_time_ms
+        record.last.ledger_id, record.last.entry_id = position
+        record.entries += 1
+        record.messages += header.message_count
+        record.size_bytes += header.size_bytes
+        record.key_bytes += header.key_bytes
+        publish_ms = header.publish_time_ms
+        record.publish_time_min_ms = min(record.publish_time_min_ms, publish_ms)
+        record.publish_time_max_ms = max(record.publish_time_max_ms, publish_ms)
+        record.append_time_max_ms = max(record.append_time_max_ms, header.append_time_ms)
+
+    def add_crc(self, header_crc: bytes) -> None:
+        """The first four bytes of the stored header."""
+        self.record.checksum = google_crc32c.extend(self.record.checksum, header_crc)
+
+
+def record_position(record: SegmentRecord, last: bool) -> Position:
+    position = record.last if last else record.first
+    return Position(position.ledger_id, position.entry_id)
+
+
+def scan_segment(path: Path, record: SegmentRecord) -> Iterator[tuple[EntryHeader, int]]:
+    """The headers of a sealed segment with their offsets, verified; sections are not looked at.
+
+    Raises Corruption when a header is damaged, ids do not rise, or the file does not hold what the
+    record says; MissingFile.
+    """
+    try:
+        file = open(path, "rb")
+    except FileNotFoundError as error:
+        raise MissingFile(str(path), "a segment record") from error
+    with file:
+        if path.stat().st_size != record.size_bytes:
+            raise MissingFile(str(path), "a segment record")
+        if record.size_bytes == 0:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            yield from scan_headers(mapped, str(path), record.size_bytes)
+
+
+def scan_headers(
+    buffer: Buffer | mmap.mmap, path: str, size_bytes: int
+) -> Iterator[tuple[EntryHeader, int]]:
+    """Hops from header to header. Raises Corruption."""
+    offset, last = 0, Position(-1, -1)
+    with memoryview(buffer) as view:
+        while offset < size_bytes:
+            header = read_header(view, offset, path)
+            if header.position <= last:
+                raise Corruption(path, offset, f"an entry above {last}", str(header.position))
+            if offset + header.size_bytes > size_bytes:
+                left = f"{size_bytes - offset}"
+                raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
+            last = header.position
+            yield header, offset
+            offset += header.size_bytes
+
+
+def tally_segment(path: Path, record: SegmentRecord) -> SegmentRecord:
+    """What a sealed file really holds, as a record. Raises Corruption, MissingFile."""
+    tally = SegmentTally(record.path)
+    for header, _ in scan_segment(path, record):
+        tally.add(header, header.position)
+        tally.add_crc(header.crc.to_bytes(4, "little"))
+    tally.record.sealed = True
+    return tally.record
+
+
+class SegmentWriter:
+    """Writes one segment of a compacted ledger: aside, then renamed when complete and durable."""
+
+    def __init__(self, ledgers_dir: Path, ledger_id: int, index: int, files: Files = REAL) -> None:
+        self._files = files
+        self._tally = SegmentTally(segment_path(ledger_id, index))
+        self._path = ledgers_dir / self._tally.record.path
+        self._aside = self._path.with_name(self._path.name + ASIDE_SUFFIX)
+        files.make_dir(self._path.parent)
+        # A task that is tried again finds what its first try left.
+        files.remove(self._aside)
+        self._file: AppendFile = files.create(self._aside)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._tally.record.size_bytes
+
+    def append(self, header: EntryHeader, entry: Buffer) -> None:
+        """A whole entry with its header, already under its own id."""
+        self.append_many([header], [entry])
+
+    def append_many(self, headers: list[EntryHeader], buffers: list[Buffer]) -> None:
+        """Entries end to end in `buffers`, which may be cut anywhere; `headers` are theirs."""
+        self._file.write(buffers)
+        for header in headers:
+            self._tally.add(header, header.position)
+            self._tally.add_crc(header.crc.to_bytes(4, "little"))
+
+    def seal(self) -> SegmentRecord:
+        """Syncs, renames, syncs the folder."""
+        self._file.sync()
+        self._file.close()
+        reach("worker.segment-written")
+        self._files.replace(self._aside, self._path)
+        self._files.sync_dir(self._path.parent)
+        reach("worker.segment-renamed")
+        self._tally.record.sealed = True
+        return self._tally.record
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        self._file.close()
+        self._files.remove(self._aside)
