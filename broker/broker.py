@@ -1,0 +1,178 @@
+"""The broker: its topics, and what they share.
+
+One process, one event loop, one data directory. Topics are loaded on first use and stay loaded.
+Disk work runs in a small pool of threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ledgerfold.v1.records_pb2 import TopicRecord
+
+from broker.compaction import CompactionScheduler
+from broker.names import TopicName
+from broker.settings import BrokerSettings
+from broker.supervisor import CompactorSupervisor
+from broker.topic import Topic
+from storage.errors import LedgerfoldError, TopicBusy, TopicExists, TopicNotFound, Unavailable
+from storage.ledger import LedgerStore
+from storage.metadata import MetadataStore
+
+# Flushes and reads of different topics run beside each other, and no more of them than this.
+DISK_THREADS = 8
+_log = logging.getLogger(__name__)
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """start() before use, stop() after. `clock_ms` gives ms since the epoch."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        metadata: MetadataStore,
+        store: LedgerStore,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.settings = settings
+        self.metadata = metadata
+        self.store = store
+        self.clock_ms = clock_ms
+        self.started_ms = clock_ms()
+        self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.topics: dict[str, Topic] = {}
+        self.compactor = CompactorSupervisor(settings)
+        self.compaction = CompactionScheduler(self, self.compactor)
+        self._loading: dict[str, asyncio.Lock] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+
+    async def start(self) -> None:
+        """Starts the compactor (without waiting for it), the monitors and loads nothing."""
+        self.compactor.start()
+        self.compaction.start()
+        self.spawn(self._trim_now_and_then())
+
+    async def stop(self) -> None:
+        """Ends runs and streams, makes everything durable, closes the ledgers."""
+        self._is_stopping = True
+        await self.compaction.stop()
+        for task in tuple(self._tasks):
+            task.cancel()
+        for name in tuple(self.topics):
+            await self._unload(name)
+        await self.compactor.stop()
+        self.executor.shutdown()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Runs in the background until it ends or the broker stops; its errors are logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("Background work failed", exc_info=task.exception())
+
+    async def _trim_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.retention_check_interval_ms / 1000)
+            for topic in tuple(self.topics.values()):
+                try:
+                    await topic.trim()
+                except LedgerfoldError as error:
+                    _log.error("%s: trimming failed: %s", topic.name, error)
+
+    # -- topics ----------------------------------------------------------------------------
+
+    @staticmethod
+    def namespace_of(topic: str) -> str:
+        return TopicName.parse(topic).namespace
+
+    def list_topics(self, namespace: str) -> list[str]:
+        """Full names, sorted; all of them when `namespace` is empty."""
+        names = sorted(record.name for record in self.metadata.topics())
+        return [name for name in names if not namespace or self.namespace_of(name) == namespace]
+
+    async def topic(self, name: str, create: bool = True) -> Topic:
+        """The loaded topic of that full name; a new one if it may be created.
+
+        Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
+        """
+        loaded = self.topics.get(name)
+        if loaded is not None and loaded.log.failure is None:
+            return loaded
+        async with self._loading.setdefault(name, asyncio.Lock()):
+            loaded = self.topics.get(name)
+            if loaded is not None and loaded.log.failure is None:
+                return loaded
+            if loaded is not None:
+                await self._unload(name)
+            if self._is_stopping:
+                raise Unavailable("The broker is stopping.")
+            record = self.metadata.topic(name)
+            if record is None:
+                if not create:
+                    raise TopicNotFound(name)
+                record = TopicRecord(name=name, created_ms=self.clock_ms())
+            topic = Topic(self, record)
+            await topic.load()
+            self.topics[name] = topic
+            if (topic.policies().compaction_threshold_bytes or 0) > 0:
+                await topic.enable_compaction_cursor()
+            return topic
+
+    async def create_topic(self, name: str) -> None:
+        """Raises TopicExists."""
+        if self.metadata.topic(name) is not None:
+            raise TopicExists(name)
+        await self.topic(name)
+
+    async def unload_topic(self, name: str) -> None:
+        """Ends its streams, closes its ledger, and loads it anew. Raises TopicNotFound."""
+        await self.topic(name, create=False)
+        async with self._loading.setdefault(name, asyncio.Lock()):
+            await self._unload(name)
+        topic = await self.topic(name, create=False)
+        await topic.trim()
+
+    async def _unload(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            await self.compaction.fence(name)
+            await topic.unload()
+            if topic.log.has_failed_writer:
+                self.store.recover_ledgers(topic.record.ledger_ids)
+
+    async def delete_topic(self, name: str, force: bool) -> None:
+        """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy."""
+        topic = await self.topic(name, create=False)
+        consumers = topic.readers + sum(
+            len(each.consumers) for each in topic.subscriptions.values()
+        )
+        if (topic.producers or consumers) and not force:
+            raise TopicBusy(name, len(topic.producers), consumers)
+        async with self._loading.setdefault(name, asyncio.Lock()):
+            await self._unload(name)
+            record = self.metadata.topic(name)
+            if record is None:
+                raise TopicNotFound(name)
+            ledger_ids = list(record.ledger_ids)
+            if record.HasField("compacted") and record.compacted.ledger_id >= 0:
+                ledger_ids.append(record.compacted.ledger_id)
+            with self.metadata.batch() as batch:
+                batch.delete_topic(name)
+                for ledger_id in ledger_ids:
+                    self.store.mark_deleting(ledger_id, batch)
+            for ledger_id in ledger_ids:
+                self.store.delete_files(ledger_id)

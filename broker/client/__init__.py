@@ -1,0 +1,67 @@
+"""The client library: producers, consumers, readers, with the names of Pulsar's Python client.
+
+    from broker.client import Client, ConsumerType, MessageId
+
+    client = Client("127.0.0.1:7650")
+    producer = client.create_producer("prices")
+    producer.send(b"10", partition_key="p3")
+    reader = client.create_reader("prices", MessageId.earliest, is_read_compacted=True)
+    while reader.has_message_available():
+        print(reader.read_next().data())
+    client.close()
+
+`broker.client.aio` is the same for asyncio, `broker.client.admin` the administration. Errors are
+those of storage/errors.py.
+
+The names below are loaded on first use, so that `broker.client.admin` alone starts quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.client.client import Client
+    from broker.client.consumer import Consumer
+    from broker.client.message import Message
+    from broker.client.message_id import MessageId
+    from broker.client.options import (
+        BatchingType,
+        CompressionType,
+        ConsumerType,
+        InitialPosition,
+        Result,
+    )
+    from broker.client.producer import Producer
+    from broker.client.reader import Reader
+
+__all__ = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "Consumer",
+    "ConsumerType",
+    "InitialPosition",
+    "Message",
+    "MessageId",
+    "Producer",
+    "Reader",
+    "Result",
+]
+
+_MODULES = {
+    "Client": "client",
+    "Consumer": "consumer",
+    "Message": "message",
+    "MessageId": "message_id",
+    "Producer": "producer",
+    "Reader": "reader",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'options')}")
+    return getattr(module, name)

@@ -1,0 +1,219 @@
+"""Administration: topics, subscriptions, policies, compaction.
+
+    with Admin("127.0.0.1:7650") as admin:
+        run = admin.trigger_compaction("prices")
+        for status in admin.watch_compaction("prices"):
+            print(status.progress.tasks_done, "of", status.progress.tasks_total)
+
+A thin typed layer over ledgerfold.v1.AdminService, on a plain synchronous channel: commands that
+only ask something need no event loop. Verbs are those of pulsar-admin. Every call raises the errors
+of storage/errors.py: TopicNotFound and the like, Unavailable when there is no broker, Timeout.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import grpc
+from ledgerfold.v1 import admin_pb2, admin_pb2_grpc, data_pb2, data_pb2_grpc, records_pb2
+
+from broker.client.message_id import MessageId
+from broker.status_map import error_from_rpc
+from storage.errors import InvalidRequest
+
+_SCHEMES = ("ledgerfold://", "grpc://", "pulsar://")
+_OPTIONS = (("grpc.max_receive_message_length", -1),)
+
+
+class Admin:
+    """A connection for administration. May be used by several threads.
+
+    `timeout_seconds` bounds each call but `watch_compaction`. Nothing is tried again.
+    """
+
+    def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
+        address = service_url
+        for scheme in _SCHEMES:
+            address = address.removeprefix(scheme)
+        if not address or "://" in address:
+            raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
+        self._timeout_s = timeout_seconds
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._data = data_pb2_grpc.DataServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def _call(self, method: Any, request: object) -> Any:
+        try:
+            return method(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise error_from_rpc(error) from None
+
+    # The broker.
+
+    def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
+        """Version, data directory, durability, and how the compactor is."""
+        info: admin_pb2.GetBrokerInfoResponse = self._call(
+            self._admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
+        )
+        return info
+
+    # Topics.
+
+    def create_topic(self, topic: str) -> None:
+        """Raises TopicExists."""
+        self._call(self._admin.CreateTopic, admin_pb2.CreateTopicRequest(topic=topic))
+
+    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        """Deletes it with its data. `force` disconnects its clients, else TopicBusy is raised."""
+        request = admin_pb2.DeleteTopicRequest(topic=topic, force=force)
+        self._call(self._admin.DeleteTopic, request)
+
+    def list_topics(self, namespace: str = "") -> list[str]:
+        """Full names, of one "tenant/namespace" or of all."""
+        request = admin_pb2.ListTopicsRequest(namespace=namespace)
+        return list(self._call(self._admin.ListTopics, request).topics)
+
+    def stats(self, topic: str) -> dict[str, Any]:
+        """What pulsar-admin's `topics stats` shows."""
+        request = admin_pb2.GetTopicStatsRequest(topic=topic)
+        return _document(self._call(self._admin.GetTopicStats, request).json)
+
+    def internal_stats(self, topic: str) -> dict[str, Any]:
+        """What pulsar-admin's `topics stats-internal` shows."""
+        request = admin_pb2.GetTopicInternalStatsRequest(topic=topic)
+        return _document(self._call(self._admin.GetTopicInternalStats, request).json)
+
+    def unload(self, topic: str) -> None:
+        """Closes and loads it anew; its clients come back by themselves."""
+        self._call(self._admin.UnloadTopic, admin_pb2.UnloadTopicRequest(topic=topic))
+
+    def trim(self, topic: str) -> int:
+        """Removes raw ledgers that nothing holds back. Answers how many."""
+        response = self._call(self._admin.TrimTopic, admin_pb2.TrimTopicRequest(topic=topic))
+        return int(response.ledgers_removed)
+
+    def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
+        """-1:-1:-1:-1 when the topic is empty."""
+        request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
+        return MessageId.of_record(self._call(self._data.GetLastMessageId, request).message_id)
+
+    # Subscriptions.
+
+    def create_subscription(
+        self, topic: str, subscription: str, start: MessageId | None = None
+    ) -> None:
+        """A durable one that begins behind `start`; at the end when there is none."""
+        request = admin_pb2.CreateSubscriptionRequest(
+            topic=topic, subscription=subscription, start=_start(start)
+        )
+        self._call(self._admin.CreateSubscription, request)
+
+    def list_subscriptions(self, topic: str) -> list[str]:
+        request = admin_pb2.ListSubscriptionsRequest(topic=topic)
+        return list(self._call(self._admin.ListSubscriptions, request).subscriptions)
+
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        """Deletes it. `force` disconnects its consumers, else SubscriptionBusy is raised."""
+        request = data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force)
+        self._call(self._data.Unsubscribe, request)
+
+    # Compaction.
+
+    def trigger_compaction(self, topic: str) -> int:
+        """Starts a run, or queues it, and answers its number; 0 when there is nothing new.
+
+        Raises CompactionRunning, CompactionQueueFull, NotAllowed.
+        """
+        request = admin_pb2.TriggerCompactionRequest(topic=topic)
+        return int(self._call(self._admin.TriggerCompaction, request).run_number)
+
+    def compaction_status(self, topic: str) -> admin_pb2.GetCompactionStatusResponse:
+        """Of the run on its way, else of the last one."""
+        request = admin_pb2.GetCompactionStatusRequest(topic=topic)
+        status: admin_pb2.GetCompactionStatusResponse = self._call(
+            self._admin.GetCompactionStatus, request
+        )
+        return status
+
+    def watch_compaction(
+        self, topic: str, *, timeout_seconds: float | None = None
+    ) -> Iterator[admin_pb2.GetCompactionStatusResponse]:
+        """The status now, then at each change, until no run is on its way.
+
+        Closing the iterator ends the watch, not the run. Raises Timeout.
+        """
+        request = admin_pb2.WatchCompactionRequest(topic=topic)
+        call = self._admin.WatchCompaction(request, timeout=timeout_seconds)
+        try:
+            for response in call:
+                yield response.status
+        except grpc.RpcError as error:
+            raise error_from_rpc(error) from None
+        finally:
+            call.cancel()
+
+    def cancel_compaction(self, topic: str) -> int:
+        """Answers the number of the run that it cancels; 0 when none is on its way."""
+        request = admin_pb2.CancelCompactionRequest(topic=topic)
+        return int(self._call(self._admin.CancelCompaction, request).run_number)
+
+    def runs(self, topic: str = "", *, limit: int = 0) -> list[records_pb2.RunRecord]:
+        """The history of compactions of one topic or of all, newest first; `limit` 0 = all."""
+        request = admin_pb2.ListRunsRequest(topic=topic, limit=limit)
+        return list(self._call(self._admin.ListRuns, request).runs)
+
+    # Policies.
+
+    def policies(
+        self, *, topic: str = "", namespace: str = "", applied: bool = False
+    ) -> records_pb2.Policies:
+        """Those set on one topic or one namespace; `applied`: with what it inherits."""
+        request = admin_pb2.GetPoliciesRequest(scope=_scope(topic, namespace), applied=applied)
+        policies: records_pb2.Policies = self._call(self._admin.GetPolicies, request).policies
+        return policies
+
+    def update_policies(
+        self,
+        *,
+        topic: str = "",
+        namespace: str = "",
+        values: records_pb2.Policies | None = None,
+        remove: Iterable[str] = (),
+    ) -> None:
+        """Sets the fields present in `values` and removes those named; the others stay."""
+        request = admin_pb2.UpdatePoliciesRequest(
+            scope=_scope(topic, namespace), set=values, remove=list(remove)
+        )
+        self._call(self._admin.UpdatePolicies, request)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _document(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def _scope(topic: str, namespace: str) -> admin_pb2.PolicyScope:
+    if bool(topic) == bool(namespace):
+        raise InvalidRequest("Policies belong to one topic or to one namespace: name one of them.")
+    return (
+        admin_pb2.PolicyScope(topic=topic) if topic else admin_pb2.PolicyScope(namespace=namespace)
+    )
+
+
+def _start(start: MessageId | None) -> data_pb2.StartPosition:
+    if start is None or start == MessageId.latest:
+        return data_pb2.StartPosition(latest=True)
+    if start == MessageId.earliest:
+        return data_pb2.StartPosition(earliest=True)
+    return data_pb2.StartPosition(message_id=start.to_record())

@@ -1,0 +1,246 @@
+"""The client of the synchronous API.
+
+    from broker.client import Client, MessageId
+
+    with Client("127.0.0.1:7650") as client:
+        with client.create_producer("prices", batching_enabled=True) as producer:
+            producer.send(b"10", partition_key="p3")
+        with client.create_reader("prices", MessageId.earliest) as reader:
+            print([message.data() for message in reader])
+
+Everything it opens shares one channel; the synchronous clients of a process share one I/O thread
+(io_thread.py). Names and defaults are those of Apache Pulsar's Python client unless a docstring
+says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from broker.client.connection import (
+    ClientSettings,
+    Connection,
+    address_of,
+    full_topic_name,
+    wall_clock_ms,
+)
+from broker.client.consumer import Consumer, MessageListener
+from broker.client.consumer_core import ConsumerConfig, ConsumerCore
+from broker.client.io_thread import IoThread
+from broker.client.message_id import MessageId
+from broker.client.options import BatchingType, CompressionType, ConsumerType, InitialPosition
+from broker.client.producer import (
+    PENDING_MESSAGES_MAX,
+    Producer,
+    ProducerConfig,
+    ProducerCore,
+)
+from broker.client.reader import Reader, ReaderConfig, ReaderCore
+from storage.errors import AlreadyClosed, LedgerfoldError
+
+Answer = TypeVar("Answer")
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+class Client:
+    """A connection to one broker (`pulsar.Client`). May be used by several threads.
+
+    `service_url` is host:port, with or without `ledgerfold://` before it. It connects with the
+    first use; while the broker is away, calls are tried again until the operation timeout and then
+    raise Unavailable. The two back-off intervals are those of Pulsar's Java client; `clock_ms`
+    stamps published messages, in ms since the epoch.
+    """
+
+    def __init__(
+        self,
+        service_url: str,
+        *,
+        operation_timeout_seconds: float = 30,
+        starting_backoff_interval_ms: int = 100,
+        max_backoff_interval_ms: int = 5_000,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        address_of(service_url)
+        settings = ClientSettings(
+            operation_timeout_seconds,
+            starting_backoff_interval_ms,
+            max_backoff_interval_ms,
+            clock_ms,
+        )
+        self._io = IoThread.shared()
+        self._connection = self._io.call(_connect(service_url, settings))
+        # In order of opening.
+        self._open: dict[_Closable, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._is_closed = False
+
+    def create_producer(
+        self,
+        topic: str,
+        producer_name: str | None = None,
+        *,
+        initial_sequence_id: int | None = None,
+        send_timeout_millis: int = 30_000,
+        compression_type: CompressionType = CompressionType.NONE,
+        max_pending_messages: int = PENDING_MESSAGES_MAX,
+        block_if_queue_full: bool = True,
+        batching_enabled: bool = False,
+        batching_max_messages: int = 1000,
+        batching_max_allowed_size_in_bytes: int = 128 * 1024,
+        batching_max_publish_delay_ms: int = 10,
+        batching_type: BatchingType = BatchingType.Default,
+    ) -> Producer:
+        """Opens a producer; the topic is created if need be.
+
+        `producer_name`: None lets the broker choose one. A name makes resent messages recognisable
+        also to a later producer: sequence ids go on behind the last one stored under it, or behind
+        `initial_sequence_id`. `send_timeout_millis`: 0 = never give up. `max_pending_messages`: how
+        many wait for their receipts (default 50,000, Pulsar's is 1000); 0 = no limit.
+        `block_if_queue_full`: whether sending waits for room then (default True, Pulsar's is False)
+        or raises Overloaded. `batching_enabled`: several messages make one entry, up to the limits
+        in messages and bytes, and after the delay at the latest; otherwise each is an entry and has
+        no batch index. Raises ProducerBusy, NotAllowed, InvalidRequest, Unavailable.
+        """
+        config = ProducerConfig(
+            topic,
+            producer_name,
+            initial_sequence_id,
+            send_timeout_millis,
+            compression_type,
+            max_pending_messages,
+            block_if_queue_full,
+            batching_enabled,
+            batching_max_messages,
+            batching_max_allowed_size_in_bytes,
+            batching_max_publish_delay_ms,
+            batching_type,
+        )
+        core = self._call(ProducerCore.open(self._connection, config, lambda: self._io.is_current))
+        producer = Producer(core, self._io, self._forget)
+        self._open[producer] = core.shut_down
+        return producer
+
+    def subscribe(
+        self,
+        topic: str,
+        subscription_name: str,
+        consumer_type: ConsumerType = ConsumerType.Exclusive,
+        *,
+        message_listener: MessageListener | None = None,
+        receiver_queue_size: int = 1000,
+        consumer_name: str | None = None,
+        unacked_messages_timeout_ms: int | None = None,
+        negative_ack_redelivery_delay_ms: int = 60_000,
+        is_read_compacted: bool = False,
+        properties: dict[str, str] | None = None,
+        initial_position: InitialPosition = InitialPosition.Latest,
+        start_message_id_inclusive: bool = False,
+    ) -> Consumer:
+        """Subscribes; topic and durable subscription are created if need be.
+
+        `message_listener(consumer, message)` is called in a thread of the consumer's own, instead
+        of `receive`. `receiver_queue_size`: messages held here ahead of time, at least 1; one entry
+        may exceed it. `unacked_messages_timeout_ms`: deliver again what was not acknowledged for so
+        long; None = never. `is_read_compacted`: Exclusive and Failover only. `initial_position`:
+        where a new subscription begins. `start_message_id_inclusive`: whether a seek to a message
+        id delivers that message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
+        """
+        config = ConsumerConfig(
+            topic,
+            subscription_name,
+            consumer_type,
+            receiver_queue_size,
+            consumer_name,
+            unacked_messages_timeout_ms,
+            negative_ack_redelivery_delay_ms,
+            is_read_compacted,
+            properties or {},
+            initial_position,
+            start_message_id_inclusive,
+        )
+        core = self._call(ConsumerCore.open(self._connection, config))
+        consumer = Consumer(core, self._io, self._forget, message_listener)
+        self._open[consumer] = core.close
+        return consumer
+
+    def create_reader(
+        self,
+        topic: str,
+        start_message_id: MessageId,
+        *,
+        receiver_queue_size: int = 1000,
+        reader_name: str | None = None,
+        is_read_compacted: bool = False,
+        start_message_id_inclusive: bool = False,
+    ) -> Reader:
+        """Opens a reader; the topic is created if need be.
+
+        It begins behind `start_message_id`, or with it if `start_message_id_inclusive`. `latest`
+        means the last message there is now. `is_read_compacted`: of what was compacted, read the
+        last message of each key only. `receiver_queue_size`: messages held here ahead of time, at
+        least 1; one entry may exceed it. Raises NotAllowed, InvalidRequest, Unavailable.
+        """
+        config = ReaderConfig(
+            topic,
+            start_message_id,
+            start_message_id_inclusive,
+            is_read_compacted,
+            receiver_queue_size,
+            reader_name or "",
+        )
+        core = self._call(ReaderCore.open(self._connection, config))
+        reader = Reader(core, self._io, self._forget)
+        self._open[reader] = core.close
+        return reader
+
+    def get_topic_partitions(self, topic: str) -> list[str]:
+        """The topic's full name alone: topics are not partitioned."""
+        return [full_topic_name(topic)]
+
+    def close(self) -> None:
+        """Closes all it opened, as their `close` does, then the connection.
+
+        Raises the first error of these, once everything is closed.
+        """
+        first_error: LedgerfoldError | None = None
+        while self._open:
+            try:
+                next(iter(self._open)).close()
+            except LedgerfoldError as error:
+                first_error = first_error or error
+        self.shutdown()
+        if first_error is not None:
+            raise first_error
+
+    def shutdown(self) -> None:
+        """Closes everything at once: what waits for a receipt fails with AlreadyClosed."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        opened, self._open = list(self._open.values()), {}
+        for shut_down in opened:
+            self._io.call(shut_down())
+        self._io.call(self._connection.close())
+
+    def _call(self, opening: Coroutine[Any, Any, Answer]) -> Answer:
+        if self._is_closed:
+            opening.close()
+            raise AlreadyClosed("The client is closed.")
+        return self._io.call(opening)
+
+    def _forget(self, opened: Any) -> None:
+        self._open.pop(opened, None)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+async def _connect(service_url: str, settings: ClientSettings) -> Connection:
+    # On the loop, which the channel belongs to from then on.
+    return Connection(service_url, settings)

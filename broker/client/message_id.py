@@ -1,0 +1,109 @@
+"""Message ids.
+
+    >>> first = MessageId(-1, 12, 3, 0)
+    >>> str(first), first < MessageId(-1, 12, 4), MessageId.deserialize(first.serialize()) == first
+    ('12:3:-1:0', True, True)
+
+Ids are ordered as published: by ledger, entry, batch index, partition, as in Pulsar.
+"""
+
+from __future__ import annotations
+
+from functools import total_ordering
+from typing import ClassVar
+
+from google.protobuf.message import DecodeError
+from ledgerfold.v1 import records_pb2
+
+from storage.entry import Position
+from storage.errors import InvalidRequest
+
+_MAX = 2**63 - 1
+
+
+@total_ordering
+class MessageId:
+    """The identity of a message (`pulsar.MessageId`). Compaction never changes it.
+
+    A producer gets (-1, -1, -1, -1) for a message that the broker had stored before (a resend):
+    where it lies is not told again.
+    """
+
+    __slots__ = ("_batch_index", "_entry_id", "_ledger_id", "_partition")
+
+    # The beginning and the end of any topic; set below the class.
+    earliest: ClassVar[MessageId]
+    latest: ClassVar[MessageId]
+
+    def __init__(
+        self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1
+    ) -> None:
+        self._partition = partition
+        self._ledger_id = ledger_id
+        self._entry_id = entry_id
+        self._batch_index = batch_index
+
+    def partition(self) -> int:
+        """-1: topics are not partitioned."""
+        return self._partition
+
+    def ledger_id(self) -> int:
+        return self._ledger_id
+
+    def entry_id(self) -> int:
+        return self._entry_id
+
+    def batch_index(self) -> int:
+        """Index in its batch as published; -1 for a message that was sent without batching."""
+        return self._batch_index
+
+    @property
+    def position(self) -> Position:
+        """The place of the entry that holds the message."""
+        return Position(self._ledger_id, self._entry_id)
+
+    def serialize(self) -> bytes:
+        """The id as bytes, for keeping (ledgerfold.v1.MessageId; not Pulsar's bytes)."""
+        return bytes(self.to_record().SerializeToString())
+
+    @staticmethod
+    def deserialize(message_id_bytes: bytes) -> MessageId:
+        """The reverse. Raises InvalidRequest."""
+        try:
+            return MessageId.of_record(records_pb2.MessageId.FromString(message_id_bytes))
+        except DecodeError as error:
+            raise InvalidRequest(f"Not a serialized message id: {error}") from error
+
+    def to_record(self) -> records_pb2.MessageId:
+        return records_pb2.MessageId(
+            ledger_id=self._ledger_id,
+            entry_id=self._entry_id,
+            batch_index=self._batch_index,
+            partition=self._partition,
+        )
+
+    @staticmethod
+    def of_record(record: records_pb2.MessageId) -> MessageId:
+        return MessageId(record.partition, record.ledger_id, record.entry_id, record.batch_index)
+
+    def _order(self) -> tuple[int, int, int, int]:
+        return self._ledger_id, self._entry_id, self._batch_index, self._partition
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageId) and self._order() == other._order()
+
+    def __lt__(self, other: MessageId) -> bool:
+        return self._order() < other._order()
+
+    def __hash__(self) -> int:
+        return hash(self._order())
+
+    def __str__(self) -> str:
+        return f"{self._ledger_id}:{self._entry_id}:{self._partition}:{self._batch_index}"
+
+    def __repr__(self) -> str:
+        return f"MessageId({self})"
+
+
+MessageId.earliest = MessageId()
+MessageId.latest = MessageId(-1, _MAX, _MAX)

@@ -1,0 +1,94 @@
+"""The choices of the client API, named as in Apache Pulsar's Python client.
+
+    >>> from broker.client.options import CompressionType, ConsumerType
+    >>> CompressionType.ZSTD.value, ConsumerType.KeyShared.name
+    (3, 'KeyShared')
+
+`Result` is what a `send_async` callback gets. Calls that return raise an error of storage/errors.py
+instead; `result_of` tells which result stands for which error.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from storage.entry import Compression
+from storage.errors import (
+    AlreadyClosed,
+    InvalidRequest,
+    LedgerfoldError,
+    NotAllowed,
+    Overloaded,
+    ProducerBusy,
+    StorageError,
+    Timeout,
+    TopicNotFound,
+    Unavailable,
+)
+
+
+class CompressionType(IntEnum):
+    """What a producer compresses the values of an entry with (`pulsar.CompressionType`)."""
+
+    NONE = Compression.NONE
+    LZ4 = Compression.LZ4
+    ZLib = Compression.ZLIB
+    ZSTD = Compression.ZSTD
+
+
+class ConsumerType(IntEnum):
+    """How a subscription shares its messages among consumers (`pulsar.ConsumerType`)."""
+
+    Exclusive = 0
+    Shared = 1
+    Failover = 2
+    KeyShared = 3
+
+
+class InitialPosition(IntEnum):
+    """Where a new subscription begins (`pulsar.InitialPosition`)."""
+
+    Latest = 0
+    Earliest = 1
+
+
+class BatchingType(IntEnum):
+    """Whether messages of different keys share a batch (`pulsar.BatchingType`)."""
+
+    Default = 0
+    # One batch per key: what a KeyShared subscription needs to keep keys apart.
+    KeyBased = 1
+
+
+class Result(IntEnum):
+    """The outcome of a `send_async` (`pulsar.Result`; the values are this project's own)."""
+
+    Ok = 0
+    UnknownError = 1
+    Timeout = 2
+    ConnectError = 3
+    AlreadyClosed = 4
+    ProducerQueueIsFull = 5
+    InvalidMessage = 6
+    NotAllowedError = 7
+    TopicNotFound = 8
+    ProducerBusy = 9
+    BrokerPersistenceError = 10
+
+
+_RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
+    (Timeout, Result.Timeout),
+    (AlreadyClosed, Result.AlreadyClosed),
+    (Overloaded, Result.ProducerQueueIsFull),
+    (Unavailable, Result.ConnectError),
+    (InvalidRequest, Result.InvalidMessage),
+    (NotAllowed, Result.NotAllowedError),
+    (TopicNotFound, Result.TopicNotFound),
+    (ProducerBusy, Result.ProducerBusy),
+    (StorageError, Result.BrokerPersistenceError),
+)
+
+
+def result_of(error: LedgerfoldError) -> Result:
+    """The result that a callback gets for `error`."""
+    return next((result for cls, result in _RESULTS if isinstance(error, cls)), Result.UnknownError)

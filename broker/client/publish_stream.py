@@ -1,0 +1,189 @@
+"""The stream of a producer: entries out, receipts back, nothing lost or doubled in between.
+
+1. `submit` queues an entry; the sender puts several small ones into one frame.
+2. Receipts come in order. An entry stays in `_sent` until its own came.
+3. After a lost connection the producer's name is opened again and everything without a receipt is
+   sent again, in order. The broker drops what it has stored already (the entry's sequence id is not
+   above the highest it knows) and answers with position (-1, -1).
+4. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ledgerfold.v1 import data_pb2
+
+from broker.client.batching import Listener
+from broker.client.connection import Connection, KeptStream
+from broker.frames import encode_publish
+from storage.entry import ENTRY_BYTES_MAX, Position
+from storage.errors import LedgerfoldError, ServiceError, Timeout
+
+# A frame costs about as much as 100 KB of it: small entries travel together.
+FRAME_BYTES = 512 * 1024
+_FRAME_ENTRIES_MAX = 1000
+
+
+class PendingEntry:
+    """An entry on its way."""
+
+    __slots__ = ("data", "deadline_s", "is_plain", "listeners", "sequence_id")
+
+    def __init__(
+        self, data: bytes, sequence_id: int, listeners: list[Listener], is_plain: bool
+    ) -> None:
+        self.data = data
+        self.sequence_id = sequence_id
+        self.listeners = listeners
+        self.is_plain = is_plain
+        self.deadline_s = 0.0
+
+
+class Outcome(NamedTuple):
+    """What became of an entry: where it lies, or why not."""
+
+    entry: PendingEntry
+    position: Position
+    error: LedgerfoldError | None = None
+
+
+NOWHERE = Position(-1, -1)
+
+
+def _nobody(_: object) -> None:
+    """Hears of an event while nobody is attached; nothing can have been submitted then."""
+
+
+class PublishStream(KeptStream):
+    """One producer's stream. `submit` may be called from any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        producer_name: str,
+        *,
+        send_timeout_s: float,
+    ) -> None:
+        super().__init__(connection, f"producer {producer_name!r} of topic {topic}")
+        self._topic = topic
+        self.producer_name = producer_name
+        # As the broker said when the stream was first opened.
+        self.last_sequence_id = -1
+        self.entry_bytes_max = ENTRY_BYTES_MAX
+        self._send_timeout_s = send_timeout_s
+        self._done: Callable[[Sequence[Outcome]], None] = _nobody
+        self._ended: Callable[[LedgerfoldError], None] = _nobody
+        self._unsent: deque[PendingEntry] = deque()
+        self._sent: deque[PendingEntry] = deque()
+        self._is_woken = False
+        self._is_watching = False
+
+    def attach(
+        self,
+        on_done: Callable[[Sequence[Outcome]], None],
+        on_end: Callable[[LedgerfoldError], None],
+    ) -> None:
+        """Says who hears of answered entries (in order) and of the end; before `submit`."""
+        self._done, self._ended = on_done, on_end
+        if self.error is not None:
+            on_end(self.error)
+
+    def submit(self, entry: PendingEntry) -> None:
+        """Queues an entry. Sequence ids must rise from call to call."""
+        entry.deadline_s = time.monotonic() + self._send_timeout_s
+        self._unsent.append(entry)
+        if not self._is_woken:
+            self._is_woken = True
+            self.loop.call_soon_threadsafe(self._on_work)
+
+    def _on_work(self) -> None:
+        self.wake()
+        if self._send_timeout_s and not self._is_watching:
+            self._is_watching = True
+            self.loop.call_later(self._send_timeout_s, self._expire)
+        if self.error is not None:
+            self._fail_all(self.error)
+
+    # The stream's own rules.
+
+    def _start_call(self) -> Any:
+        return self.connection.publish()
+
+    def _open_frame(self) -> bytes:
+        step = data_pb2.PublishOpen(topic=self._topic, producer_name=self.producer_name)
+        return bytes(data_pb2.PublishRequest(open=step).SerializeToString())
+
+    def _on_open(self, response: data_pb2.PublishResponse) -> None:
+        ready = response.ready
+        if not self._opened.done():
+            self.producer_name = ready.producer_name
+            self.last_sequence_id = ready.last_sequence_id
+            self.what = f"producer {ready.producer_name!r} of topic {self._topic}"
+        self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
+
+    def _next_frame(self) -> bytes | None:
+        unsent = self._unsent
+        if not unsent:
+            self._is_woken = False
+            if not unsent:  # again: a submit may have seen the flag before it fell
+                return None
+        entries: list[bytes] = []
+        size = 0
+        while unsent and size < FRAME_BYTES and len(entries) < _FRAME_ENTRIES_MAX:
+            entry = unsent.popleft()
+            self._sent.append(entry)
+            entries.append(entry.data)
+            size += len(entry.data)
+        return encode_publish(entries)
+
+    def _on_response(self, response: data_pb2.PublishResponse) -> None:
+        outcomes: list[Outcome] = []
+        for receipt in response.receipts:
+            if not self._sent or self._sent[0].sequence_id != receipt.sequence_id:
+                self._done(outcomes)
+                raise ServiceError(
+                    f"A receipt for sequence id {receipt.sequence_id}, which is not the oldest."
+                )
+            position = Position(receipt.ledger_id, receipt.entry_id)
+            outcomes.append(Outcome(self._sent.popleft(), position))
+        self._done(outcomes)
+
+    def _on_disconnect(self) -> None:
+        self._unsent.extendleft(reversed(self._sent))
+        self._sent.clear()
+
+    def _on_end(self, error: LedgerfoldError) -> None:
+        self._ended(error)
+        self._fail_all(error)
+
+    def _fail_all(self, error: LedgerfoldError) -> None:
+        failed = [*self._sent, *self._unsent]
+        self._sent.clear()
+        self._unsent.clear()
+        self._done([Outcome(entry, NOWHERE, error) for entry in failed])
+
+    def _expire(self) -> None:
+        """Fails what is older than the send timeout."""
+        now_s, expired = self.loop.time(), []
+        was_sent = bool(self._sent) and self._sent[0].deadline_s <= now_s
+        for queue in (self._sent, self._unsent):
+            while queue and queue[0].deadline_s <= now_s:
+                expired.append(queue.popleft())
+        oldest = (self._sent or self._unsent or (None,))[0]
+        self._is_watching = oldest is not None
+        if oldest is not None:
+            self.loop.call_at(oldest.deadline_s, self._expire)
+        if was_sent:
+            # Receipts of what was given up must not be taken for those of what follows.
+            self.drop()
+        if expired:
+            error = Timeout(
+                f"No receipt within {self._send_timeout_s:g} s for the {self.what}. "
+                "The message may have been stored."
+            )
+            self._done([Outcome(entry, NOWHERE, error) for entry in expired])

@@ -1,0 +1,427 @@
+"""From a person's `send` to entries: batching, limits, and who is told what became of a message.
+
+The queue is the meeting point of the threads that send and the event loop that carries the entries.
+One lock guards it; a message costs one short hold of it. The rules:
+
+* A batch is sealed when it holds `batching_max_messages` or `batching_max_allowed_size_in_bytes`,
+  when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
+* At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; then the caller waits or
+  gets Overloaded.
+* An entry above the broker's limit fails alone, with InvalidRequest; a batch above it is taken
+  apart first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future as ThreadFuture
+from dataclasses import dataclass
+
+from broker.client.batching import (
+    Batch,
+    Container,
+    DefaultContainer,
+    Listener,
+    NewMessage,
+    QuickRows,
+)
+from broker.client.message_id import MessageId
+from broker.client.options import Result, result_of
+from broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
+from storage.entry import Buffer
+from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, NotAllowed, Overloaded
+from storage.native import key_bytes
+
+_log = logging.getLogger(__name__)
+# Built entries that wait for receipts, together. One larger entry may pass alone.
+BYTES_PENDING_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """When a batch is sealed, and how much may be on its way. 0 pending messages = no limit."""
+
+    batch_messages: int
+    batch_bytes: int
+    batch_delay_s: float
+    pending_messages: int
+
+
+class SendQueue:
+    """A producer's messages until their receipts. Methods may be called from any thread."""
+
+    def __init__(
+        self,
+        stream: PublishStream,
+        container: Container,
+        limits: SendLimits,
+        *,
+        compression: int,
+        clock_ms: Callable[[], int],
+        is_io_thread: Callable[[], bool],
+    ) -> None:
+        self._stream = stream
+        self._container = container
+        self._limits = limits
+        self._compression = compression
+        self._clock_ms = clock_ms
+        self._is_io_thread = is_io_thread
+        self._loop = stream.loop
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
+        self._threads_waiting = 0
+        self._tasks_waiting: list[asyncio.Future[None]] = []
+        self._error: LedgerfoldError | None = None
+        self._unheard: LedgerfoldError | None = None
+        self._last_seal_s = 0.0
+        # Of entries: built and given to the stream, and answered. Messages and bytes count as
+        # answered before the callbacks run, entries after.
+        self._entries_in = self._entries_out = 0
+        self._messages_in = self._messages_out = 0
+        self._bytes_in = self._bytes_out = 0
+        self.last_sequence_id_stored = container.last_sequence_id
+        # How many messages the open batch may hold: less than the limit when the queue fills up.
+        self._rows_max = 0
+        self.quick = QuickRows()
+        self.quick.size_max = limits.batch_bytes
+        self._refresh()
+
+    # Adding.
+
+    def add(
+        self,
+        content: Buffer | None,
+        listener: Listener = None,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        event_timestamp: int | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Adds one message. `wait`: for room, instead of raising Overloaded.
+
+        `Producer.send_async` knows a quicker way that ends in the same state.
+        """
+        message = _checked(
+            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+        )
+        with self.lock:
+            self._sync()
+            try:
+                self._add(message, listener, wait)
+            finally:
+                self._refresh()
+
+    def watch(self) -> None:
+        """Someone added the quick way and found that nobody watches."""
+        with self.lock:
+            if self._error is not None:
+                self._fail_quick(self._error)
+                raise self._error
+            self._set_timer()
+
+    def _sync(self) -> None:
+        """Puts what came the quick way into the batch."""
+        items = self.quick.take()
+        if items and isinstance(self._container, DefaultContainer):
+            if self._container.names_sequence_ids:
+                self._submit(self._container.take())
+            self._container.extend(items, self.quick.size_bytes)
+
+    def _fail_quick(self, error: LedgerfoldError) -> None:
+        """Under the lock: what came the quick way comes too late."""
+        listeners = self.quick.take()[2::3]
+        if None in listeners:
+            self._note_unheard(error)
+        entry = PendingEntry(b"", -1, listeners, False)
+        # Not here: the lock is held, and a callback may send.
+        self._loop.call_soon_threadsafe(_tell, Outcome(entry, NOWHERE, error))
+
+    def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
+        container, limits = self._container, self._limits
+        size = message.size_bytes
+        while True:
+            if self._error is not None:
+                raise self._error
+            if container.rows and container.size_bytes + size > limits.batch_bytes:
+                self._seal()
+            self._refresh()
+            if container.rows < self._rows_max:
+                break
+            self._seal()
+            self._refresh()
+            if not self._rows_max:
+                self._wait_for_room(wait)
+        last = container.last_sequence_id
+        if message.sequence_id < 0:
+            message = message._replace(sequence_id=last + 1)
+        elif message.sequence_id <= last:
+            raise InvalidRequest(
+                f"Sequence id {message.sequence_id} is not above {last}, the last one."
+            )
+        container.add(message, listener)
+        if container.rows >= self._rows_max or container.size_bytes >= limits.batch_bytes:
+            self._seal()
+        else:
+            self._set_timer()
+
+    def _wait_for_room(self, wait: bool) -> None:
+        if not wait:
+            raise Overloaded(
+                f"{self._limits.pending_messages} messages, or {BYTES_PENDING_MAX} bytes, wait for "
+                f"receipts of the {self._stream.what}."
+            )
+        if self._is_io_thread():
+            raise Overloaded("The queue is full, and a callback must not wait for room in it.")
+        # NOTE: on_done counts without the lock and then looks whether someone waits; so whoever
+        # waits says so first and looks at the counts afterwards. Here and in wait_for.
+        self._threads_waiting += 1
+        try:
+            self._refresh()
+            if not self._rows_max and self._error is None:
+                self._changed.wait()
+        finally:
+            self._threads_waiting -= 1
+
+    def _refresh(self) -> None:
+        """Computes anew how far the open batch may grow and whether the quick way is open."""
+        limits, container = self._limits, self._container
+        rows_max = 1 if container.is_plain else limits.batch_messages
+        if limits.pending_messages:
+            pending = self._messages_in - self._messages_out
+            rows_max = min(rows_max, limits.pending_messages - pending)
+        if self._bytes_in - self._bytes_out >= BYTES_PENDING_MAX:
+            rows_max = 0
+        self._rows_max = max(rows_max, 0)
+        quick = self.quick
+        quick.items_max = 0
+        if self._error is None and type(container) is DefaultContainer:
+            quick.size_bytes = container.size_bytes
+            # Whoever fills the batch takes the long way, which seals it.
+            if not container.names_sequence_ids:
+                quick.items_max = 3 * (self._rows_max - container.rows - 1)
+
+    # Sealing.
+
+    def seal(self) -> int:
+        """Makes entries of all messages so far. Answers a mark for `wait_for`."""
+        with self.lock:
+            self._seal()
+            self._refresh()
+            return self._entries_in
+
+    def _seal(self) -> None:
+        self._sync()
+        self._submit(self._container.take())
+
+    def _submit(self, batches: Sequence[Batch]) -> None:
+        self._last_seal_s = self._loop.time()
+        for batch in batches:
+            for entry in self._entries(batch):
+                self._entries_in += 1
+                self._messages_in += len(entry.listeners)
+                self._bytes_in += len(entry.data)
+                self._stream.submit(entry)
+
+    def _entries(self, batch: Batch) -> Iterator[PendingEntry]:
+        is_plain = self._container.is_plain
+        data = batch.builder.build(
+            sequence_id=batch.sequence_id,
+            publish_time_ms=self._clock_ms(),
+            compression=self._compression,
+            plain=is_plain,
+        )
+        entry = PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
+        if len(data) <= self._stream.entry_bytes_max:
+            yield entry
+        elif len(batch.listeners) > 1:
+            for single in batch.single_messages():
+                yield from self._entries(single)
+        else:
+            error = InvalidRequest(
+                f"A message makes an entry of {len(data)} bytes; the broker takes up to "
+                f"{self._stream.entry_bytes_max}."
+            )
+            if batch.listeners[0] is None:
+                self._note_unheard(error)
+            # Not here: the lock is held, and a callback may send.
+            self._loop.call_soon_threadsafe(_tell, Outcome(entry, NOWHERE, error))
+
+    def _set_timer(self) -> None:
+        if not self.quick.is_watched:
+            self.quick.is_watched = True
+            delay_s = self._limits.batch_delay_s
+            self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        with self.lock:
+            # NOTE: false before what is there is taken, so that who adds later sets it again.
+            self.quick.is_watched = False
+            self._sync()
+            if not self._container.rows or self._error is not None:
+                self._refresh()
+                return
+            # The batch is no older than the last one that was sealed: while batches fill before
+            # their time, one timer serves one after the other.
+            left_s = self._last_seal_s + self._limits.batch_delay_s - self._loop.time()
+            if left_s > 0:
+                self.quick.is_watched = True
+                self._loop.call_later(left_s, self._on_timer)
+            else:
+                self._seal()
+            self._refresh()
+
+    # Receipts; on the event loop.
+
+    def on_done(self, outcomes: Sequence[Outcome]) -> None:
+        """Entries were answered, in order."""
+        self._messages_out += sum(len(outcome.entry.listeners) for outcome in outcomes)
+        self._bytes_out += sum(len(outcome.entry.data) for outcome in outcomes)
+        for outcome in outcomes:
+            if outcome.error is None:
+                self.last_sequence_id_stored = outcome.entry.sequence_id
+            elif None in outcome.entry.listeners:
+                self._note_unheard(outcome.error)
+            _tell(outcome)
+        self._entries_out += len(outcomes)
+        self._wake_waiting()
+
+    def on_end(self, error: LedgerfoldError) -> None:
+        """The stream ended for good: so does everything that is still here."""
+        with self.lock:
+            self._sync()
+            batches = self._container.take()
+            self._error = error
+            self._refuse_quick()
+        for batch in batches:
+            if None in batch.listeners:
+                self._note_unheard(error)
+            _tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
+        self._wake_waiting()
+
+    def _note_unheard(self, error: LedgerfoldError) -> None:
+        _log.warning("A message that nobody waits for failed: %s", error)
+        self._unheard = self._unheard or error
+
+    def _wake_waiting(self) -> None:
+        if self._threads_waiting:
+            with self.lock:
+                self._changed.notify_all()
+        waiting, self._tasks_waiting = self._tasks_waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # Waiting.
+
+    def close_for_new(self) -> None:
+        """From here on adding raises AlreadyClosed."""
+        with self.lock:
+            self._seal()
+            self._error = self._error or AlreadyClosed(f"The {self._stream.what} is closed.")
+            self._refuse_quick()
+            self._changed.notify_all()
+
+    def _refuse_quick(self) -> None:
+        self.quick.items_max = 0
+        self.quick.is_watched = False
+        if self._error is not None and self.quick.items:
+            self._fail_quick(self._error)
+
+    def wait_for(self, mark: int) -> None:
+        """Until all up to `mark` is answered. Raises what no listener heard of since last time."""
+        if self._is_io_thread():
+            raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
+        with self.lock:
+            self._threads_waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._entries_out >= mark)
+            finally:
+                self._threads_waiting -= 1
+        self._raise_unheard()
+
+    async def wait_for_async(self, mark: int) -> None:
+        """The same for a task on the event loop."""
+        while self._entries_out < mark:
+            await self.change()
+        self._raise_unheard()
+
+    async def change(self) -> None:
+        """Until something was answered."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._tasks_waiting.append(future)
+        await future
+
+    def _raise_unheard(self) -> None:
+        error, self._unheard = self._unheard, None
+        if error is not None:
+            raise error
+
+
+def _checked(
+    content: Buffer | None,
+    properties: dict[str, str] | None,
+    partition_key: str | None,
+    ordering_key: str | None,
+    sequence_id: int | None,
+    event_timestamp: int | None,
+) -> NewMessage:
+    """The arguments of a send as a message. Raises InvalidRequest."""
+    if content is not None and not isinstance(content, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"A content is bytes or None, not {type(content).__name__}.")
+    for what, text in (("partition_key", partition_key), ("ordering_key", ordering_key)):
+        if text is not None and not isinstance(text, str):
+            raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
+    for name, text in (properties or {}).items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise InvalidRequest(f"Property {name!r}: names and values are strings.")
+    if sequence_id is not None and sequence_id < 0:
+        raise InvalidRequest(f"Sequence id {sequence_id} is below 0.")
+    return NewMessage(
+        value=None if content is None else bytes(content),
+        key=None if partition_key is None else key_bytes(partition_key),
+        sequence_id=-1 if sequence_id is None else sequence_id,
+        properties=dict(properties) if properties else None,
+        event_time_ms=event_timestamp or 0,
+        ordering_key=None if ordering_key is None else key_bytes(ordering_key),
+    )
+
+
+def _tell(outcome: Outcome) -> None:
+    """Tells each listener of an entry what became of its message."""
+    entry, (ledger_id, entry_id), error = outcome
+    listeners = entry.listeners
+    if listeners.count(None) == len(listeners):
+        return
+    result = Result.Ok if error is None else result_of(error)
+    has_index = ledger_id >= 0 and not entry.is_plain
+    message_id: MessageId | None = None
+    for index, listener in enumerate(listeners):
+        if listener is None:
+            continue
+        if error is None:
+            message_id = MessageId(-1, ledger_id, entry_id, index if has_index else -1)
+        if not callable(listener):
+            _settle(listener, message_id, error)
+            continue
+        try:
+            listener(result, message_id)
+        except Exception:  # a person's code: its failure must not reach other messages
+            _log.exception("A send callback failed.")
+
+
+def _settle(
+    future: ThreadFuture[MessageId] | asyncio.Future[MessageId],
+    message_id: MessageId | None,
+    error: LedgerfoldError | None,
+) -> None:
+    if future.done():
+        return  # whoever waited has given up
+    if error is not None:
+        future.set_exception(error)
+    elif message_id is not None:
+        future.set_result(message_id)

@@ -1,0 +1,57 @@
+"""Where a read begins: a message id, or a publish time, as the wire says it."""
+
+from __future__ import annotations
+
+from ledgerfold.v1 import data_pb2, records_pb2
+
+from broker.client.connection import Connection
+from broker.client.message_id import MessageId
+from storage.entry import Position
+from storage.errors import InvalidRequest, TopicNotFound
+
+
+def start_at(message_id: MessageId, *, inclusive: bool) -> data_pb2.StartPosition:
+    if message_id.ledger_id() < 0:
+        return data_pb2.StartPosition(earliest=True)
+    if message_id == MessageId.latest:
+        return data_pb2.StartPosition(latest=True, inclusive=inclusive)
+    return data_pb2.StartPosition(message_id=message_id.to_record(), inclusive=inclusive)
+
+
+def start_of(place: MessageId | int, *, inclusive: bool) -> data_pb2.StartPosition:
+    """`place`: a message id, or ms since the epoch. Raises InvalidRequest."""
+    if isinstance(place, MessageId):
+        return start_at(place, inclusive=inclusive)
+    if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
+        return data_pb2.StartPosition(publish_time_ms=place)
+    raise InvalidRequest(f"Seek to a message id or to a publish time in ms, not to {place!r}.")
+
+
+def start_behind(position: Position) -> data_pb2.StartPosition:
+    """At the entry that follows `position`."""
+    message_id = records_pb2.MessageId(
+        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=-1, partition=-1
+    )
+    return data_pb2.StartPosition(message_id=message_id, inclusive=False)
+
+
+async def last_message_id(connection: Connection, topic: str, read_compacted: bool) -> MessageId:
+    """(-1, -1, -1, -1), which is `MessageId.earliest`, when there is none."""
+    request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
+    response = await connection.call(connection.stub.GetLastMessageId, request)
+    return MessageId.of_record(response.message_id)
+
+
+async def without_latest(
+    connection: Connection, topic: str, place: MessageId | int, read_compacted: bool
+) -> MessageId | int:
+    """`MessageId.latest` as the id that it means now; anything else as it is.
+
+    A lost connection does not move an id.
+    """
+    if place != MessageId.latest:
+        return place
+    try:
+        return await last_message_id(connection, topic, read_compacted)
+    except TopicNotFound:
+        return MessageId.earliest

@@ -1,0 +1,268 @@
+"""Compaction control: who is compacted when, and what became of it.
+
+`CompactionScheduler` keeps at most one run per topic on its way, RUNS_AT_ONCE of them in the
+worker, the others in a bounded queue from which the dirtiest topic goes first. A run itself is in
+broker/compaction_run.py, its history in broker/compaction_history.py, the automatic trigger in
+broker/threshold.py.
+
+Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic):
+
+* A trigger while a run of the topic is queued or running is refused (CompactionRunning).
+* A trigger without anything new since the horizon starts no run and changes no status
+  (apache/pulsar#24449). A topic that was never compacted and is empty: a run, a success, no ledger.
+* Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
+  is durable here. A cancelled run counts as an error, "cancelled".
+* Unloading or deleting a topic fences its run, which then changes nothing.
+
+    number = await scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+    async for status in scheduler.watch(topic.name):
+        print(status.progress)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_STATUS_ERROR,
+    COMPACTION_STATUS_NOT_RUN,
+    COMPACTION_STATUS_RUNNING,
+    COMPACTION_STATUS_SUCCESS,
+    GetCompactionStatusResponse,
+)
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_SUCCESS,
+    RUN_TRIGGER_ADMIN,
+    RunRecord,
+    RunTrigger,
+)
+
+from broker.compaction_history import RESTARTED_MESSAGE, CompactionHistory
+from broker.compaction_interfaces import CompactableTopic, CompactionBroker, Compactor
+from broker.compaction_queue import CompactionQueue
+from broker.compaction_run import CompactionRun
+from broker.threshold import Sleep, ThresholdMonitor
+from storage.crash_points import reach
+from storage.errors import (
+    CompactionCancelled,
+    CompactionFenced,
+    CompactionRunning,
+    CompactorUnavailable,
+    LedgerfoldError,
+    Unavailable,
+)
+
+# The worker gives all its cores to one run: two at once would only share them, and their memory.
+RUNS_AT_ONCE = 1
+POLICY = "latest"
+_CANCELLED = "cancelled"
+_log = logging.getLogger(__name__)
+
+
+class CompactionScheduler:
+    """One per broker, on its event loop."""
+
+    def __init__(
+        self, broker: CompactionBroker, compactor: Compactor, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self.compactor = compactor
+        self.history = CompactionHistory(broker.metadata, broker.clock_ms)
+        self.monitor = ThresholdMonitor(broker, self, sleep)
+        self._broker = broker
+        self._queue: CompactionQueue[CompactionRun] = CompactionQueue(
+            broker.settings.compaction_queue_max,
+            lambda run: run.topic.compaction_backlog_bytes(),
+        )
+        # On their way, queued or running, by topic.
+        self._runs: dict[str, CompactionRun] = {}
+        # Topics whose trigger is being answered.
+        self._reserved: set[str] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._running = 0
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Closes what a dead process left behind, and starts the monitor."""
+        interrupted = self.history.close_interrupted(self._is_alive)
+        if interrupted:
+            _log.warning("%d compactions were cut off by the broker's end", interrupted)
+        self._spawn(self.monitor.run())
+
+    async def stop(self) -> None:
+        """Ends every run; returns when none is left. The worker is still up."""
+        self._is_stopping = True
+        self._reserved.clear()
+        stopped = CompactionFenced(RESTARTED_MESSAGE)
+        await asyncio.gather(*(self._interrupt(run, stopped) for run in list(self._runs.values())))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What can be done to a topic
+
+    async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
+        """Queues a run and gives its number; 0 when there is nothing new to compact.
+
+        Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
+        (the broker is stopping), CompactionFenced, StorageError.
+        """
+        self._check_free(topic)
+        if trigger == RUN_TRIGGER_ADMIN:
+            self.compactor.retry_now()
+        if not _has_news(topic):
+            return 0
+        self._queue.check_room(len(self._reserved))
+        self._reserved.add(topic.name)
+        try:
+            await topic.enable_compaction_cursor()
+            if not self._is_usable(topic):
+                raise CompactionFenced(f"{topic.name} was unloaded, or the broker is stopping.")
+            record = self.history.queue(topic.record, trigger, POLICY)
+        finally:
+            self._reserved.discard(topic.name)
+        reach("run.recorded")
+        run = CompactionRun(self._broker, topic, record, self.history, self.compactor)
+        self._runs[topic.name] = run
+        self._queue.add(run)
+        self._start_next()
+        return record.number
+
+    async def cancel(self, topic: str) -> int:
+        """Cancels the topic's run and gives its number, once it has ended and its files are gone.
+
+        0 when there was none, or when it ended in another way before it could be cancelled.
+        """
+        run = self._runs.get(topic)
+        if run is None:
+            return 0
+        await self._interrupt(run, CompactionCancelled(_CANCELLED))
+        return run.number if run.record.state == RUN_STATE_CANCELLED else 0
+
+    async def fence(self, topic: str) -> None:
+        """Before a topic is unloaded or deleted: ends its run, and returns when it has ended."""
+        self._reserved.discard(topic)
+        run = self._runs.get(topic)
+        if run is not None:
+            await self._interrupt(
+                run, CompactionFenced(f"{topic} was unloaded or deleted during the run.")
+            )
+
+    def consider(self, topic: CompactableTopic) -> None:
+        """Looks at the threshold now, without waiting for the next interval. Does not block."""
+        if not self._is_stopping and self.monitor.decide(topic).fire:
+            self._spawn(self.monitor.check(topic))
+
+    # What can be asked
+
+    def is_on_its_way(self, topic: str) -> bool:
+        return topic in self._runs or topic in self._reserved
+
+    def status(self, topic: str) -> GetCompactionStatusResponse:
+        run = self._runs.get(topic)
+        if run is not None:
+            return _status_of_run(run)
+        return _status_of_record(self.history.last(topic))
+
+    async def watch(self, topic: str) -> AsyncIterator[GetCompactionStatusResponse]:
+        """The status now, then at each change until the run on its way, if any, has ended.
+
+        A watcher that is slow gets the latest, not all that it missed.
+        """
+        run = self._runs.get(topic)
+        if run is None:
+            yield self.status(topic)
+            return
+        is_last = False
+        while not is_last:
+            changed, is_last = run.changed, run.ended.is_set()
+            yield _status_of_run(run)
+            if not is_last:
+                await changed.wait()
+
+    # Inside
+
+    def _is_alive(self, record: RunRecord) -> bool:
+        run = self._runs.get(record.topic)
+        return run is not None and run.number == record.number
+
+    def _is_usable(self, topic: CompactableTopic) -> bool:
+        """Whether the topic was neither unloaded nor fenced while its trigger was answered."""
+        is_loaded = self._broker.topics.get(topic.name) is topic
+        return is_loaded and topic.name in self._reserved
+
+    def _check_free(self, topic: CompactableTopic) -> None:
+        run = self._runs.get(topic.name)
+        if run is not None:
+            raise CompactionRunning(topic.name, run.number)
+        if topic.name in self._reserved:
+            raise CompactionRunning(topic.name, topic.record.last_run_number + 1)
+        if self._is_stopping:
+            raise Unavailable("The broker is stopping.")
+        if self.compactor.is_disabled:
+            raise CompactorUnavailable("The compactor is off. Start the broker with one.")
+
+    async def _interrupt(self, run: CompactionRun, error: LedgerfoldError) -> None:
+        if self._queue.remove(run):
+            run.abort(error)
+            self._forget(run)
+        else:
+            run.interrupt(error)
+            await run.ended.wait()
+
+    def _start_next(self) -> None:
+        while self._running < RUNS_AT_ONCE and not self._is_stopping:
+            run = self._queue.take()
+            if run is None:
+                return
+            self._running += 1
+            self._spawn(self._execute(run))
+
+    async def _execute(self, run: CompactionRun) -> None:
+        try:
+            await run.execute()
+        finally:
+            self._running -= 1
+            self._forget(run)
+            self._start_next()
+
+    def _forget(self, run: CompactionRun) -> None:
+        if self._runs.get(run.topic.name) is run:
+            del self._runs[run.topic.name]
+
+    def _spawn(self, work: Coroutine[object, object, object]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("Compaction control: %r", error, exc_info=error)
+
+
+def _has_news(topic: CompactableTopic) -> bool:
+    """Counts entries instead of comparing positions: a ledger that was rolled and is still empty
+    has a last position beyond the horizon, but nothing in it."""
+    horizon = topic.log.horizon
+    return horizon is None or topic.log.entries_between(horizon, topic.log.last_position()) > 0
+
+
+def _status_of_run(run: CompactionRun) -> GetCompactionStatusResponse:
+    if run.ended.is_set():
+        return _status_of_record(run.record)
+    return GetCompactionStatusResponse(
+        status=COMPACTION_STATUS_RUNNING, run=run.record, progress=run.progress
+    )
+
+
+def _status_of_record(record: RunRecord | None) -> GetCompactionStatusResponse:
+    if record is None:
+        return GetCompactionStatusResponse(status=COMPACTION_STATUS_NOT_RUN)
+    if record.state == RUN_STATE_SUCCESS:
+        return GetCompactionStatusResponse(status=COMPACTION_STATUS_SUCCESS, run=record)
+    return GetCompactionStatusResponse(
+        status=COMPACTION_STATUS_ERROR, last_error=record.error_message, run=record
+    )

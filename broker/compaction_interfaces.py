@@ -1,0 +1,97 @@
+"""What compaction control needs of the rest of the broker, and no more.
+
+The scheduler, a run and the threshold monitor are written against these protocols, so that each can
+be tested without a broker, without files and without Spark. broker/broker.py, broker/topic.py and
+broker/supervisor.py satisfy them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
+
+from storage.entry import Position
+
+if TYPE_CHECKING:
+    from broker.settings import BrokerSettings
+    from storage.ledger import LedgerStore
+    from storage.metadata import MetadataStore
+
+OnProgress = Callable[[CompactionProgress], None]
+
+
+class CompactionSnapshot(Protocol):
+    """The range of a run: sealed segments, those of the previous compacted ledger first."""
+
+    @property
+    def segments(self) -> Sequence[SegmentRecord]: ...
+    @property
+    def compacted_segments(self) -> int: ...
+    @property
+    def horizon(self) -> Position: ...
+    @property
+    def horizon_previous(self) -> Position | None: ...
+    @property
+    def previous_ledger_id(self) -> int: ...
+
+
+class CompactableLog(Protocol):
+    @property
+    def horizon(self) -> Position | None: ...
+    def last_position(self) -> Position: ...
+    def entries_between(self, after: Position, upto: Position) -> int: ...
+
+
+class CompactableTopic(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def record(self) -> TopicRecord: ...
+    @property
+    def log(self) -> CompactableLog: ...
+    def policies(self) -> Policies:
+        """The effective ones."""
+        ...
+
+    def compaction_backlog_bytes(self) -> int: ...
+    async def enable_compaction_cursor(self) -> None: ...
+    async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
+        """Seals the open segment. None: nothing to compact."""
+        ...
+
+    async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
+        """Verifies, then publishes view and run record in one write. Raises CompactionFenced."""
+        ...
+
+
+class Compactor(Protocol):
+    """The worker, as a run sees it (broker/supervisor.py)."""
+
+    @property
+    def is_disabled(self) -> bool: ...
+    def retry_now(self) -> None:
+        """Does not wait out the pause after a failed start."""
+        ...
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Cancelling the task ends the run in the worker before this raises CancelledError."""
+        ...
+
+
+class CompactionBroker(Protocol):
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def clock_ms(self) -> Callable[[], int]: ...
+    @property
+    def topics(self) -> Mapping[str, CompactableTopic]:
+        """The loaded ones, by full name."""
+        ...

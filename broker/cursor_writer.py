@@ -1,0 +1,130 @@
+"""Makes a cursor durable: a group commit.
+
+One write is in flight at a time, and each writes the cursor as it is then; acknowledgements that
+arrive meanwhile share the next write. Who asked for an answer is answered after the write that
+holds the change. Changes that nobody waits for are written when CHANGES_MAX have come together or
+after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
+
+    writer = CursorWriter(snapshot, persist, on_error)
+    writer.changed()                                     # soon
+    writer.when_durable(lambda: consumer.answer_ack(7))  # now; called when it is
+    await writer.flush()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from ledgerfold.v1.records_pb2 import CursorRecord
+
+CHANGES_MAX = 1_000
+DELAY_MS = 1_000
+
+Persist = Callable[[CursorRecord], Awaitable[None]]
+
+
+class CursorWriter:
+    """Belongs to one subscription and one event loop."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], CursorRecord],
+        persist: Persist,
+        on_error: Callable[[Exception], None],
+        *,
+        changes_max: int = CHANGES_MAX,
+        delay_ms: int = DELAY_MS,
+    ) -> None:
+        self._snapshot, self._persist, self._on_error = snapshot, persist, on_error
+        self._changes_max, self._delay_ms = changes_max, delay_ms
+        # Counts of changes: made, and durable.
+        self._made = 0
+        self._durable = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+
+    @property
+    def is_durable(self) -> bool:
+        return self._durable >= self._made
+
+    def changed(self, count: int = 1) -> None:
+        """The cursor changed: it will be written soon."""
+        self._made += count
+        self._schedule()
+
+    def when_durable(self, answer: Callable[[], None]) -> None:
+        """Calls `answer` once all changes so far are durable: at once, or after a write at once.
+
+        Never when that write fails; `on_error` is called then.
+        """
+        if self.is_durable:
+            answer()
+        else:
+            self._waiting.append((self._made, answer))
+            self._schedule()
+
+    async def flush(self) -> None:
+        """Returns when every change made so far is durable. Raises what persisting raised."""
+        self._cancel_timer()
+        while not self.is_durable:
+            if self._writing is None:
+                self._writing = asyncio.create_task(self._write())
+            await asyncio.wait((self._writing,))
+            if self._failure is not None:
+                raise self._failure
+
+    async def stop(self) -> None:
+        """Writes nothing any more."""
+        self._cancel_timer()
+        self._waiting.clear()
+        self._made = self._durable
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    def _schedule(self) -> None:
+        if self._writing is not None:
+            return
+        if self._waiting or self._made - self._durable >= self._changes_max:
+            self._cancel_timer()
+            self._writing = asyncio.create_task(self._write())
+        elif self._timer is None and not self.is_durable:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._delay_ms / 1000, self._start)
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._writing is None and not self.is_durable:
+            self._writing = asyncio.create_task(self._write())
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _write(self) -> None:
+        self._failure = None
+        try:
+            await self._write_once()
+            while self._waiting:
+                await self._write_once()
+        except Exception as error:
+            # Whatever it was: flush raises it, and who waited is not answered.
+            self._failure = error
+            self._waiting.clear()
+        finally:
+            self._writing = None
+        if self._failure is not None:
+            self._on_error(self._failure)
+        else:
+            self._schedule()
+
+    async def _write_once(self) -> None:
+        made = self._made
+        await self._persist(self._snapshot())
+        self._durable = max(self._durable, made)
+        while self._waiting and self._waiting[0][0] <= self._durable:
+            self._waiting.popleft()[1]()

@@ -1,0 +1,98 @@
+"""What the broker remembers of producers, so that a message sent twice is stored once.
+
+Each producer name has a number on its topic; entry headers carry it with the sequence id of the
+entry's last message. An entry is a duplicate when its sequence id is not above the highest stored
+under that name (Pulsar: MessageDeduplication). The records in the metadata store are snapshots;
+what came after them is found again in the entries' headers when the topic is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
+
+from storage.entry import EARLIEST, EntryHeader, Position
+from storage.metadata import MetadataStore
+
+
+class Deduplication:
+    """The producers of one topic.
+
+    In memory a producer's last sequence id is that of the last entry *appended*; what is written is
+    what was so at a position that is durable by then: otherwise a crash could lose an entry and
+    refuse it when it is sent again. So a snapshot has two steps, capture() when a ledger ends and
+    write() when that end is durable.
+    """
+
+    def __init__(self, record: TopicRecord, metadata: MetadataStore) -> None:
+        self._record = record
+        self._metadata = metadata
+        self._producers = {each.name: each for each in metadata.producers(record.name)}
+        self._changed: set[str] = set()
+        self._captured: list[tuple[Position, list[ProducerRecord]]] = []
+
+    @property
+    def has_producers(self) -> bool:
+        return bool(self._producers)
+
+    def snapshot_position(self) -> Position:
+        """Headers behind it must be replayed."""
+        positions = [
+            Position(each.position.ledger_id, each.position.entry_id)
+            for each in self._producers.values()
+        ]
+        return min(positions, default=EARLIEST)
+
+    def replay(self, headers: Iterable[EntryHeader]) -> None:
+        """Takes in entries that the snapshots may not know."""
+        by_number = {each.number: each for each in self._producers.values()}
+        for header in headers:
+            producer = by_number.get(header.producer_number)
+            if producer is not None and header.sequence_id > producer.last_sequence_id:
+                producer.last_sequence_id = header.sequence_id
+                self._changed.add(producer.name)
+
+    def register(self, name: str) -> ProducerRecord:
+        """The producer of that name, made durable when it is new."""
+        producer = self._producers.get(name)
+        if producer is None:
+            self._record.last_producer_number += 1
+            producer = ProducerRecord(
+                topic=self._record.name,
+                name=name,
+                number=self._record.last_producer_number,
+                last_sequence_id=-1,
+            )
+            producer.position.ledger_id, producer.position.entry_id = EARLIEST
+            with self._metadata.batch() as batch:
+                batch.put_topic(self._record)
+                batch.put_producer(producer)
+            self._producers[name] = producer
+        return producer
+
+    def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
+        """An entry of this producer got its position."""
+        producer.last_sequence_id = sequence_id
+        self._changed.add(producer.name)
+
+    def capture(self, position: Position) -> None:
+        """Remembers the state as of `position`, the last one appended."""
+        copies = []
+        for producer in self._producers.values():
+            producer.position.ledger_id, producer.position.entry_id = position
+            copy = ProducerRecord()
+            copy.CopyFrom(producer)
+            copies.append(copy)
+        if self._changed:
+            self._captured.append((position, copies))
+            self._changed.clear()
+
+    def write(self, durable: Position) -> None:
+        """Writes the newest captured state that `durable` covers. One batch."""
+        ready = [copies for position, copies in self._captured if position <= durable]
+        if ready:
+            self._captured = self._captured[len(ready) :]
+            with self._metadata.batch() as batch:
+                for producer in ready[-1]:
+                    batch.put_producer(producer)

@@ -1,0 +1,111 @@
+"""The broker process: from the lock on the data directory to the last flush.
+
+Start: lock, metadata, recovery, server, then the compactor in the background; one line on standard
+output says that it serves and where:
+
+    {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
+
+Stop: SIGTERM or SIGINT drains, ends streams and runs, closes ledgers. A second signal exits at once:
+nothing depends on the clean way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from broker import __version__
+from broker.broker import Broker, wall_clock_ms
+from broker.server import Server
+from broker.settings import BrokerSettings
+from storage.files import REAL
+from storage.key_value import RocksKeyValue
+from storage.ledger import LedgerStore
+from storage.lock import DirectoryLock
+from storage.metadata import MetadataStore
+from storage.names import metadata_dir
+
+# Streams get this long to end after the ledgers are closed.
+_GRACE_S = 2.0
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: BrokerSettings) -> int:
+    """Runs a broker until a signal ends it. Raises DirectoryLocked, OSError, StorageError."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    with DirectoryLock(settings.data_dir, __version__):
+        metadata = MetadataStore(RocksKeyValue(metadata_dir(settings.data_dir)))
+        try:
+            return asyncio.run(_serve(settings, metadata))
+        finally:
+            metadata.close()
+
+
+async def _serve(settings: BrokerSettings, metadata: MetadataStore) -> int:
+    store = LedgerStore(
+        settings.data_dir, metadata, files=REAL, settings=settings.store, clock_ms=wall_clock_ms
+    )
+    report = store.recover()
+    _log.info("Recovered %s: %s", settings.data_dir, report)
+    broker = Broker(settings, metadata, store)
+    server = Server(broker)
+    stopped = _stop_on_signals()
+    listen = await server.start()
+    await broker.start()
+    # What exists now stays: a full collection would only walk over it again and again.
+    gc.freeze()
+    _announce(settings, listen)
+    await stopped.wait()
+    _log.info("Stopping; a second signal exits at once.")
+    await server.drain()
+    await broker.stop()
+    await server.stop(_GRACE_S)
+    return 0
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            os._exit(130)
+        stopped.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stopped
+
+
+def _announce(settings: BrokerSettings, listen: str) -> None:
+    ready = json.dumps(
+        {
+            "event": "ready",
+            "listen": listen,
+            "pid": os.getpid(),
+            "data_dir": str(settings.data_dir),
+            "durability": settings.store.durability,
+            "version": __version__,
+        }
+    )
+    print(ready, flush=True)
+    if settings.ready_file is not None:
+        _write_ready_file(settings.ready_file, ready)
+
+
+def _write_ready_file(path: Path, ready: str) -> None:
+    # Whoever waits for the file must never see half of it.
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(ready + "\n")
+    aside.replace(path)

@@ -1,0 +1,146 @@
+"""Where the reading of a subscription stands. Pure.
+
+Reading goes through the log in order, ahead of the acknowledgements. It starts, and starts again
+after a redelivery of ordered types, by this rule (Pulsar's PersistentDispatcherSingleActiveConsumer
+and CompactedTopicImpl, "read from earliest"):
+
+* read-compacted, durable, and the mark-delete is before its ledger's first entry (entry id -1):
+  from the beginning of the compacted data, wherever the mark-delete is;
+* otherwise: behind the mark-delete.
+
+What it meets on its way is sifted: what is acknowledged is not delivered again, and gaps between
+entries go to the cursor (broker/cursor.py tells why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ledgerfold.v1.data_pb2 import StartPosition
+
+from broker.cursor import Cursor
+from storage.entry import EARLIEST, EntryHeader, Position
+
+
+class StoredEntry(Protocol):
+    """An entry as the log gives it: `data` is all of it, header included, verified."""
+
+    @property
+    def header(self) -> EntryHeader: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class ReadResult(Protocol):
+    """No entries and `next_position` moved: a gap. Not moved: there is nothing more now."""
+
+    @property
+    def entries(self) -> Sequence[StoredEntry]: ...
+
+    @property
+    def next_position(self) -> Position: ...
+
+
+class LogReader(Protocol):
+    """What a subscription needs of a topic's log (broker/log.py)."""
+
+    @property
+    def horizon(self) -> Position | None: ...
+
+    async def read(
+        self, position: Position, *, read_compacted: bool, bytes_max: int
+    ) -> ReadResult: ...
+
+    async def wait_beyond(self, position: Position) -> None: ...
+
+    def last_position(self) -> Position: ...
+
+    def previous_position(self, position: Position) -> Position: ...
+
+    def entries_between(self, after: Position, upto: Position) -> int: ...
+
+    def ledger_ids(self) -> Sequence[int]: ...
+
+    async def resolve_start(
+        self, start: StartPosition, read_compacted: bool
+    ) -> tuple[Position, bool]: ...
+
+
+class Reading:
+    """One pass over the log. A rewind makes a new one."""
+
+    def __init__(self, cursor: Cursor, *, read_compacted: bool, durable: bool) -> None:
+        self._cursor = cursor
+        self.read_compacted = read_compacted
+        mark_delete = cursor.mark_delete
+        from_earliest = read_compacted and durable and mark_delete.entry_id < 0
+        # The last position met; the next entry's gap begins behind it.
+        self._last = EARLIEST if from_earliest else mark_delete
+        self.position = EARLIEST if from_earliest else _behind(mark_delete)
+        # At or below it the mark-delete says nothing about what this reading delivered.
+        self._replays_upto = mark_delete if from_earliest else EARLIEST
+
+    def catch_up(self) -> None:
+        """Goes on behind the mark-delete when that overtook the reading."""
+        mark_delete = self._cursor.mark_delete
+        if mark_delete >= self.position and self.position > self._replays_upto:
+            self._last, self.position = mark_delete, _behind(mark_delete)
+
+    def sift(self, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
+        """Those to deliver."""
+        cursor, last, wanted = self._cursor, self._last, []
+        for entry in entries:
+            position = entry.header.position
+            if position != last.next:
+                cursor.note_gap(last, position)
+            last = position
+            if position > self._replays_upto and cursor.is_acknowledged(position):
+                # Again, for the gap before it: after a restart only this entry was remembered.
+                cursor.acknowledge(position)
+            else:
+                wanted.append(entry)
+        return wanted
+
+    def finish(self, result: ReadResult, horizon: Position | None) -> None:
+        """All of `result` was dealt with."""
+        if result.entries:
+            self._last = result.entries[-1].header.position
+        self.position = result.next_position
+        if (
+            self.read_compacted
+            and horizon is not None
+            and self._last < horizon < result.next_position
+        ):
+            self._cursor.pass_over(self._last, horizon)
+
+    def stop_before(self, entries: Sequence[StoredEntry], undelivered: Position) -> None:
+        """Of what was read, `undelivered` and what follows it is to be read again."""
+        for entry in entries:
+            position = entry.header.position
+            if position >= undelivered:
+                break
+            self._last = position
+        self.position = undelivered
+
+
+def _behind(position: Position) -> Position:
+    return EARLIEST if position.ledger_id < 0 else position.next
+
+
+def mark_delete_before(log: LogReader, position: Position) -> Position:
+    """The mark-delete that makes `position` the next to be read. EARLIEST stays EARLIEST."""
+    if position <= EARLIEST:
+        return EARLIEST
+    previous = log.previous_position(position)
+    if previous.entry_id >= 0:
+        return previous
+    # NOTE: the last entry of an earlier ledger, where there is one: entry id -1 would make a
+    # read-compacted consumer begin at the very start (test_seek_to_the_first_entry_of_a_ledger).
+    for ledger_id in reversed(log.ledger_ids()):
+        if ledger_id < position.ledger_id:
+            entries = log.entries_between(Position(ledger_id, -1), Position(ledger_id, 2**63 - 1))
+            if entries:
+                return Position(ledger_id, entries - 1)
+    return previous

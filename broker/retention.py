@@ -1,0 +1,65 @@
+"""Which raw ledgers may go. Pure.
+
+Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and 15.4):
+1. Only closed ledgers, oldest first, up to the first that must stay.
+2. Every durable cursor, and the compaction horizon where compaction is on, has passed its last entry.
+   Where there is neither, nobody has passed anything and all stays (Pulsar drops them:
+   docs/NOT_EMULATED.md).
+3. Retention allows it: what was passed stays until it is older than the time limit or the passed
+   ledgers exceed the size limit. -1 is no limit; 0 and 0 keep nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
+
+from storage.entry import Position
+
+
+def last_entry(record: LedgerRecord) -> Position | None:
+    """The last position of a ledger as its record tells, None when it is empty."""
+    for segment in reversed(record.segments):
+        if segment.entries:
+            return Position(segment.last.ledger_id, segment.last.entry_id)
+    return None
+
+
+def ledgers_to_trim(
+    records: Sequence[LedgerRecord], passed: Sequence[Position], policies: Policies, now_ms: int
+) -> list[int]:
+    """Ids of the ledgers to delete. `passed`: up to where each cursor and the horizon have gone."""
+    if not passed:
+        return []
+    slowest = min(passed)
+    candidates = []
+    for record in records[:-1]:
+        last = last_entry(record)
+        if record.state != LEDGER_STATE_CLOSED or (last is not None and last > slowest):
+            break
+        candidates.append(record)
+    kept_bytes = sum(map(_size_bytes, candidates))
+    doomed = []
+    for record in candidates:
+        if not _may_go(record, kept_bytes, policies, now_ms):
+            break
+        doomed.append(record.ledger_id)
+        kept_bytes -= _size_bytes(record)
+    return doomed
+
+
+def _may_go(record: LedgerRecord, kept_bytes: int, policies: Policies, now_ms: int) -> bool:
+    age_limit_ms, size_limit = policies.retention_ms, policies.retention_bytes
+    too_old = age_limit_ms >= 0 and now_ms - record.closed_ms >= age_limit_ms
+    too_much = size_limit >= 0 and kept_bytes > size_limit
+    # A limit of 0 beside a positive one would delete everything at once: the positive one rules.
+    if age_limit_ms == 0 and size_limit > 0:
+        return too_much
+    if size_limit == 0 and age_limit_ms > 0:
+        return too_old
+    return too_old or too_much
+
+
+def _size_bytes(record: LedgerRecord) -> int:
+    return sum(segment.size_bytes for segment in record.segments)

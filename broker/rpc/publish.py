@@ -1,0 +1,84 @@
+"""The Publish stream of DataService.
+
+Requests and responses are raw bytes; entries are sliced out of a frame, checked, stamped and queued
+without being decoded. One task reads, this one writes the receipts, each write as many as are
+durable by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from ledgerfold.v1 import data_pb2
+
+from broker.frames import BULK_FIELD, decode_field, is_bulk
+from broker.names import persistent_topic
+from broker.producer import Producer
+from broker.status_map import rpc_errors
+from storage.entry import ENTRY_BYTES_MAX
+from storage.errors import InvalidRequest, LedgerfoldError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@rpc_errors
+async def publish(broker: Broker, request_iterator: Any, context: Context) -> None:
+    """Requests are serialized PublishRequest messages; so are the responses."""
+    opening = await _opening(context)
+    if opening is None:
+        return
+    topic = await broker.topic(persistent_topic(opening.topic, "published to"))
+    name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+    producer = topic.attach_producer(name)
+    receiver = asyncio.create_task(_receive(context, producer))
+    try:
+        ready = data_pb2.PublishReady(
+            producer_name=name,
+            last_sequence_id=producer.record.last_sequence_id,
+            entry_bytes_max=ENTRY_BYTES_MAX,
+        )
+        await context.write(data_pb2.PublishResponse(ready=ready).SerializeToString())
+        while receipts := await producer.receipts():
+            await context.write(data_pb2.PublishResponse(receipts=receipts).SerializeToString())
+    finally:
+        producer.detach()
+        receiver.cancel()
+        await asyncio.gather(receiver, return_exceptions=True)
+
+
+async def _opening(context: Context) -> data_pb2.PublishOpen | None:
+    frame = await context.read()
+    if frame is grpc.aio.EOF:
+        return None
+    try:
+        request = data_pb2.PublishRequest.FromString(frame)
+    except DecodeError as error:
+        raise InvalidRequest(
+            "The first request of a Publish stream is no PublishRequest."
+        ) from error
+    if request.WhichOneof("step") != "open":
+        raise InvalidRequest("The first request of a Publish stream is `open`.")
+    return request.open
+
+
+async def _receive(context: Context, producer: Producer) -> None:
+    try:
+        while (frame := await context.read()) is not grpc.aio.EOF:
+            if not is_bulk(frame):
+                raise InvalidRequest("After `open` a Publish stream takes `entries` only.")
+            for entry in decode_field(frame, BULK_FIELD):
+                producer.append(entry)
+            await producer.has_room()
+        producer.finish()
+    except LedgerfoldError as error:
+        producer.end(error)
+    except asyncio.CancelledError:
+        producer.finish()
+        raise

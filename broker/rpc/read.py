@@ -1,0 +1,206 @@
+"""The Read stream and GetLastMessageId of DataService.
+
+A reader is a position in a view and nothing that outlives its stream. What it asks (permits, checks,
+seeks) is taken in by one task; the other delivers. Whether there is more is answered by the same
+loop that delivers: either entries go first, or there is none (DESIGN invariant g).
+
+Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import DecodeError
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import MessageId
+
+from broker.frames import encode_read
+from broker.names import persistent_topic
+from broker.status_map import rpc_errors
+from storage.codec import decode
+from storage.entry import Position
+from storage.errors import InvalidRequest
+from storage.ledger import StoredEntry
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+Context = grpc.aio.ServicerContext[Any, Any]
+READ_BYTES_MAX = 1024 * 1024
+
+
+@rpc_errors
+async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
+    """Requests are serialized ReadRequest messages; responses are serialized ReadResponse."""
+    opening = await _next(context)
+    if opening is None:
+        return
+    if opening.WhichOneof("step") != "open":
+        raise InvalidRequest("The first request of a Read stream is `open`.")
+    topic = await broker.topic(persistent_topic(opening.open.topic, "read"))
+    stream = ReadStream(topic, opening.open.read_compacted, context)
+    await stream.start(opening.open)
+    topic.readers += 1
+    receiver = asyncio.create_task(stream.receive())
+    try:
+        await stream.deliver()
+    finally:
+        topic.readers -= 1
+        receiver.cancel()
+        await asyncio.gather(receiver, return_exceptions=True)
+
+
+async def _next(context: Context) -> data_pb2.ReadRequest | None:
+    frame = await context.read()
+    if frame is grpc.aio.EOF:
+        return None
+    try:
+        return data_pb2.ReadRequest.FromString(frame)
+    except DecodeError as error:
+        raise InvalidRequest("A request of a Read stream is no ReadRequest.") from error
+
+
+class ReadStream:
+    """One reader's stream."""
+
+    def __init__(self, topic: Topic, read_compacted: bool, context: Context) -> None:
+        self._log = topic.log
+        self._read_compacted = read_compacted
+        self._context = context
+        self._position = Position(-1, -1)
+        self._permits = 0
+        self._checks: list[int] = []
+        self._seek: data_pb2.ReadSeek | None = None
+        self._buffered: deque[StoredEntry] = deque()
+        self._asked = asyncio.Event()
+        self._is_finished = False
+        self._error: Exception | None = None
+
+    async def start(self, opening: data_pb2.ReadOpen) -> None:
+        self._position, _ = await self._log.resolve_start(opening.start, self._read_compacted)
+        name = opening.reader_name or f"reader-{secrets.token_hex(4)}"
+        await self._write(data_pb2.ReadResponse(ready=data_pb2.ReadReady(reader_name=name)))
+
+    async def _write(self, response: data_pb2.ReadResponse) -> None:
+        await self._context.write(response.SerializeToString())
+
+    async def receive(self) -> None:
+        """Takes in what the client asks, until it sends no more."""
+        try:
+            while (request := await _next(self._context)) is not None:
+                step = request.WhichOneof("step")
+                if step == "permits":
+                    self._permits += request.permits
+                elif step == "check_id":
+                    self._checks.append(request.check_id)
+                elif step == "seek":
+                    self._seek = request.seek
+                else:
+                    raise InvalidRequest("After `open` comes `permits`, `check_id` or `seek`.")
+                self._asked.set()
+            self._is_finished = True
+        except Exception as error:
+            self._error = error
+        finally:
+            self._asked.set()
+
+    async def deliver(self) -> None:
+        """Sends entries while there are permits, until the client is finished."""
+        while not self._is_finished:
+            if self._error is not None:
+                raise self._error
+            self._asked.clear()
+            if self._seek is not None:
+                await self._do_seek()
+            elif self._permits > 0 or self._checks:
+                await self._send_some()
+            else:
+                await self._asked.wait()
+
+    async def _do_seek(self) -> None:
+        seek, self._seek = self._seek, None
+        assert seek is not None
+        self._buffered.clear()
+        self._position, _ = await self._log.resolve_start(seek.start, self._read_compacted)
+        await self._write(data_pb2.ReadResponse(seek_id=seek.seek_id))
+
+    async def _send_some(self) -> None:
+        # Checks that were there before the read are answered by what it finds.
+        checks, self._checks = self._checks, []
+        if not self._buffered and not await self._fill():
+            if checks:
+                await self._write(data_pb2.ReadResponse(end_of_data_check_ids=checks))
+            else:
+                await self._wait_for_more()
+            return
+        chunk = self._take()
+        await self._context.write(encode_read(chunk))
+        if checks:
+            await self._write(data_pb2.ReadResponse(more_check_ids=checks))
+
+    async def _fill(self) -> bool:
+        """Reads on until there is an entry; False at the end of the log."""
+        while True:
+            result = await self._log.read(
+                self._position, read_compacted=self._read_compacted, bytes_max=READ_BYTES_MAX
+            )
+            moved = result.next_position != self._position
+            self._position = result.next_position
+            if result.entries:
+                self._buffered.extend(result.entries)
+                return True
+            if not moved:
+                return False
+
+    def _take(self) -> list[bytes]:
+        """What the permits allow, at least one entry: a check stands for one."""
+        chunk = []
+        while self._buffered and (self._permits > 0 or not chunk):
+            entry = self._buffered.popleft()
+            self._permits -= entry.header.message_count
+            chunk.append(entry.data)
+        return chunk
+
+    async def _wait_for_more(self) -> None:
+        waits = {
+            asyncio.ensure_future(self._asked.wait()),
+            asyncio.ensure_future(self._log.wait_beyond(self._position)),
+        }
+        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in pending:
+            each.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+        for each in done:
+            each.result()
+
+
+@rpc_errors
+async def get_last_message_id(
+    broker: Broker, request: data_pb2.GetLastMessageIdRequest, context: Context
+) -> data_pb2.GetLastMessageIdResponse:
+    """The last id of the view (reference section 14)."""
+    topic = await broker.topic(persistent_topic(request.topic, "read"), create=False)
+    entry = await topic.log.last_entry(request.read_compacted)
+    position, index = Position(-1, -1), -1
+    if entry is not None:
+        position = entry.header.position
+        for message in decode(entry.data, entry.header).messages():
+            index = message.batch_index
+    return _last_id(position, index)
+
+
+def _last_id(position: Position, batch_index: int) -> data_pb2.GetLastMessageIdResponse:
+    return data_pb2.GetLastMessageIdResponse(
+        message_id=MessageId(
+            ledger_id=position.ledger_id,
+            entry_id=position.entry_id,
+            batch_index=batch_index,
+            partition=-1,
+        )
+    )

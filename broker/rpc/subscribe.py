@@ -1,0 +1,180 @@
+"""The Subscribe stream, Seek and Unsubscribe of DataService.
+
+The first request opens; then permits, acknowledgements and redeliveries are read in one task while
+the other writes deliveries. Each write waits until gRPC has accepted it, so that a slow client
+holds back its own queue (broker/consumer.py) and nobody else's. However the stream ends, the
+consumer is detached, and what it had not acknowledged is delivered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from ledgerfold.v1 import data_pb2
+
+from broker.consumer import Consumer, Output
+from broker.dispatch import SubscriptionType
+from broker.frames import encode_deliveries
+from broker.names import persistent_topic
+from broker.status_map import rpc_errors
+from broker.subscription import ConsumerOptions, Subscription
+from broker.subscription_factory import (
+    create_subscription,
+    delete_subscription,
+    remove_subscription,
+    seek_subscription,
+)
+from storage.entry import Position
+from storage.errors import InvalidRequest, LedgerfoldError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+Requests = AsyncIterator[data_pb2.SubscribeRequest]
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_TYPES = {
+    # As in Pulsar: who names no type is alone.
+    data_pb2.SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType.EXCLUSIVE,
+    data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType.EXCLUSIVE,
+    data_pb2.SUBSCRIPTION_TYPE_SHARED: SubscriptionType.SHARED,
+    data_pb2.SUBSCRIPTION_TYPE_FAILOVER: SubscriptionType.FAILOVER,
+    data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED: SubscriptionType.KEY_SHARED,
+}
+
+
+@rpc_errors
+async def subscribe(broker: Broker, request_iterator: Requests, context: Context) -> None:
+    """Requests are SubscribeRequest messages; responses are written as serialized bytes."""
+    opening = await _opening(request_iterator)
+    if opening is None:
+        return
+    options = _options(opening)
+    options.check()
+    topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
+    subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
+    receiver = asyncio.create_task(_receive(request_iterator, subscription, consumer))
+    try:
+        ready = data_pb2.SubscribeReady(consumer_name=consumer.name)
+        await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
+        while (output := await consumer.take()) is not None:
+            for frame in _frames(output):
+                await context.write(frame)
+    finally:
+        subscription.detach(consumer)
+        if subscription.is_abandoned:
+            remove_subscription(topic, subscription)
+        receiver.cancel()
+        await asyncio.gather(receiver, return_exceptions=True)
+
+
+@rpc_errors
+async def seek(
+    broker: Broker, request: data_pb2.SeekRequest, context: Context
+) -> data_pb2.SeekResponse:
+    """Answers when the cursor has moved durably; its consumers are disconnected before that."""
+    topic = await broker.topic(persistent_topic(request.topic), create=False)
+    await seek_subscription(topic, request.subscription, request.start)
+    return data_pb2.SeekResponse()
+
+
+@rpc_errors
+async def unsubscribe(
+    broker: Broker, request: data_pb2.UnsubscribeRequest, context: Context
+) -> data_pb2.UnsubscribeResponse:
+    """Answers when the cursor is deleted durably."""
+    topic = await broker.topic(persistent_topic(request.topic), create=False)
+    await delete_subscription(topic, request.subscription, force=request.force)
+    return data_pb2.UnsubscribeResponse()
+
+
+async def _opening(requests: Requests) -> data_pb2.SubscribeOpen | None:
+    """None: the client went away without a word."""
+    async for request in requests:
+        if request.WhichOneof("step") != "open":
+            raise InvalidRequest("The first request of a Subscribe stream must be `open`.")
+        return request.open
+    return None
+
+
+def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
+    type_ = _TYPES.get(opening.type)
+    if type_ is None:
+        raise InvalidRequest(f"Unknown subscription type {opening.type}.")
+    if opening.durable and not opening.subscription:
+        raise InvalidRequest("A durable subscription needs a name.")
+    return ConsumerOptions(
+        type=type_,
+        durable=opening.durable,
+        read_compacted=opening.read_compacted,
+        name=opening.consumer_name or secrets.token_hex(5),
+        priority=opening.priority,
+    )
+
+
+async def _attach(
+    topic: Topic, opening: data_pb2.SubscribeOpen, options: ConsumerOptions, now_ms: int
+) -> tuple[Subscription, Consumer]:
+    subscription = await create_subscription(
+        topic,
+        opening.subscription or f"reader-{secrets.token_hex(5)}",
+        opening.start,
+        durable=options.durable,
+        read_compacted=options.read_compacted,
+        created_ms=now_ms,
+    )
+    try:
+        return subscription, subscription.attach(options)
+    except LedgerfoldError:
+        if subscription.is_abandoned:
+            remove_subscription(topic, subscription)
+        raise
+
+
+async def _receive(requests: Requests, subscription: Subscription, consumer: Consumer) -> None:
+    try:
+        async for request in requests:
+            _handle(request, subscription, consumer)
+    except LedgerfoldError as error:
+        consumer.end(error)
+    finally:
+        # The client has nothing more to say: it is leaving.
+        consumer.end(None)
+
+
+def _handle(
+    request: data_pb2.SubscribeRequest, subscription: Subscription, consumer: Consumer
+) -> None:
+    step = request.WhichOneof("step")
+    if step == "permits":
+        subscription.add_permits(consumer, request.permits)
+    elif step == "ack":
+        subscription.acknowledge(
+            consumer,
+            _positions(request.ack.positions),
+            cumulative=request.ack.cumulative,
+            request_id=request.ack.request_id,
+        )
+    elif step == "redeliver":
+        subscription.redeliver(consumer, _positions(request.redeliver.positions))
+    else:
+        raise InvalidRequest("A Subscribe stream is opened once, and no request is empty.")
+
+
+def _positions(positions: Any) -> list[Position]:
+    return [Position(each.ledger_id, each.entry_id) for each in positions]
+
+
+def _frames(output: Output) -> Iterator[bytes]:
+    if output.active is not None:
+        yield data_pb2.SubscribeResponse(active=output.active).SerializeToString()
+    if output.acked_request_ids:
+        acked = data_pb2.SubscribeResponse(acked_request_ids=output.acked_request_ids)
+        yield acked.SerializeToString()
+    if output.deliveries:
+        yield encode_deliveries([(each.entry, each.redelivery_count) for each in output.deliveries])

@@ -1,0 +1,103 @@
+"""The gRPC server: which handler serves which call, health, reflection, limits.
+
+Bulk calls (Publish, Subscribe's responses, Read) move raw bytes (broker/frames.py); everything else
+uses the generated messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+
+from broker.broker import Broker
+from broker.rpc import publish, read, subscribe
+from broker.rpc.admin import AdminService
+from storage.entry import ENTRY_BYTES_MAX
+
+DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
+ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+# One frame holds at least one entry, and several small ones.
+FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
+
+OPTIONS = [
+    ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", FRAME_BYTES_MAX),
+    # Clients may ping every 10 s, also while nothing goes on.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+]
+
+Handler = Callable[[Broker, Any, Any], Awaitable[Any]]
+
+
+class Server:
+    """Serves one broker on one port."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._server = grpc.aio.server(options=OPTIONS)
+        self._health = health.aio.HealthServicer()
+
+    async def start(self) -> str:
+        """Listens, and says where: "host:port", with the real port. Raises OSError."""
+        self._server.add_generic_rpc_handlers((self._data_handlers(),))
+        add_AdminServiceServicer_to_server(AdminService(self._broker), self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (DATA_SERVICE, ADMIN_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        listen = self._broker.settings.listen
+        try:
+            port = self._server.add_insecure_port(listen)
+        except RuntimeError as error:
+            raise OSError(f"Cannot listen on {listen}: is another process there?") from error
+        await self._server.start()
+        for name in ("", DATA_SERVICE, ADMIN_SERVICE):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return f"{listen.rpartition(':')[0]}:{port}"
+
+    async def drain(self) -> None:
+        """Tells watchers that this server goes away."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_s: float) -> None:
+        await self._server.stop(grace_s)
+
+    def _data_handlers(self) -> grpc.GenericRpcHandler:
+        def stream(handler: Handler, request: Any = None) -> grpc.RpcMethodHandler:
+            async def call(request_iterator: Any, context: Any) -> None:
+                await handler(self._broker, request_iterator, context)
+
+            return grpc.stream_stream_rpc_method_handler(call, request_deserializer=request)
+
+        def unary(handler: Handler, request: Any, response: Any) -> grpc.RpcMethodHandler:
+            async def call(message: Any, context: Any) -> Any:
+                return await handler(self._broker, message, context)
+
+            return grpc.unary_unary_rpc_method_handler(
+                call, request.FromString, response.SerializeToString
+            )
+
+        return grpc.method_handlers_generic_handler(
+            DATA_SERVICE,
+            {
+                "Publish": stream(publish.publish),
+                "Subscribe": stream(subscribe.subscribe, data_pb2.SubscribeRequest.FromString),
+                "Read": stream(read.read),
+                "GetLastMessageId": unary(
+                    read.get_last_message_id,
+                    data_pb2.GetLastMessageIdRequest,
+                    data_pb2.GetLastMessageIdResponse,
+                ),
+                "Seek": unary(subscribe.seek, data_pb2.SeekRequest, data_pb2.SeekResponse),
+                "Unsubscribe": unary(
+                    subscribe.unsubscribe, data_pb2.UnsubscribeRequest, data_pb2.UnsubscribeResponse
+                ),
+            },
+        )

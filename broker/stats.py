@@ -1,0 +1,158 @@
+"""What a topic says of itself, with the field names of Pulsar's `topics stats` and its internals.
+
+Only fields that mean something here. Rates are left out: they depend on when one asks. Sources:
+Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats; reference section 18.
+Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
+cursors under Pulsar's name for it, `__compaction`, once the topic has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+from broker.compaction_history import CompactionStats
+from storage.entry import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+COMPACTION_CURSOR = "__compaction"
+COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
+_NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
+
+
+def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
+    """Pulsar's `topics stats`. Counters are since the topic was loaded."""
+    ledgers = topic.log.ledger_records()
+    subscriptions = {name: each.stats() for name, each in topic.subscriptions.items()}
+    durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
+    if topic.record.compaction_cursor:
+        subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic)
+        durable.append(_compaction_mark_delete(topic))
+    return {
+        "msgInCounter": topic.messages_in,
+        "bytesInCounter": topic.bytes_in,
+        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
+        "msgOutCounter": sum(each.get("msgOutCounter", 0) for each in subscriptions.values()),
+        "bytesOutCounter": sum(each.get("bytesOutCounter", 0) for each in subscriptions.values()),
+        "storageSize": sum(map(_size, ledgers)),
+        "backlogSize": backlog_size(ledgers, topic, durable),
+        "publishers": [{"producerName": name} for name in topic.producers],
+        "subscriptions": subscriptions,
+        "compaction": compaction_block(compaction),
+    }
+
+
+def compaction_block(stats: CompactionStats) -> dict[str, int]:
+    return {
+        "lastCompactionRemovedEventCount": stats.removed_events,
+        "lastCompactionSucceedTimestamp": stats.succeeded_ms,
+        "lastCompactionFailedTimestamp": stats.failed_ms,
+        "lastCompactionDurationTimeInMills": stats.duration_ms,
+    }
+
+
+def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
+    """Pulsar's `topics stats-internal`."""
+    ledgers = topic.log.ledger_records()
+    current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
+    cursors = {name: each.internal_stats() for name, each in topic.subscriptions.items()}
+    if topic.record.compaction_cursor:
+        cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
+    return {
+        "entriesAddedCounter": topic.entries_in,
+        "numberOfEntries": sum(map(_entries, ledgers)),
+        "totalSize": sum(map(_size, ledgers)),
+        "currentLedgerEntries": _entries(current),
+        "currentLedgerSize": _size(current),
+        "lastConfirmedEntry": str(topic.log.last_position()),
+        "state": "LedgerOpened",
+        "ledgers": [_ledger(each) for each in ledgers],
+        "cursors": cursors,
+        "compactedLedger": _compacted_ledger(broker, topic),
+    }
+
+
+def backlog_size(
+    ledgers: Iterable[LedgerRecord], topic: Topic, mark_deletes: Sequence[Position]
+) -> int:
+    """Bytes behind the slowest durable cursor, 0 without one.
+
+    Of the ledger in which it stands, the part that its entries there make of all (Pulsar's
+    estimate, ManagedLedgerImpl.getEstimatedBacklogSize).
+    """
+    if not mark_deletes:
+        return 0
+    slowest = min(mark_deletes)
+    size = 0
+    for ledger in ledgers:
+        entries = _entries(ledger)
+        if ledger.ledger_id > slowest.ledger_id:
+            size += _size(ledger)
+        elif ledger.ledger_id == slowest.ledger_id and entries:
+            last = max(segment.last.entry_id for segment in ledger.segments if segment.entries)
+            end = Position(ledger.ledger_id, last)
+            size += _size(ledger) * topic.log.entries_between(slowest, end) // entries
+    return size
+
+
+def _entries(ledger: LedgerRecord) -> int:
+    return sum(segment.entries for segment in ledger.segments)
+
+
+def _size(ledger: LedgerRecord) -> int:
+    return sum(segment.size_bytes for segment in ledger.segments)
+
+
+def _ledger(record: LedgerRecord) -> dict[str, Any]:
+    return {
+        "ledgerId": record.ledger_id,
+        "entries": _entries(record),
+        "size": _size(record),
+        "offloaded": False,
+    }
+
+
+def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
+    """A ledger of 0 entries is one of a topic whose keys are all gone, unlike no ledger at all."""
+    if not topic.record.HasField("compacted") or topic.record.compacted.ledger_id < 0:
+        return dict(_NO_LEDGER)
+    record = broker.metadata.ledger(topic.record.compacted.ledger_id)
+    return dict(_NO_LEDGER) if record is None else _ledger(record)
+
+
+def _compaction_mark_delete(topic: Topic) -> Position:
+    """The horizon; before the first ledger's first entry while there is none."""
+    if topic.log.horizon is not None:
+        return topic.log.horizon
+    ledger_ids = topic.log.ledger_ids()
+    return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
+
+
+def _compaction_subscription(topic: Topic) -> dict[str, Any]:
+    mark_delete = _compaction_mark_delete(topic)
+    return {
+        "msgBacklog": topic.log.entries_between(mark_delete, topic.log.last_position()),
+        "isDurable": True,
+        "type": "Exclusive",
+        "consumers": [],
+    }
+
+
+def _compaction_cursor(topic: Topic) -> dict[str, Any]:
+    mark_delete = _compaction_mark_delete(topic)
+    properties = {}
+    if topic.record.HasField("compacted") and topic.record.compacted.ledger_id >= 0:
+        properties[COMPACTED_LEDGER_PROPERTY] = topic.record.compacted.ledger_id
+    return {
+        "markDeletePosition": str(mark_delete),
+        "readPosition": str(mark_delete.next),
+        "individuallyDeletedMessages": "[]",
+        "totalNonContiguousDeletedMessagesRange": 0,
+        "state": "Open",
+        "properties": properties,
+    }

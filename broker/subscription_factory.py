@@ -1,0 +1,141 @@
+"""Subscriptions come into being here, and go: created, loaded from their record, deleted.
+
+A topic keeps its subscriptions by name and knows how to write and delete a cursor record; nothing
+else of it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import CursorRecord
+
+from broker.cursor import Cursor
+from broker.reading import LogReader, mark_delete_before
+from broker.subscription import Subscription
+from storage.entry import EARLIEST, Position
+from storage.errors import SubscriptionBusy, SubscriptionNotFound
+
+
+class SubscriptionTopic(Protocol):
+    """What a topic (broker/topic.py) is to its subscriptions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def log(self) -> LogReader: ...
+
+    @property
+    def subscriptions(self) -> dict[str, Subscription]: ...
+
+    async def persist_cursor(self, record: CursorRecord) -> None:
+        """One synced metadata write."""
+        ...
+
+    async def delete_cursor(self, subscription: str) -> None:
+        """One synced metadata write."""
+        ...
+
+
+def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
+    """A durable subscription as it was. Not put into `topic.subscriptions`."""
+    return Subscription(
+        topic.name,
+        record.subscription,
+        topic.log,
+        Cursor.from_record(record),
+        topic.persist_cursor,
+        created_ms=record.created_ms,
+    )
+
+
+async def create_subscription(
+    topic: SubscriptionTopic,
+    name: str,
+    start: StartPosition,
+    *,
+    durable: bool = True,
+    read_compacted: bool = False,
+    created_ms: int = 0,
+) -> Subscription:
+    """The topic's subscription of that name: a new one at `start`, or the one there is.
+
+    A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError.
+    """
+    existing = topic.subscriptions.get(name)
+    if existing is not None:
+        return existing
+    mark_delete = await _mark_delete_at(topic.log, start, read_compacted)
+    # Another call may have been faster during the await.
+    existing = topic.subscriptions.get(name)
+    if existing is not None:
+        return existing
+    persist = topic.persist_cursor if durable else None
+    subscription = Subscription(
+        topic.name, name, topic.log, Cursor(mark_delete), persist, created_ms=created_ms
+    )
+    topic.subscriptions[name] = subscription
+    try:
+        await subscription.persist()
+    except Exception:
+        if topic.subscriptions.get(name) is subscription:
+            del topic.subscriptions[name]
+        raise
+    return subscription
+
+
+async def seek_subscription(
+    topic: SubscriptionTopic, name: str, start: StartPosition
+) -> Subscription:
+    """Moves it to `start`. Raises SubscriptionNotFound, SubscriptionBusy, StorageError."""
+    subscription = _existing(topic, name)
+    position, _ = await topic.log.resolve_start(start, subscription.read_compacted)
+    await subscription.move(EARLIEST if start.WhichOneof("at") == "earliest" else position)
+    return subscription
+
+
+async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: bool = False) -> None:
+    """Deletes it with its cursor. `force`: disconnects its consumers first.
+
+    Raises SubscriptionNotFound, SubscriptionBusy, StorageError.
+    """
+    subscription = _existing(topic, name)
+    if subscription.consumers and not force:
+        count = len(subscription.consumers)
+        raise SubscriptionBusy(
+            topic.name, name, f"{count} consumers are connected. Close them, or use force."
+        )
+    await subscription.close(SubscriptionNotFound(topic.name, name), keep_cursor=False)
+    if subscription.is_durable:
+        await topic.delete_cursor(name)
+    remove_subscription(topic, subscription)
+
+
+def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) -> None:
+    """Out of `topic.subscriptions`, if it is still the one of that name."""
+    if topic.subscriptions.get(subscription.name) is subscription:
+        del topic.subscriptions[subscription.name]
+
+
+def _existing(topic: SubscriptionTopic, name: str) -> Subscription:
+    subscription = topic.subscriptions.get(name)
+    if subscription is None:
+        raise SubscriptionNotFound(topic.name, name)
+    return subscription
+
+
+async def _mark_delete_at(log: LogReader, start: StartPosition, read_compacted: bool) -> Position:
+    """The mark-delete of a new subscription.
+
+    Latest is the end of the log as it is: on an empty ledger the mark-delete is (L, -1), and a
+    read-compacted consumer begins with all of the compacted data, as in Pulsar.
+    """
+    at = start.WhichOneof("at")
+    if at == "earliest":
+        return EARLIEST
+    if at in (None, "latest") and not start.inclusive:
+        return log.last_position()
+    position, _ = await log.resolve_start(start, read_compacted)
+    return mark_delete_before(log, position)

@@ -1,0 +1,258 @@
+"""A loaded topic: its log, its producers, its subscriptions, and the commit of its compactions.
+
+All of it runs on the broker's event loop; the log does the disk work in threads. The record is the
+topic's durable state: every change of it is one synced batch, together with what belongs to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.v1.records_pb2 import (
+    CursorRecord,
+    Policies,
+    RunRecord,
+    SegmentRecord,
+    TopicRecord,
+)
+
+from broker.deduplication import Deduplication
+from broker.log import TopicLog
+from broker.policies import broker_policies, effective_policies
+from broker.producer import Producer
+from broker.retention import ledgers_to_trim
+from broker.subscription_factory import load_subscription
+from storage.crash_points import reach
+from storage.entry import EARLIEST, EntryHeader, Position
+from storage.errors import CompactionFenced, Moved, ProducerBusy
+from storage.segment import scan_segment
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.subscription import Subscription
+
+_log = logging.getLogger(__name__)
+
+
+class CompactionSnapshot(NamedTuple):
+    """The range of a run. Segments of the previous compacted ledger come first."""
+
+    segments: list[SegmentRecord]
+    compacted_segments: int
+    horizon: Position
+    horizon_previous: Position | None
+    previous_ledger_id: int
+
+
+class Topic:
+    """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
+
+    def __init__(self, broker: Broker, record: TopicRecord) -> None:
+        self.broker = broker
+        self.record = record
+        self.log = TopicLog(record, broker.metadata, broker.store, broker.executor, broker.clock_ms)
+        self.deduplication = Deduplication(record, broker.metadata)
+        self.producers: dict[str, Producer] = {}
+        self.subscriptions: dict[str, Subscription] = {}
+        self.readers = 0
+        self.messages_in = self.bytes_in = self.entries_in = 0
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def epoch(self) -> int:
+        return self.record.epoch
+
+    # -- loading and unloading -------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
+        self.log.open()
+        headers = await asyncio.to_thread(
+            lambda: list(self._headers_after(self.deduplication.snapshot_position()))
+        )
+        self.deduplication.replay(headers)
+        for cursor in self.broker.metadata.cursors(self.name):
+            self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
+        self.log.on_roll_begun.add(self.deduplication.capture)
+        self.log.on_roll.add(self._rolled)
+
+    def _headers_after(self, after: Position) -> Iterator[EntryHeader]:
+        if not self.deduplication.has_producers:
+            return
+        for record in self.log.ledger_records():
+            for segment in record.segments:
+                if (segment.last.ledger_id, segment.last.entry_id) > after and segment.entries:
+                    path = self.broker.store.ledgers_dir / segment.path
+                    for header, _ in scan_segment(path, segment):
+                        if header.position > after:
+                            yield header
+
+    async def unload(self) -> None:
+        """Ends all streams with Moved and closes the log. What was acknowledged is durable."""
+        for producer in tuple(self.producers.values()):
+            producer.end(Moved(f"{self.name} was unloaded; connect again."))
+        for subscription in tuple(self.subscriptions.values()):
+            await subscription.close()
+        await self.log.close()
+        durable = self.log.last_durable
+        if durable is not None:
+            self.deduplication.capture(durable)
+            self.deduplication.write(durable)
+
+    # -- producers -------------------------------------------------------------------------
+
+    def attach_producer(self, name: str) -> Producer:
+        """Raises ProducerBusy when one of that name is connected."""
+        if name in self.producers:
+            raise ProducerBusy(self.name, name)
+        producer = Producer(self, name, self.deduplication.register(name))
+        self.producers[name] = producer
+        return producer
+
+    def detach_producer(self, producer: Producer) -> None:
+        if self.producers.get(producer.name) is producer:
+            del self.producers[producer.name]
+
+    def count_in(self, header: EntryHeader) -> None:
+        self.messages_in += header.message_count
+        self.bytes_in += header.size_bytes
+        self.entries_in += 1
+
+    # -- cursors (broker/subscription_factory.py) ------------------------------------------
+
+    async def persist_cursor(self, record: CursorRecord) -> None:
+        def write() -> None:
+            with self.broker.metadata.batch() as batch:
+                batch.put_cursor(record)
+
+        await asyncio.get_running_loop().run_in_executor(self.broker.executor, write)
+
+    async def delete_cursor(self, subscription: str) -> None:
+        with self.broker.metadata.batch() as batch:
+            batch.delete_cursor(self.name, subscription)
+
+    # -- policies --------------------------------------------------------------------------
+
+    def policies(self) -> Policies:
+        """The effective ones: topic over namespace over broker."""
+        namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
+        return effective_policies(
+            self.record.policies,
+            namespace.policies if namespace is not None else Policies(),
+            broker_policies(self.broker.settings),
+        )
+
+    # -- compaction ------------------------------------------------------------------------
+
+    def compaction_backlog_bytes(self) -> int:
+        """Raw bytes behind the horizon. Exact: a run's range ends where a segment ends."""
+        horizon = self.log.horizon or EARLIEST
+        return sum(
+            segment.size_bytes
+            for record in self.log.ledger_records()
+            for segment in record.segments
+            if segment.entries and (segment.last.ledger_id, segment.last.entry_id) > horizon
+        )
+
+    async def enable_compaction_cursor(self) -> None:
+        """From now on raw data wait for the horizon (Pulsar creates `__compaction`)."""
+        if not self.record.compaction_cursor:
+            changed = TopicRecord()
+            changed.CopyFrom(self.record)
+            changed.compaction_cursor = True
+            with self.broker.metadata.batch() as batch:
+                batch.put_topic(changed)
+            self.record.CopyFrom(changed)
+
+    async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
+        """Seals the open segment; what is published later belongs to the next run."""
+        last = await self.log.seal()
+        view = self.log.view
+        if last is None or (view.horizon is not None and last <= view.horizon):
+            return None
+        after = view.horizon or EARLIEST
+        compacted = list(view.compacted.record.segments) if view.compacted is not None else []
+        raw = [
+            segment
+            for ledger_id in self.log.ledger_ids()
+            for segment in self.broker.store.open_reader(ledger_id).segments_sealed(after)
+            if (segment.first.ledger_id, segment.first.entry_id) <= last
+        ]
+        return CompactionSnapshot(
+            segments=compacted + raw,
+            compacted_segments=len(compacted),
+            horizon=last,
+            horizon_previous=view.horizon,
+            previous_ledger_id=view.compacted.record.ledger_id if view.compacted else -1,
+        )
+
+    async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
+        """Makes what a run wrote the topic's view. One batch is the only moment of change.
+
+        Raises CompactionFenced when the topic is not loaded any more, Corruption and MissingFile
+        when the files are not what the manifest says. Nothing has changed then.
+        """
+        store, previous = self.broker.store, self.log.view
+        ledger = await asyncio.to_thread(
+            store.verify_compacted, run.ledger_id, self.name, list(manifest.segments)
+        )
+        self._check_loaded()
+        reach("commit.before-batch")
+        changed = TopicRecord()
+        changed.CopyFrom(self.record)
+        changed.compacted.ledger_id = run.ledger_id
+        changed.compacted.horizon.CopyFrom(run.horizon)
+        changed.compacted.run_number = run.number
+        with self.broker.metadata.batch() as batch:
+            batch.put_ledger(ledger)
+            batch.put_topic(changed)
+            batch.put_run(run)
+            if previous.compacted is not None:
+                store.mark_deleting(previous.compacted.record.ledger_id, batch)
+        # Only now: a batch that failed must leave nothing for a later one to publish.
+        self.record.CopyFrom(changed)
+        reach("commit.after-batch")
+        self.log.view = self.log.current_view()
+        if previous.compacted is not None:
+            replaced = previous.compacted.record.ledger_id
+            previous.retire(lambda: self._delete_ledger(replaced))
+        await self.trim()
+
+    def _check_loaded(self) -> None:
+        if self.broker.topics.get(self.name) is not self or self.log.failure is not None:
+            raise CompactionFenced(f"{self.name} was unloaded while it was compacted.")
+
+    def _delete_ledger(self, ledger_id: int) -> None:
+        reach("commit.before-delete")
+        self.broker.store.delete_files(ledger_id)
+        reach("commit.after-delete")
+
+    # -- trimming --------------------------------------------------------------------------
+
+    def _rolled(self) -> None:
+        durable = self.log.last_durable
+        if durable is not None:
+            self.deduplication.write(durable)
+        self.broker.spawn(self.trim())
+        self.broker.compaction.consider(self)
+
+    async def trim(self) -> int:
+        """Deletes raw ledgers that nothing holds back; their number. See broker/retention.py."""
+        passed: list[Position] = [
+            each.mark_delete for each in self.subscriptions.values() if each.is_durable
+        ]
+        if self.record.compaction_cursor:
+            passed.append(self.log.horizon or EARLIEST)
+        records = self.log.ledger_records()
+        doomed = ledgers_to_trim(records, passed, self.policies(), self.broker.clock_ms())
+        if doomed:
+            self.log.drop_ledgers(doomed)
+            _log.info("%s: trimmed ledgers %s", self.name, doomed)
+        return len(doomed)
