@@ -1,3 +1,3 @@
-"""The broker: topics, subscriptions, routing, triggers, the gRPC server, the client, the command line."""
+"""The broker: topics, subscriptions, routing, triggers, gRPC server, client, command line."""
 
 __version__ = "0.1.0"

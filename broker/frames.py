@@ -1,14 +1,15 @@
 """Bulk messages as raw bytes.
 
-Entries are opaque and large, so the streams that carry them use identity (de)serialisers and these few
-functions instead of building protobuf objects. What is on the wire stays plain protobuf: any client may
-use the generated classes (proto/ledgerfold/v1/data.proto).
+Entries are opaque and large, so the streams that carry them use identity (de)serialisers and these
+few functions instead of building protobuf objects. What is on the wire stays plain protobuf: any
+client may use the generated classes (proto/ledgerfold/v1/data.proto).
 
     >>> frame = encode_publish([b"one", b"two"])
     >>> [bytes(entry) for entry in decode_field(frame, 2)]
     [b'one', b'two']
 
-Source: the protobuf encoding, length-delimited fields: tag byte (number << 3 | 2), varint length, bytes.
+Source: the protobuf encoding; a length-delimited field is a tag byte (number << 3 | 2), a varint
+length, and bytes.
 """
 
 from __future__ import annotations

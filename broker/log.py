@@ -6,7 +6,7 @@ Appending (storage/ledger.py does the work):
 3. After the sync the durable position advances; producers get their receipts, readers wake.
 
 Reading follows the view: read-compacted reads at or below the horizon come from the compacted
-ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only durable entries are read.
+ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only what is durable is read.
 
 A failed write or sync ends the log: appends and reads after it raise, and the topic is loaded anew.
 """
@@ -14,6 +14,7 @@ A failed write or sync ends the log: appends and reads after it raise, and the t
 from __future__ import annotations
 
 import asyncio
+import functools
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -207,7 +208,7 @@ class TopicLog:
             raise self._failure
 
     async def seal(self) -> Position | None:
-        """Flushes and seals the open segment; the last durable position, None when there is none."""
+        """Flushes and seals the open segment; the last durable position, None if there is none."""
         await self.flush()
         writer = self._writer
         if writer is not None:
@@ -294,7 +295,7 @@ class TopicLog:
         )
 
     async def wait_beyond(self, position: Position) -> None:
-        """Returns as soon as a raw read at `position` may give something. Raises Moved on unload."""
+        """Returns when a raw read at `position` may give something. Raises Moved on unload."""
         while True:
             if self._failure is not None:
                 raise self._failure
@@ -374,7 +375,10 @@ class TopicLog:
         return count
 
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
-        """The last entry of the view (§14.1): compacted when the last raw one is not above the horizon."""
+        """The last entry of the view (reference section 14.1).
+
+        It is the compacted ledger's when the last raw one is not above the horizon.
+        """
         last, view = self._last_durable, self.view
         if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
             compacted = view.compacted
@@ -423,7 +427,8 @@ class TopicLog:
                 return found
         for ledger_id in tuple(self._record.ledger_ids):
             reader = self._reader(ledger_id)
-            found = await self._in_thread(lambda r=reader: r.position_at_time(publish_time_ms))
+            find = functools.partial(reader.position_at_time, publish_time_ms)
+            found = await self._in_thread(find)
             beyond = (
                 not read_compacted or view.horizon is None or found is None or found > view.horizon
             )

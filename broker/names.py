@@ -5,7 +5,7 @@
     >>> TopicName.parse("sales/eu/orders").namespace
     'sales/eu'
 
-Source: Pulsar's TopicName and NamespaceName. The short form of two parts does not exist there either.
+Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist there either.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def persistent_topic(name: str, doing: str = "used") -> str:
     parsed = TopicName.parse(name)
     if parsed.domain != PERSISTENT:
         raise NotAllowed(
-            f"{parsed} cannot be {doing}: only persistent topics are stored, and only what is stored "
-            "can be compacted. Use persistent://."
+            f"{parsed} cannot be {doing}: only persistent topics are stored, and only what is "
+            "stored can be compacted. Use persistent://."
         )
     return str(parsed)

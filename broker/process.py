@@ -5,8 +5,8 @@ output says that it serves and where:
 
     {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
-Stop: SIGTERM or SIGINT drains, ends streams and runs, closes ledgers. A second signal exits at once:
-nothing depends on the clean way out.
+Stop: SIGTERM or SIGINT drains, ends streams and runs, closes ledgers. A second signal exits at
+once: nothing depends on the clean way out.
 """
 
 from __future__ import annotations

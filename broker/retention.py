@@ -2,8 +2,8 @@
 
 Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and 15.4):
 1. Only closed ledgers, oldest first, up to the first that must stay.
-2. Every durable cursor, and the compaction horizon where compaction is on, has passed its last entry.
-   Where there is neither, nobody has passed anything and all stays (Pulsar drops them:
+2. Every durable cursor, and the compaction horizon where compaction is on, has passed its last
+   entry. Where there is neither, nobody has passed anything and all stays (Pulsar drops them:
    docs/NOT_EMULATED.md).
 3. Retention allows it: what was passed stays until it is older than the time limit or the passed
    ledgers exceed the size limit. -1 is no limit; 0 and 0 keep nothing.

@@ -7,7 +7,7 @@ uses the generated messages.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -43,7 +43,7 @@ class Server:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._server = grpc.aio.server(options=OPTIONS)
-        self._health = health.aio.HealthServicer()
+        self._health = cast(Any, health).aio.HealthServicer()
 
     async def start(self) -> str:
         """Listens, and says where: "host:port", with the real port. Raises OSError."""
@@ -69,14 +69,14 @@ class Server:
     async def stop(self, grace_s: float) -> None:
         await self._server.stop(grace_s)
 
-    def _data_handlers(self) -> grpc.GenericRpcHandler:
-        def stream(handler: Handler, request: Any = None) -> grpc.RpcMethodHandler:
+    def _data_handlers(self) -> Any:
+        def stream(handler: Handler, request: Any = None) -> Any:
             async def call(request_iterator: Any, context: Any) -> None:
                 await handler(self._broker, request_iterator, context)
 
             return grpc.stream_stream_rpc_method_handler(call, request_deserializer=request)
 
-        def unary(handler: Handler, request: Any, response: Any) -> grpc.RpcMethodHandler:
+        def unary(handler: Handler, request: Any, response: Any) -> Any:
             async def call(message: Any, context: Any) -> Any:
                 return await handler(self._broker, message, context)
 

@@ -1,7 +1,7 @@
 """Errors on the wire: which gRPC code each reason has, and the way there and back.
 
-A failed call carries its code, a sentence, and a google.rpc.ErrorInfo with domain "ledgerfold" and the
-error's stable reason. The client turns that back into the class of storage/errors.py.
+A failed call carries its code, a sentence, and a google.rpc.ErrorInfo with domain "ledgerfold" and
+the error's stable reason. The client turns that back into the class of storage/errors.py.
 
     >>> from storage.errors import TopicNotFound
     >>> code_of(TopicNotFound("t")).name
@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import grpc
 from google.protobuf import any_pb2
@@ -33,6 +33,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 _log = logging.getLogger(__name__)
 
 CODES: dict[str, grpc.StatusCode] = {
+    "REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
@@ -97,7 +98,7 @@ async def abort_with(
 def rpc_errors(
     handler: Callable[[Any, Any, Any], Awaitable[Any]],
 ) -> Callable[[Any, Any, Any], Awaitable[Any]]:
-    """Decorates a servicer's method (self, request or requests, context): errors end the call properly."""
+    """Decorates a servicer's method (self, request or requests, context) with error handling."""
 
     @functools.wraps(handler)
     async def guarded(servicer: Any, request: Any, context: Any) -> Any:
@@ -148,7 +149,7 @@ _BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
 
 
 def _error_info(error: grpc.RpcError) -> error_details_pb2.ErrorInfo | None:
-    for key, value in error.trailing_metadata() or ():
+    for key, value in cast(Any, error).trailing_metadata() or ():
         if key == _DETAILS_KEY:
             status = status_pb2.Status.FromString(value)
             for detail in status.details:

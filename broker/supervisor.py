@@ -262,7 +262,7 @@ class CompactorSupervisor:
 
     async def _watch_health(self, channel: grpc.aio.Channel) -> str:
         """Follows the worker's health; returns why it no longer can."""
-        stub: Any = HealthStub(channel)  # type: ignore[no-untyped-call]
+        stub: Any = HealthStub(channel)
         try:
             async with asyncio.timeout(self._limits.warm) as deadline:
                 async for response in stub.Watch(HealthCheckRequest(service=SERVICE)):

@@ -53,7 +53,7 @@ class WorkerConnection:
     ) -> None:
         self.process = process
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._stub: Any = CompactorServiceStub(channel)  # type: ignore[no-untyped-call]
+        self._stub: Any = CompactorServiceStub(channel)
         self._cancel_seconds = cancel_seconds
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:

@@ -54,11 +54,13 @@ class LedgerfoldError(Exception):
 class RequestError(LedgerfoldError):
     """The request cannot be served as it is; the same request will fail again."""
 
-    reason = "INVALID_REQUEST"
+    reason = "REQUEST"
 
 
 class InvalidRequest(RequestError):
     """Malformed: a name, a frame, a policy, a position."""
+
+    reason = "INVALID_REQUEST"
 
 
 class TopicNotFound(RequestError):

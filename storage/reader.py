@@ -123,7 +123,10 @@ class LedgerReader:
             if record_position(segment, last=False) > end:
                 break
             bytes_max -= self._read_segment(segment, start, end, bytes_max, found)
-            if bytes_max <= 0 and found:
+            # NOTE: a read may stop short of the segment's end with bytes to spare, when the next
+            # entry does not fit in them; the next segment must wait then.
+            is_whole = found and found[-1].header.position >= record_position(segment, last=True)
+            if found and (bytes_max <= 0 or not is_whole):
                 break
         return found
 
@@ -153,6 +156,8 @@ class LedgerReader:
                 if position >= end:
                     self._remember(position.next, path, offset)
                     return taken
+            if expected is None and found:
+                return taken  # no room for this segment's first entry
             if expected is None:
                 raise Corruption(path, offset, f"entry {end}", "the end of the file")
             if taken >= bytes_max or found:

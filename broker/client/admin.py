@@ -41,8 +41,8 @@ class Admin:
             raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
         self._timeout_s = timeout_seconds
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._data = data_pb2_grpc.DataServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self._data = data_pb2_grpc.DataServiceStub(self._channel)
 
     def _call(self, method: Any, request: object) -> Any:
         try:

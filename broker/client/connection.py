@@ -47,6 +47,9 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # A broker, or a way to it, that vanished without a word is noticed after 40 s.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
 Answer = TypeVar("Answer")
 _END: Any = vars(grpc.aio)["EOF"]
@@ -110,7 +113,7 @@ class Connection:
     def __init__(self, service_url: str, settings: ClientSettings) -> None:
         self.settings = settings
         self._channel = grpc.aio.insecure_channel(address_of(service_url), options=CHANNEL_OPTIONS)
-        self.stub = data_pb2_grpc.DataServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.stub = data_pb2_grpc.DataServiceStub(self._channel)
         # Bulk directions travel as raw bytes (broker/frames.py).
         self.publish = self._stream("Publish", data_pb2.PublishResponse.FromString)
         self.subscribe = self._stream("Subscribe", None)

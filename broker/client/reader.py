@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from ledgerfold.v1 import data_pb2
 
@@ -160,8 +161,12 @@ class Reader:
 
         Pulsar's client has no such thing; it is `while has_message_available(): read_next()`.
         """
+        return chain.from_iterable(self._entries())
+
+    def _entries(self) -> Iterator[Iterator[Message]]:
+        # Entry by entry, so that no Python code runs between the messages of one.
         while self.has_message_available():
-            yield from self._receiver.entry_messages()
+            yield self._receiver.entry_messages()
 
     def seek(self, messageid: MessageId | int) -> None:
         """Moves to a message id, or to the first entry published at or after a time in ms.

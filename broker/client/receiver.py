@@ -74,13 +74,9 @@ class Receiver:
     def entry_messages(self) -> Iterator[Message]:
         """What is left of the current entry, after `has_row`.
 
-        May be abandoned, and mixed with `poll` and `forget`.
+        May be abandoned, and mixed with `poll`; `forget` ends it.
         """
-        messages = self._messages
-        for message in messages:
-            yield message
-            if messages is not self._messages:
-                return
+        return self._messages
 
     def has_row(self) -> bool:
         """Whether `poll` gives a message now."""
@@ -102,7 +98,9 @@ class Receiver:
 
     def forget(self) -> None:
         """Drops what is left of the current entry."""
-        self._rows_left, self._messages = iter(()), iter(())
+        # Consumed rather than replaced: someone may be looping over it.
+        for _ in self._rows_left:
+            pass
         self._damage = None
 
     def flush_permits(self) -> None:

@@ -1,1 +1,1 @@
-"""The gRPC handlers: each checks, asks the broker, and converts. No rule of the domain lives here."""
+"""The gRPC handlers: each checks, asks the broker, and converts. No domain rule lives here."""

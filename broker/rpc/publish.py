@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
+# What read() gives at the end of a stream; the stubs do not know it.
+EOF = cast(Any, grpc.aio).EOF
 
 
 @rpc_errors
@@ -55,7 +57,7 @@ async def publish(broker: Broker, request_iterator: Any, context: Context) -> No
 
 async def _opening(context: Context) -> data_pb2.PublishOpen | None:
     frame = await context.read()
-    if frame is grpc.aio.EOF:
+    if frame is EOF:
         return None
     try:
         request = data_pb2.PublishRequest.FromString(frame)
@@ -70,7 +72,7 @@ async def _opening(context: Context) -> data_pb2.PublishOpen | None:
 
 async def _receive(context: Context, producer: Producer) -> None:
     try:
-        while (frame := await context.read()) is not grpc.aio.EOF:
+        while (frame := await context.read()) is not EOF:
             if not is_bulk(frame):
                 raise InvalidRequest("After `open` a Publish stream takes `entries` only.")
             for entry in decode_field(frame, BULK_FIELD):

@@ -1,8 +1,8 @@
 """The Read stream and GetLastMessageId of DataService.
 
-A reader is a position in a view and nothing that outlives its stream. What it asks (permits, checks,
-seeks) is taken in by one task; the other delivers. Whether there is more is answered by the same
-loop that delivers: either entries go first, or there is none (DESIGN invariant g).
+A reader is a position in a view and nothing that outlives its stream. What it asks (permits,
+checks, seeks) is taken in by one task; the other delivers. Whether there is more is answered by the
+same loop that delivers: either entries go first, or there is none.
 
 Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from broker.topic import Topic
 
 Context = grpc.aio.ServicerContext[Any, Any]
+# What read() gives at the end of a stream; the stubs do not know it.
+EOF = cast(Any, grpc.aio).EOF
 READ_BYTES_MAX = 1024 * 1024
 
 
@@ -58,7 +60,7 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
 
 async def _next(context: Context) -> data_pb2.ReadRequest | None:
     frame = await context.read()
-    if frame is grpc.aio.EOF:
+    if frame is EOF:
         return None
     try:
         return data_pb2.ReadRequest.FromString(frame)
@@ -160,7 +162,7 @@ class ReadStream:
 
     def _take(self) -> list[bytes]:
         """What the permits allow, at least one entry: a check stands for one."""
-        chunk = []
+        chunk: list[bytes] = []
         while self._buffered and (self._permits > 0 or not chunk):
             entry = self._buffered.popleft()
             self._permits -= entry.header.message_count
