@@ -33,7 +33,7 @@ from storage.entry import (
     Position,
     stamped_header,
 )
-from storage.errors import DiskFailure, LedgerfoldError, Moved
+from storage.errors import DiskFailure, LedgerfoldError, MissingFile, Moved
 from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoredEntry
 from storage.metadata import MetadataBatch, MetadataStore
 
@@ -265,9 +265,15 @@ class TopicLog:
         if durable is None or position > durable:
             return ReadResult((), position)
         reader = self._reader(position.ledger_id)
-        entries = await self._in_thread(
-            lambda: reader.read(position, bytes_max=bytes_max, end=durable)
-        )
+        try:
+            entries = await self._in_thread(
+                lambda: reader.read(position, bytes_max=bytes_max, end=durable)
+            )
+        except MissingFile:
+            if self.has_ledger(position.ledger_id):
+                raise
+            # Trimmed between the look at the record and the read.
+            return await self._read_raw(position, bytes_max)
         if not entries:
             return ReadResult((), position)
         return ReadResult(entries, self.next_position(entries[-1].header.position))
@@ -333,6 +339,14 @@ class TopicLog:
 
     @property
     def last_durable(self) -> Position | None:
+        return self._last_durable
+
+    @property
+    def last_appended(self) -> Position | None:
+        """The last position given out, durable or not."""
+        for writer in (self._writer, *reversed(self._flushing)):
+            if writer is not None and writer.next_entry_id:
+                return Position(writer.ledger_id, writer.next_entry_id - 1)
         return self._last_durable
 
     def _find_last_durable(self) -> Position | None:

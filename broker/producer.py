@@ -47,7 +47,6 @@ class Producer:
         self._room = asyncio.Event()
         self._error: LedgerfoldError | None = None
         self._is_finished = False
-        self._last_appended: Position | None = topic.log.last_durable
         topic.log.on_durable.add(self._changed.set)
 
     def append(self, entry: memoryview) -> None:
@@ -57,16 +56,18 @@ class Producer:
         header = check_entry(entry)
         topic, record = self.topic, self.record
         if header.sequence_id <= record.last_sequence_id:
-            self._wait(_DUPLICATE, header.sequence_id, 0)
+            # The original may still be on its way, from a connection that is gone.
+            self._wait(_DUPLICATE, header.sequence_id, 0, topic.log.last_appended)
             return
         position = topic.log.append(header, entry, record.number)
         topic.deduplication.appended(record, header.sequence_id)
         topic.count_in(header)
-        self._last_appended = position
-        self._wait(position, header.sequence_id, header.size_bytes)
+        self._wait(position, header.sequence_id, header.size_bytes, position)
 
-    def _wait(self, receipt: Position, sequence_id: int, size_bytes: int) -> None:
-        self._waiting.append(_Waiting(receipt, sequence_id, size_bytes, self._last_appended))
+    def _wait(
+        self, receipt: Position, sequence_id: int, size_bytes: int, durable_at: Position | None
+    ) -> None:
+        self._waiting.append(_Waiting(receipt, sequence_id, size_bytes, durable_at))
         self._in_flight_bytes += size_bytes
         if receipt == _DUPLICATE:
             self._changed.set()
