@@ -21,9 +21,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from broker.client.message_id import MessageId
+from broker.client.new_message import NewMessage
 from broker.client.options import BatchingType, Result
 from storage.native import NativeBatchBuilder, key_bytes
 
@@ -34,29 +35,6 @@ Listener = (
     | asyncio.Future[MessageId]
     | None
 )
-
-# What a message takes in its entry beside its key and its value: offsets, size, flags.
-ROW_BYTES = 9
-
-
-class NewMessage(NamedTuple):
-    """A message that is to be sent. `value` None is a null value."""
-
-    value: bytes | None
-    key: bytes | None
-    sequence_id: int
-    properties: dict[str, str] | None = None
-    event_time_ms: int = 0
-    ordering_key: bytes | None = None
-
-    @property
-    def size_bytes(self) -> int:
-        size = len(self.value or b"") + len(self.key or b"") + ROW_BYTES
-        if self.properties:
-            size += sum(len(name) + len(text) + 8 for name, text in self.properties.items())
-        if self.event_time_ms:
-            size += 8
-        return size if self.ordering_key is None else size + len(self.ordering_key) + 4
 
 
 class Batch:

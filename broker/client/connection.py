@@ -89,6 +89,17 @@ def full_topic_name(topic: str) -> str:
     return f"persistent://{topic if '/' in topic else f'public/default/{topic}'}"
 
 
+def _error_of(error: grpc.RpcError) -> LedgerfoldError:
+    """What ended a stream.
+
+    NOTE: a write that meets a connection which just broke is INTERNAL to gRPC's Python layer, with
+    nothing from the broker in it (tests/grpc/test_client_reconnect.py, "kill").
+    """
+    if error.code() is grpc.StatusCode.INTERNAL and not tuple(error.trailing_metadata() or ()):
+        return Unavailable(error.details() or "The connection broke.")
+    return error_from_rpc(error)
+
+
 class Backoff:
     """Waiting times that double up to a bound, with up to a fifth taken off at random."""
 
@@ -313,7 +324,7 @@ class KeptStream(ABC):
                 await self._converse(self._call)
             return Unavailable("The broker ended the stream."), was_open
         except grpc.RpcError as error:
-            return error_from_rpc(error), was_open
+            return _error_of(error), was_open
         except LedgerfoldError as error:
             return error, was_open
         except asyncio.InvalidStateError:

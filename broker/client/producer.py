@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from broker.client.batching import ROW_BYTES, container_for
+from broker.client.batching import container_for
 from broker.client.connection import Connection, full_topic_name
 from broker.client.io_thread import IoThread
 from broker.client.message_id import MessageId
+from broker.client.new_message import ROW_BYTES
 from broker.client.options import BatchingType, CompressionType, Result
 from broker.client.publish_stream import PublishStream
 from broker.client.send_queue import SendLimits, SendQueue

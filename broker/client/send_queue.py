@@ -17,7 +17,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future as ThreadFuture
 from dataclasses import dataclass
 
 from broker.client.batching import (
@@ -25,15 +24,13 @@ from broker.client.batching import (
     Container,
     DefaultContainer,
     Listener,
-    NewMessage,
     QuickRows,
 )
-from broker.client.message_id import MessageId
-from broker.client.options import Result, result_of
+from broker.client.listeners import tell
+from broker.client.new_message import NewMessage, checked_message
 from broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
 from storage.entry import Buffer
 from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, NotAllowed, Overloaded
-from storage.native import key_bytes
 
 _log = logging.getLogger(__name__)
 # Built entries that wait for receipts, together. One larger entry may pass alone.
@@ -106,7 +103,7 @@ class SendQueue:
 
         `Producer.send_async` knows a quicker way that ends in the same state.
         """
-        message = _checked(
+        message = checked_message(
             content, properties, partition_key, ordering_key, sequence_id, event_timestamp
         )
         with self.lock:
@@ -139,7 +136,7 @@ class SendQueue:
             self._note_unheard(error)
         entry = PendingEntry(b"", -1, listeners, False)
         # Not here: the lock is held, and a callback may send.
-        self._loop.call_soon_threadsafe(_tell, Outcome(entry, NOWHERE, error))
+        self._loop.call_soon_threadsafe(tell, Outcome(entry, NOWHERE, error))
 
     def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
         container, limits = self._container, self._limits
@@ -249,7 +246,7 @@ class SendQueue:
             if batch.listeners[0] is None:
                 self._note_unheard(error)
             # Not here: the lock is held, and a callback may send.
-            self._loop.call_soon_threadsafe(_tell, Outcome(entry, NOWHERE, error))
+            self._loop.call_soon_threadsafe(tell, Outcome(entry, NOWHERE, error))
 
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
@@ -286,7 +283,7 @@ class SendQueue:
                 self.last_sequence_id_stored = outcome.entry.sequence_id
             elif None in outcome.entry.listeners:
                 self._note_unheard(outcome.error)
-            _tell(outcome)
+            tell(outcome)
         self._entries_out += len(outcomes)
         self._wake_waiting()
 
@@ -300,7 +297,7 @@ class SendQueue:
         for batch in batches:
             if None in batch.listeners:
                 self._note_unheard(error)
-            _tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
+            tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
         self._wake_waiting()
 
     def _note_unheard(self, error: LedgerfoldError) -> None:
@@ -360,68 +357,3 @@ class SendQueue:
         error, self._unheard = self._unheard, None
         if error is not None:
             raise error
-
-
-def _checked(
-    content: Buffer | None,
-    properties: dict[str, str] | None,
-    partition_key: str | None,
-    ordering_key: str | None,
-    sequence_id: int | None,
-    event_timestamp: int | None,
-) -> NewMessage:
-    """The arguments of a send as a message. Raises InvalidRequest."""
-    if content is not None and not isinstance(content, bytes | bytearray | memoryview):
-        raise InvalidRequest(f"A content is bytes or None, not {type(content).__name__}.")
-    for what, text in (("partition_key", partition_key), ("ordering_key", ordering_key)):
-        if text is not None and not isinstance(text, str):
-            raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
-    for name, text in (properties or {}).items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise InvalidRequest(f"Property {name!r}: names and values are strings.")
-    if sequence_id is not None and sequence_id < 0:
-        raise InvalidRequest(f"Sequence id {sequence_id} is below 0.")
-    return NewMessage(
-        value=None if content is None else bytes(content),
-        key=None if partition_key is None else key_bytes(partition_key),
-        sequence_id=-1 if sequence_id is None else sequence_id,
-        properties=dict(properties) if properties else None,
-        event_time_ms=event_timestamp or 0,
-        ordering_key=None if ordering_key is None else key_bytes(ordering_key),
-    )
-
-
-def _tell(outcome: Outcome) -> None:
-    """Tells each listener of an entry what became of its message."""
-    entry, (ledger_id, entry_id), error = outcome
-    listeners = entry.listeners
-    if listeners.count(None) == len(listeners):
-        return
-    result = Result.Ok if error is None else result_of(error)
-    has_index = ledger_id >= 0 and not entry.is_plain
-    message_id: MessageId | None = None
-    for index, listener in enumerate(listeners):
-        if listener is None:
-            continue
-        if error is None:
-            message_id = MessageId(-1, ledger_id, entry_id, index if has_index else -1)
-        if not callable(listener):
-            _settle(listener, message_id, error)
-            continue
-        try:
-            listener(result, message_id)
-        except Exception:  # a person's code: its failure must not reach other messages
-            _log.exception("A send callback failed.")
-
-
-def _settle(
-    future: ThreadFuture[MessageId] | asyncio.Future[MessageId],
-    message_id: MessageId | None,
-    error: LedgerfoldError | None,
-) -> None:
-    if future.done():
-        return  # whoever waited has given up
-    if error is not None:
-        future.set_exception(error)
-    elif message_id is not None:
-        future.set_result(message_id)

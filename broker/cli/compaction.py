@@ -1,0 +1,184 @@
+"""`topics compact`, `compaction-status`, `cancel-compaction`, and `runs`: pulsar-admin's texts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker.cli.exit_codes import DONE, FAILED
+from broker.cli.output import add_output, print_rows
+from broker.cli.units import format_size, parse_time_ms
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+    from ledgerfold.v1.records_pb2 import RunRecord
+
+    from broker.client.admin import Admin
+
+Commands = argparse._SubParsersAction
+
+
+def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    compact = verbs.add_parser("compact", help="compact a topic")
+    compact.add_argument("topic")
+    compact.add_argument("--wait", action="store_true", help="until it is done")
+    compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="with --wait")
+    compact.set_defaults(run=_compact)
+    status = verbs.add_parser("compaction-status", help="how the last compaction went")
+    status.add_argument("topic")
+    status.add_argument("-w", "--wait-complete", action="store_true")
+    status.set_defaults(run=_status)
+    cancel = verbs.add_parser("cancel-compaction", help="end the compaction on its way")
+    cancel.add_argument("topic")
+    cancel.set_defaults(run=_cancel)
+
+
+def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("runs", help="the history of compactions, newest first")
+    parser.add_argument("topic", nargs="?", default="")
+    parser.add_argument("-n", "--number", type=int, default=20, help="0: all; default 20")
+    add_output(parser, ("table", "jsonl"))
+    parser.set_defaults(run=_runs)
+
+
+def _admin(options: argparse.Namespace) -> Admin:
+    from broker.client.admin import Admin
+
+    return Admin(options.url)
+
+
+def _compact(options: argparse.Namespace) -> int:
+    admin = _admin(options)
+    number = admin.trigger_compaction(options.topic)
+    if number == 0:
+        print(f"Nothing new to compact in {options.topic}.")
+        return DONE
+    if not options.wait:
+        print(f"Topic compaction requested for {options.topic}.")
+        return DONE
+    return report_end(wait_for_end(admin, options.topic, options.timeout))
+
+
+def wait_for_end(
+    admin: Admin, topic: str, timeout_ms: int | None = None
+) -> GetCompactionStatusResponse:
+    """Watches a run to its end, with a progress bar where a person looks on. Raises Timeout."""
+    timeout_s = None if timeout_ms is None else timeout_ms / 1000
+    last = None
+    with _progress_bar() as show:
+        for status in admin.watch_compaction(topic, timeout_seconds=timeout_s):
+            last = status
+            show(status)
+    return last if last is not None else admin.compaction_status(topic)
+
+
+def report_end(status: GetCompactionStatusResponse) -> int:
+    """One line of figures, or the error; the exit code."""
+    from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
+
+    run = status.run
+    if run.state != RUN_STATE_SUCCESS:
+        print(f"ledgerfold: {run.error_message or 'the compaction failed'}", file=sys.stderr)
+        return FAILED
+    print(figures(run))
+    return DONE
+
+
+def figures(run: RunRecord) -> str:
+    counts = run.counts
+    return (
+        f"run {run.number}: {counts.messages_in:,} -> {counts.messages_out:,} messages, "
+        f"{counts.removed_events:,} removed events, "
+        f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
+        f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
+        f"horizon {run.horizon.ledger_id}:{run.horizon.entry_id}"
+    )
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Any]:
+    if not sys.stderr.isatty():
+        yield lambda status: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), TextColumn("{task.fields[note]}"))
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("queued", total=1, note="")
+
+        def show(status: GetCompactionStatusResponse) -> None:
+            from ledgerfold.v1.admin_pb2 import CompactionPhase
+
+            at = status.progress
+            name = CompactionPhase.Name(at.phase).removeprefix("COMPACTION_PHASE_").lower()
+            note = f"{at.tasks_done}/{at.tasks_total} tasks, {at.messages:,} messages"
+            progress.update(
+                task,
+                description=f"phase {name}" if name in ("one", "two") else name,
+                completed=at.bytes,
+                total=at.bytes_total or None,
+                note=note,
+            )
+
+        yield show
+
+
+def _status(options: argparse.Namespace) -> int:
+    admin = _admin(options)
+    status = admin.compaction_status(options.topic)
+    if options.wait_complete:
+        status = wait_for_end(admin, options.topic)
+    return print_status(status)
+
+
+def print_status(status: GetCompactionStatusResponse) -> int:
+    """pulsar-admin's four texts; an error is an exit code of 1."""
+    from ledgerfold.v1 import admin_pb2
+
+    if status.status == admin_pb2.COMPACTION_STATUS_NOT_RUN:
+        print("Compaction has not been run for this topic.")
+    elif status.status == admin_pb2.COMPACTION_STATUS_RUNNING:
+        print("Compaction is currently running.")
+    elif status.status == admin_pb2.COMPACTION_STATUS_SUCCESS:
+        print("Compaction was a success.")
+    else:
+        print(f"Error in compaction: {status.last_error}", file=sys.stderr)
+        return FAILED
+    return DONE
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    number = _admin(options).cancel_compaction(options.topic)
+    print(f"Run {number} cancelled." if number else "No compaction is on its way.")
+    return DONE
+
+
+def _runs(options: argparse.Namespace) -> int:
+    print_rows(options, _rows(_admin(options).runs(options.topic, limit=options.number)))
+    return DONE
+
+
+def _rows(runs: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
+    from ledgerfold.v1.records_pb2 import RunState, RunTrigger
+
+    for run in runs:
+        yield {
+            "topic": run.topic.removeprefix("persistent://"),
+            "run": run.number,
+            "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
+            "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),
+            "messages_in": run.counts.messages_in,
+            "messages_out": run.counts.messages_out,
+            "removed_events": run.counts.removed_events,
+            "bytes_in": run.counts.bytes_in,
+            "bytes_out": run.counts.bytes_out,
+            "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
+            "ledger": run.ledger_id,
+            "horizon": f"{run.horizon.ledger_id}:{run.horizon.entry_id}",
+            "error": run.error_message,
+        }

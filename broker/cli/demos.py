@@ -1,0 +1,277 @@
+"""`demo`: publish, compact on Spark, read the compacted view back, check it, show the figures.
+
+A demonstration uses the broker at --url when one answers there, else one of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.cli.exit_codes import DONE, FAILED
+from broker.cli.output import aligned, message_id_text
+from broker.cli.units import format_size
+
+if TYPE_CHECKING:
+    from broker.client import Client, Message, MessageId
+
+Commands = argparse._SubParsersAction
+_SHOWN = 8
+
+
+class Outgoing(NamedTuple):
+    key: str
+    value: bytes | None
+    event_time_ms: int = 0
+
+
+def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("demo", help="publish, compact, check: on real or made-up data")
+    verbs = parser.add_subparsers(title="demos", metavar="DEMO", required=True)
+    git = _demo(verbs, "git", "a git repository's history: path = key", _git)
+    git.add_argument("repository", nargs="?", default=".", type=Path)
+    ticker = _demo(verbs, "ticker", "a stock ticker: symbol = key", _ticker)
+    ticker.add_argument("--seed", type=int, default=1)
+    ticker.add_argument("--symbols", type=int, default=500)
+    ticker.add_argument("--messages", type=int, default=100_000)
+    _demo(verbs, "addresses", "six addresses of three people", _addresses)
+    _demo(verbs, "prices", "seven prices of three products", _prices)
+
+
+def _demo(
+    verbs: Commands[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    run: Callable[[Stage], int],
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text)
+    parser.add_argument("--topic", help=f"default: demo-{name} and the time")
+    parser.set_defaults(run=lambda options: _on_stage(options, name, run))
+    return parser
+
+
+class Stage:
+    """A broker, a topic, and what every demonstration does with them."""
+
+    def __init__(self, options: argparse.Namespace, url: str, topic: str) -> None:
+        from broker.client import Client
+
+        self.options = options
+        self.url = url
+        self.topic = topic
+        self.client: Client = Client(url)
+
+    def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
+        """The ids, in order. Raises what the producer met."""
+        began, ids, errors = time.monotonic(), [], []
+
+        def done(result: object, at: MessageId | None) -> None:
+            if at is None:
+                errors.append(result)
+            else:
+                ids.append(at)
+
+        producer = self.client.create_producer(
+            self.topic, batching_enabled=batching, batching_max_messages=10_000
+        )
+        count = 0
+        for message in messages:
+            producer.send_async(
+                message.value,
+                done,
+                partition_key=message.key,
+                event_timestamp=message.event_time_ms or None,
+            )
+            count += 1
+        producer.flush()
+        producer.close()
+        if errors:
+            raise RuntimeError(f"{len(errors)} messages were not stored: {errors[0]}")
+        print(f"published   {count:,} messages in {time.monotonic() - began:.2f} s")
+        return ids
+
+    def compact(self) -> int:
+        """Compacts and waits; prints the run's figures."""
+        from broker.cli.compaction import report_end, wait_for_end
+        from broker.client.admin import Admin
+
+        with Admin(self.url) as admin:
+            if admin.broker_info().compactor_state != _ready():
+                print("compacting  (Spark is warming up)", flush=True)
+            admin.trigger_compaction(self.topic)
+            print("compacted   ", end="")
+            return report_end(wait_for_end(admin, self.topic))
+
+    def read(self, *, compacted: bool) -> Iterator[Message]:
+        from broker.client import MessageId
+
+        reader = self.client.create_reader(
+            self.topic, MessageId.earliest, is_read_compacted=compacted
+        )
+        while reader.has_message_available():
+            yield reader.read_next()
+        reader.close()
+
+    def print_sizes(self) -> None:
+        from broker.client.admin import Admin
+
+        with Admin(self.url) as admin:
+            internal = admin.internal_stats(self.topic)
+        ledger = internal["compactedLedger"]
+        print(
+            f"stored      {internal['numberOfEntries']:,} raw entries, "
+            f"{format_size(internal['totalSize'])}; compacted {ledger['entries']:,} entries, "
+            f"{format_size(ledger['size'])}"
+        )
+
+
+def _ready() -> int:
+    from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY
+
+    return int(COMPACTOR_STATE_READY)
+
+
+@contextmanager
+def _broker(options: argparse.Namespace) -> Iterator[str]:
+    from broker.demo.own_broker import answers, own_broker
+
+    if answers(options.url):
+        yield options.url
+    else:
+        with own_broker() as url:
+            print(f"broker      started at {url} on a temporary directory", flush=True)
+            yield url
+
+
+def _on_stage(options: argparse.Namespace, name: str, run: Callable[[Stage], int]) -> int:
+    topic = options.topic or f"demo-{name}-{int(time.time())}"
+    with _broker(options) as url:
+        stage = Stage(options, url, topic)
+        try:
+            return run(stage)
+        finally:
+            stage.client.close()
+
+
+def _verdict(wrong: list[str], right: str) -> int:
+    if not wrong:
+        print(f"checked     {right}")
+        return DONE
+    print(f"checked     {len(wrong)} differences:")
+    for line in wrong[:_SHOWN]:
+        print(f"  {line}")
+    return FAILED
+
+
+def _differences(found: dict[str, object], expected: dict[str, object]) -> list[str]:
+    keys = sorted(found.keys() | expected.keys())
+    return [
+        f"{key}: {found.get(key)} instead of {expected.get(key)}"
+        for key in keys
+        if found.get(key) != expected.get(key)
+    ]
+
+
+def _git(stage: Stage) -> int:
+    from broker.demo import git_history
+
+    repository = stage.options.repository
+    commit = git_history.last_commit(repository)
+    if git_history.is_shallow(repository):
+        print(f"{repository} is a shallow clone: its history begins where it was cut off")
+    commits: set[str] = set()
+    tombstones = 0
+
+    def messages() -> Iterator[Outgoing]:
+        nonlocal tombstones
+        for change in git_history.changes(repository, commit):
+            commits.add(change.commit)
+            tombstones += change.value is None
+            yield Outgoing(change.path, change.value)
+
+    stage.publish(messages(), batching=True)
+    print(f"history     {len(commits):,} commits, {tombstones:,} deletions, up to {commit[:12]}")
+    if stage.compact() != DONE:
+        return FAILED
+    found: dict[str, object] = {}
+    rows: list[dict[str, str]] = []
+    for message in stage.read(compacted=True):
+        document = json.loads(message.data())
+        found[message.partition_key()] = (document["mode"], document["blob"])
+        if len(rows) < _SHOWN:
+            place = {"id": message_id_text(message), "path": message.partition_key()}
+            rows.append(place | {"mode": document["mode"], "commit": document["commit"][:12]})
+    stage.print_sizes()
+    if rows:
+        print(f"\nThe compacted view, first {len(rows)} of {len(found):,}:\n{aligned(rows)}\n")
+    expected: dict[str, object] = dict(git_history.tree(repository, commit))
+    return _verdict(
+        _differences(found, expected),
+        f"the compacted view equals git ls-tree -r {commit[:12]}, {len(found):,} paths",
+    )
+
+
+def _ticker(stage: Stage) -> int:
+    from broker.demo.ticker import quotes
+
+    options = stage.options
+    expected: dict[str, object] = {}
+
+    def messages() -> Iterator[Outgoing]:
+        for quote in quotes(options.seed, options.symbols, options.messages):
+            expected[quote.symbol] = quote.value
+            yield Outgoing(*quote)
+
+    stage.publish(messages(), batching=True)
+    if stage.compact() != DONE:
+        return FAILED
+    last = {each.partition_key(): each.data() for each in stage.read(compacted=True)}
+    found: dict[str, object] = dict(last)
+    stage.print_sizes()
+    shown = [{"symbol": key, "last": last[key].decode()} for key in islice(last, _SHOWN)]
+    print(f"\n{aligned(shown)}\n")
+    return _verdict(_differences(found, expected), f"the last price of {len(found):,} symbols")
+
+
+def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
+    from broker.demo.examples import compacted
+
+    ids = stage.publish((Outgoing(key, value.encode()) for key, value in pairs), batching=False)
+    if stage.compact() != DONE:
+        return FAILED
+    for title, is_compacted in (("before", False), ("after", True)):
+        rows = [
+            {
+                "id": message_id_text(message),
+                "key": message.partition_key(),
+                "value": message.data().decode(),
+            }
+            for message in stage.read(compacted=is_compacted)
+        ]
+        print(f"\n{title}\n{aligned(rows)}")
+    found = [(row["id"], row["key"], row["value"]) for row in rows]
+    expected = [
+        (f"{ids[place].ledger_id()}:{ids[place].entry_id()}", key, value)
+        for place, key, value in compacted(pairs)
+    ]
+    print()
+    wrong = [] if found == expected else [f"{found} instead of {expected}"]
+    return _verdict(wrong, "of each key the last message, in order, under its own id")
+
+
+def _addresses(stage: Stage) -> int:
+    from broker.demo.examples import ADDRESSES
+
+    return _example(stage, ADDRESSES)
+
+
+def _prices(stage: Stage) -> int:
+    from broker.demo.examples import PRICES
+
+    return _example(stage, PRICES)

@@ -1,0 +1,95 @@
+"""`info` and `segment dump`: looking inside, the latter without a broker."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from broker.cli.output import add_output, print_document, print_rows
+
+Commands = argparse._SubParsersAction
+
+
+def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("info", help="the broker: version, durability, compactor")
+    parser.set_defaults(run=_info)
+
+
+def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("segment", help="segment files")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    dump = verbs.add_parser("dump", help="what a file holds, checksums verified")
+    dump.add_argument("file", type=Path)
+    dump.add_argument("--messages", action="store_true", help="messages instead of entries")
+    add_output(dump, ("table", "jsonl"))
+    dump.set_defaults(run=_dump)
+
+
+def _info(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.admin_pb2 import CompactorState
+
+    from broker.client.admin import Admin
+
+    info = Admin(options.url).broker_info()
+    state = CompactorState.Name(info.compactor_state).removeprefix("COMPACTOR_STATE_").lower()
+    print_document(
+        {
+            "version": info.version,
+            "pid": info.pid,
+            "data_dir": info.data_dir,
+            "durability": info.durability,
+            "started_ms": info.started_ms,
+            "compactor": state,
+            "compactor_pid": info.compactor_pid,
+            "compactor_message": info.compactor_message,
+        }
+    )
+
+
+def _dump(options: argparse.Namespace) -> None:
+    rows = _messages(options.file) if options.messages else _entries(options.file)
+    print_rows(options, rows)
+
+
+def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes]]:
+    """Header, offset and bytes of each entry. Raises Corruption with file and offset."""
+    from storage.entry import verify_sections
+    from storage.segment import scan_headers
+
+    content = path.read_bytes()
+    for header, offset in scan_headers(content, str(path), len(content)):
+        verify_sections(content, header, offset, str(path))
+        yield header, offset, content[offset : offset + header.size_bytes]
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    from storage.entry import Compression
+
+    for header, offset, _ in _whole_entries(path):
+        yield {
+            "offset": offset,
+            "id": str(header.position),
+            "messages": header.message_count,
+            "sequence_id": header.sequence_id,
+            "producer": header.producer_number,
+            "publish_time": header.publish_time_ms,
+            "key_bytes": header.key_bytes,
+            "value_bytes": header.value_bytes,
+            "compression": Compression(header.compression).name.lower(),
+        }
+
+
+def _messages(path: Path) -> Iterator[dict[str, Any]]:
+    from storage.codec import decode
+
+    for header, _, entry in _whole_entries(path):
+        for message in decode(entry, header).messages():
+            index = f":{message.batch_index}" if message.batch_index >= 0 else ""
+            yield {
+                "id": f"{header.position}{index}",
+                "key": None if message.key is None else message.key.decode(errors="replace"),
+                "value": message.value.decode(errors="replace"),
+                "tombstone": message.is_tombstone,
+            }

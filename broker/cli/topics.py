@@ -1,0 +1,189 @@
+"""`topics` and `namespaces`: pulsar-admin's verbs, for what exists here."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.cli.compaction import add_compaction_verbs
+from broker.cli.output import print_document
+from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import Policies
+
+    from broker.client.admin import Admin
+
+Commands = argparse._SubParsersAction
+Run = Callable[[argparse.Namespace], int | None]
+
+
+def admin_of(options: argparse.Namespace) -> Admin:
+    from broker.client.admin import Admin
+
+    return Admin(options.url)
+
+
+def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("topics", help="topics, their policies, their compaction")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _verb(verbs, "create", "create a topic", _create)
+    delete = _verb(verbs, "delete", "delete a topic and its data", _delete)
+    delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses it")
+    listing = verbs.add_parser("list", help="list topics")
+    listing.add_argument("namespace", nargs="?", default="")
+    listing.set_defaults(run=_list)
+    _verb(verbs, "stats", "counters, subscriptions, last compaction", _stats)
+    _verb(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
+    _verb(verbs, "unload", "close the topic and load it anew", _unload)
+    _verb(verbs, "trim", "delete ledgers that nothing holds back", _trim)
+    last = _verb(verbs, "last-message-id", "the last message's id", _last_message_id)
+    last.add_argument("--read-compacted", action="store_true")
+    _verb(verbs, "subscriptions", "list subscriptions", _subscriptions)
+    create = _verb(verbs, "create-subscription", "create a durable subscription", _subscribe)
+    create.add_argument("-s", "--subscription", required=True)
+    create.add_argument("-m", "--message-id", default="latest", metavar="earliest|latest|L:E")
+    leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
+    leave.add_argument("-s", "--subscription", required=True)
+    leave.add_argument("-f", "--force", action="store_true", help="disconnect its consumers")
+    add_compaction_verbs(verbs)
+    _add_policies(verbs, "topic")
+
+
+def add_namespaces(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("namespaces", help="policies of namespaces")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_policies(verbs, "namespace")
+
+
+def _verb(
+    verbs: Commands[argparse.ArgumentParser], name: str, text: str, run: Run, of: str = "topic"
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text)
+    parser.add_argument(of)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
+    def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        parser = _verb(verbs, name, text, run, of)
+        parser.set_defaults(scope=of)
+        return parser
+
+    threshold = add("set-compaction-threshold", "compact above this backlog", _set_threshold)
+    threshold.add_argument("-t", "--threshold", type=parse_size, required=True, metavar="SIZE")
+    get = add("get-compaction-threshold", "in bytes", _get_threshold)
+    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
+    add("remove-compaction-threshold", "inherit it", _remove_threshold)
+    retention = add("set-retention", "keep raw data that every cursor has passed", _set_retention)
+    retention.add_argument("-t", "--time", type=parse_limit_ms, required=True, metavar="TIME|-1")
+    retention.add_argument("-s", "--size", type=parse_limit_size, required=True, metavar="SIZE|-1")
+    get = add("get-retention", "time in ms and size in bytes", _get_retention)
+    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
+    add("remove-retention", "inherit it", _remove_retention)
+
+
+def _create(options: argparse.Namespace) -> None:
+    admin_of(options).create_topic(options.topic)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    admin_of(options).delete_topic(options.topic, force=options.force)
+
+
+def _list(options: argparse.Namespace) -> None:
+    for topic in admin_of(options).list_topics(options.namespace):
+        print(topic)
+
+
+def _stats(options: argparse.Namespace) -> None:
+    print_document(admin_of(options).stats(options.topic))
+
+
+def _stats_internal(options: argparse.Namespace) -> None:
+    print_document(admin_of(options).internal_stats(options.topic))
+
+
+def _unload(options: argparse.Namespace) -> None:
+    admin_of(options).unload(options.topic)
+
+
+def _trim(options: argparse.Namespace) -> None:
+    print(f"{admin_of(options).trim(options.topic)} ledgers removed")
+
+
+def _last_message_id(options: argparse.Namespace) -> None:
+    print(admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted))
+
+
+def _subscriptions(options: argparse.Namespace) -> None:
+    for name in admin_of(options).list_subscriptions(options.topic):
+        print(name)
+
+
+def _subscribe(options: argparse.Namespace) -> None:
+    from broker.cli.messages import parse_start
+    from storage.errors import InvalidRequest
+
+    start = parse_start(options.message_id)
+    if isinstance(start, int):
+        raise InvalidRequest("A subscription starts at earliest, latest or LEDGER:ENTRY.")
+    admin_of(options).create_subscription(options.topic, options.subscription, start)
+
+
+def _unsubscribe(options: argparse.Namespace) -> None:
+    admin_of(options).unsubscribe(options.topic, options.subscription, force=options.force)
+
+
+def _policies(options: argparse.Namespace) -> Policies:
+    name, applied = getattr(options, options.scope), options.applied
+    if options.scope == "topic":
+        return admin_of(options).policies(topic=name, applied=applied)
+    return admin_of(options).policies(namespace=name, applied=applied)
+
+
+def _update(options: argparse.Namespace, values: Policies | None, remove: Sequence[str]) -> None:
+    name = getattr(options, options.scope)
+    if options.scope == "topic":
+        admin_of(options).update_policies(topic=name, values=values, remove=remove)
+    else:
+        admin_of(options).update_policies(namespace=name, values=values, remove=remove)
+
+
+def _set_threshold(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.records_pb2 import Policies
+
+    values = Policies(compaction_threshold_bytes=options.threshold)
+    _update(options, values, ())
+
+
+def _get_threshold(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    is_set = policies.HasField("compaction_threshold_bytes")
+    print(policies.compaction_threshold_bytes if is_set else "null")
+
+
+def _remove_threshold(options: argparse.Namespace) -> None:
+    _update(options, None, ["compaction_threshold_bytes"])
+
+
+def _set_retention(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.records_pb2 import Policies
+
+    values = Policies(retention_ms=options.time, retention_bytes=options.size)
+    _update(options, values, ())
+
+
+def _get_retention(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    if policies.HasField("retention_ms") or policies.HasField("retention_bytes"):
+        document = {"time_ms": policies.retention_ms, "size_bytes": policies.retention_bytes}
+        print_document(document)
+    else:
+        print("null")
+
+
+def _remove_retention(options: argparse.Namespace) -> None:
+    _update(options, None, ["retention_ms", "retention_bytes"])

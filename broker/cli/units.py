@@ -1,0 +1,59 @@
+"""Sizes and times as people write them, as pulsar-admin reads them.
+
+    >>> parse_size("100M"), parse_time_ms("2h"), format_size(1536)
+    (104857600, 7200000, '1.5 KiB')
+
+Sizes: digits and an optional K, M, G or T, powers of 1024 (KiB and the like are the same). Times:
+digits and ms, s, m, h, d or w; no unit is seconds. Source: Pulsar's ByteUnitUtil, RelativeTimeUtil.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+_SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_TIMES_MS = {
+    "ms": 1,
+    "": 1000,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+
+
+def parse_size(text: str) -> int:
+    """Bytes. Raises argparse's error."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 4096, 100K, 10M, 16G or 2T")
+    return int(match[1]) * int(1024 ** _SIZES[match[2]])
+
+
+def parse_limit_size(text: str) -> int:
+    """A size, or -1 for no limit."""
+    return -1 if text.strip() == "-1" else parse_size(text)
+
+
+def parse_time_ms(text: str) -> int:
+    """ms. Raises argparse's error."""
+    match = re.fullmatch(r"(\d+)\s*(ms|[smhdw]?)", text.strip().lower())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 500ms, 10s, 5m, 2h, 3d or 1w")
+    return int(match[1]) * _TIMES_MS[match[2]]
+
+
+def parse_limit_ms(text: str) -> int:
+    """A time, or -1 for no limit."""
+    return -1 if text.strip() == "-1" else parse_time_ms(text)
+
+
+def format_size(size_bytes: float) -> str:
+    """With one decimal from KiB on."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"

@@ -1,0 +1,50 @@
+"""Telling whoever waits what became of a message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import Future as ThreadFuture
+
+from broker.client.message_id import MessageId
+from broker.client.options import Result, result_of
+from broker.client.publish_stream import Outcome
+from storage.errors import LedgerfoldError
+
+_log = logging.getLogger(__name__)
+
+
+def tell(outcome: Outcome) -> None:
+    """Tells each listener of an entry what became of its message."""
+    entry, (ledger_id, entry_id), error = outcome
+    listeners = entry.listeners
+    if listeners.count(None) == len(listeners):
+        return
+    result = Result.Ok if error is None else result_of(error)
+    has_index = ledger_id >= 0 and not entry.is_plain
+    message_id: MessageId | None = None
+    for index, listener in enumerate(listeners):
+        if listener is None:
+            continue
+        if error is None:
+            message_id = MessageId(-1, ledger_id, entry_id, index if has_index else -1)
+        if not callable(listener):
+            _settle(listener, message_id, error)
+            continue
+        try:
+            listener(result, message_id)
+        except Exception:  # a person's code: its failure must not reach other messages
+            _log.exception("A send callback failed.")
+
+
+def _settle(
+    future: ThreadFuture[MessageId] | asyncio.Future[MessageId],
+    message_id: MessageId | None,
+    error: LedgerfoldError | None,
+) -> None:
+    if future.done():
+        return  # whoever waited has given up
+    if error is not None:
+        future.set_exception(error)
+    elif message_id is not None:
+        future.set_result(message_id)

@@ -1,0 +1,71 @@
+"""A message that is to be sent, and what it must be."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from storage.entry import Buffer
+from storage.errors import InvalidRequest
+from storage.native import key_bytes
+
+_INT64_MAX = 2**63 - 1
+# What a message takes in its entry beside its key and its value: offsets, size, flags.
+ROW_BYTES = 9
+
+
+class NewMessage(NamedTuple):
+    """A message that is to be sent. `value` None is a null value."""
+
+    value: bytes | None
+    key: bytes | None
+    sequence_id: int
+    properties: dict[str, str] | None = None
+    event_time_ms: int = 0
+    ordering_key: bytes | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        size = len(self.value or b"") + len(self.key or b"") + ROW_BYTES
+        if self.properties:
+            size += sum(len(name) + len(text) + 8 for name, text in self.properties.items())
+        if self.event_time_ms:
+            size += 8
+        return size if self.ordering_key is None else size + len(self.ordering_key) + 4
+
+
+def checked_message(
+    content: Buffer | None,
+    properties: dict[str, str] | None,
+    partition_key: str | None,
+    ordering_key: str | None,
+    sequence_id: int | None,
+    event_timestamp: int | None,
+) -> NewMessage:
+    """The arguments of a send as a message. Raises InvalidRequest."""
+    if content is not None and not isinstance(content, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"A content is bytes or None, not {type(content).__name__}.")
+    for what, text in (("partition_key", partition_key), ("ordering_key", ordering_key)):
+        if text is not None and not isinstance(text, str):
+            raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
+    for name, text in (properties or {}).items():
+        if not _is_text(name) or not _is_text(text):
+            raise InvalidRequest(f"Property {name!r}: names and values are text.")
+    for what, number in (("sequence_id", sequence_id), ("event_timestamp", event_timestamp)):
+        if number is not None and not (isinstance(number, int) and 0 <= number <= _INT64_MAX):
+            raise InvalidRequest(f"{what} {number!r} is no whole number from 0 to {_INT64_MAX}.")
+    return NewMessage(
+        value=None if content is None else bytes(content),
+        key=None if partition_key is None else key_bytes(partition_key),
+        sequence_id=-1 if sequence_id is None else sequence_id,
+        properties=dict(properties) if properties else None,
+        event_time_ms=event_timestamp or 0,
+        ordering_key=None if ordering_key is None else key_bytes(ordering_key),
+    )
+
+
+def _is_text(text: object) -> bool:
+    """Whether it is a string that UTF-8 can say."""
+    try:
+        return isinstance(text, str) and text.encode() is not None
+    except UnicodeEncodeError:
+        return False

@@ -1,0 +1,55 @@
+"""A broker of the demonstration's own: a process on a temporary data directory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.errors import Unavailable
+
+_ANY_PORT = ("--listen", "127.0.0.1:0")
+_STOP_S = 30
+
+
+@contextmanager
+def own_broker() -> Iterator[str]:
+    """Starts it, gives "host:port", and stops it. Raises Unavailable."""
+    with tempfile.TemporaryDirectory(prefix="ledgerfold-demo-") as folder:
+        log = Path(folder) / "demo.log"
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "broker", "serve", "--data", folder, *_ANY_PORT],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            if not ready:
+                raise Unavailable(f"The broker did not start: {log.read_text()[-500:]}")
+            yield str(json.loads(ready)["listen"])
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def answers(url: str) -> bool:
+    """Whether a broker is there."""
+    from broker.client.admin import Admin
+    from storage.errors import LedgerfoldError
+
+    try:
+        with Admin(url, timeout_seconds=2) as admin:
+            admin.broker_info()
+    except LedgerfoldError:
+        return False
+    return True
