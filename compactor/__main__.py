@@ -1,0 +1,99 @@
+"""`python -m compactor`: the worker process (worker.py).
+
+Standard output carries JSON lines for whoever started it, nothing else; what Spark and its children
+print goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 3 cannot work here (no Java, no
+pyspark), with the reason in an "unavailable" event.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from compactor.java import Java, find_java
+from storage.errors import CompactorUnavailable
+
+EXIT_UNAVAILABLE = 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    # The JVM and its children inherit descriptor 1: a line of theirs must not pass for one of ours.
+    events = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        java = find_java(os.environ)
+        return _serve(options, java, events)
+    except CompactorUnavailable as error:
+        event = {"event": "unavailable", "message": error.message}
+        os.write(events, json.dumps(event).encode() + b"\n")
+        return EXIT_UNAVAILABLE
+
+
+def _serve(options: argparse.Namespace, java: Java, events: int) -> int:
+    try:
+        from compactor.class_archive import class_archive, default_cache_dir
+        from compactor.worker import Worker, WorkerSettings, print_event
+    except ImportError as error:
+        raise CompactorUnavailable(
+            f"Compaction needs PySpark, and {error.name} is missing. "
+            "Install it: pip install 'ledgerfold[spark]'."
+        ) from error
+
+    async def serve(local_dir: Path) -> int:
+        settings = WorkerSettings(
+            listen=options.listen,
+            spark_master=options.spark_master,
+            local_dir=local_dir,
+            java=java,
+            archive=class_archive(options.cache_dir or default_cache_dir(os.environ), java),
+            announce=print_event(events),
+        )
+        return await Worker(settings).run()
+
+    if options.local_dir is not None:
+        # A folder of ours inside the given one: it is emptied.
+        return asyncio.run(serve(options.local_dir.absolute() / "spark"))
+    with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
+        return asyncio.run(serve(Path(folder) / "spark"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m compactor", description="Runs compactions on Spark for a Ledgerfold broker."
+    )
+    parser.add_argument(
+        "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--spark-master", default="local[2]", metavar="MASTER", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--local-dir",
+        type=Path,
+        metavar="DIR",
+        help="for Spark's temporary files (emptied: DIR/spark)",
+    )
+    parser.add_argument(
+        "--cache-dir", type=Path, metavar="DIR", help="for the JVM's class-data archive"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    # Spark's threads may hang on a dead JVM: they do not keep the process.
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,95 @@
+"""Which Java there is, and whether Spark can run on it.
+
+Looked up as Spark's launcher does: JAVA_HOME, else `java` on PATH. The answer comes from the
+runtime's `release` file, which every JDK since 9 has, because starting a JVM to ask for its version
+takes a quarter of a second; one without that file is started and asked.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import CompactorUnavailable
+
+VERSION_MIN = 17
+# Spark's launcher adds it; runtimes that were cut down with jlink often lack it.
+_MODULE_NEEDED = "jdk.incubator.vector"
+_INSTALL = (
+    f"Install Java {VERSION_MIN} or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17; others: https://adoptium.net), or set JAVA_HOME to it."
+)
+_VERSION = re.compile(r'version "([^"]+)"')
+
+
+@dataclass(frozen=True)
+class Java:
+    home: Path
+    version: str
+
+
+def find_java(environment: Mapping[str, str]) -> Java:
+    """Raises CompactorUnavailable with a message that says what to install."""
+    executable = _executable(environment)
+    home = executable.resolve().parent.parent
+    release = _release(home)
+    version = release.get("JAVA_VERSION") or _ask(executable)
+    if _major(version) < VERSION_MIN:
+        raise CompactorUnavailable(
+            f"Compaction needs Java {VERSION_MIN} or later; {executable} is Java {version}. "
+            + _INSTALL
+        )
+    modules = release.get("MODULES", "")
+    if modules and _MODULE_NEEDED not in modules.split():
+        raise CompactorUnavailable(
+            f"Spark cannot start on {home}: this Java lacks the module {_MODULE_NEEDED}. "
+            + _INSTALL
+        )
+    return Java(home, version)
+
+
+def _executable(environment: Mapping[str, str]) -> Path:
+    home = environment.get("JAVA_HOME")
+    if home:
+        executable = Path(home) / "bin" / "java"
+        if not executable.is_file():
+            raise CompactorUnavailable(f"JAVA_HOME is {home}, where no bin/java is. {_INSTALL}")
+        return executable
+    found = shutil.which("java", path=environment.get("PATH"))
+    if found is None:
+        raise CompactorUnavailable(f"Compaction needs Java, and none was found. {_INSTALL}")
+    return Path(found)
+
+
+def _release(home: Path) -> dict[str, str]:
+    try:
+        lines = (home / "release").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines)
+    return {name: value.strip().strip('"') for name, _, value in pairs}
+
+
+def _ask(executable: Path) -> str:
+    try:
+        answer = subprocess.run(
+            [executable, "-version"], capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompactorUnavailable(f"{executable} does not run: {error}. {_INSTALL}") from error
+    found = _VERSION.search(answer.stderr)
+    if found is None:
+        raise CompactorUnavailable(f"{executable} does not tell its version. {_INSTALL}")
+    return found.group(1)
+
+
+def _major(version: str) -> int:
+    """17 of "17.0.15", 8 of "1.8.0_412"."""
+    numbers = [int(part) for part in re.findall(r"\d+", version)]
+    if not numbers:
+        return 0
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]

@@ -1,0 +1,122 @@
+"""The key columns of many entries, joined.
+
+Columns of an entry are collected as the bytes they are; an operation on all of them then costs one
+pass over the joined bytes, so that topics of many small entries do not pay for each.
+
+A checksum only says that these are the producer's bytes, and Arrow would follow a wrong offset
+anywhere: `check` proves that the columns fit together before anything follows them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from compactor.policies.latest import Integers
+from compactor.segment_map import PlacedEntry, SegmentMap
+from storage.entry import HEADER_BYTES
+from storage.errors import Corruption, InvalidRequest
+from storage.native import HAS_KEY, parse_keys
+
+
+class _Place(NamedTuple):
+    path: str
+    offset: int
+
+
+class KeyColumns:
+    """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
+
+    def __init__(self) -> None:
+        self.rows = self.entries = self.key_bytes = self.size_bytes = 0
+        self._counts: list[int] = []
+        self._positions: list[int] = []
+        self._places: list[_Place] = []
+        self._key_offsets: list[bytes] = []
+        self._keys: list[bytes] = []
+        self._flags: list[bytes] = []
+        self._value_sizes: list[bytes] = []
+
+    def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
+        """Raises Corruption when the key section's checksum is wrong or it does not parse."""
+        header = entry.header
+        place = _Place(segment.path, entry.offset + HEADER_BYTES)
+        try:
+            section = parse_keys(segment.key_section(entry))
+        except InvalidRequest as error:
+            raise Corruption(*place, "a native key section", str(error)) from error
+        self._counts.append(header.message_count)
+        self._positions.append(segment.first_position + entry.row)
+        self._places.append(place)
+        self._key_offsets.append(section.key_offsets)
+        self._keys.append(section.keys)
+        self._flags.append(section.flags)
+        self._value_sizes.append(section.value_sizes)
+        self.rows += header.message_count
+        self.entries += 1
+        self.key_bytes += len(section.keys)
+        self.size_bytes += header.size_bytes
+
+    def check(self) -> None:
+        """Raises Corruption, naming the first entry whose columns do not fit together."""
+        counts = np.array(self._counts, np.int64)
+        fits = (
+            (_sizes(self._flags) == counts)
+            & (_sizes(self._value_sizes) == 4 * counts)
+            & (_sizes(self._key_offsets) == 4 * counts + 4)
+        )
+        if fits.all():
+            offsets = self._offsets()
+            ends = np.cumsum(counts + 1)
+            falls = np.zeros(len(offsets), np.int64)
+            falls[1:] = offsets[1:] < offsets[:-1]
+            # Between two entries the offset falls back to zero: it must be zero there instead.
+            starts = ends - counts - 1
+            falls[starts] = offsets[starts] != 0
+            fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
+        if not fits.all():
+            place = self._places[int(np.argmin(fits))]
+            raise Corruption(*place, "key columns that fit together", "columns that do not")
+
+    def positions(self) -> Integers:
+        """Each row's position within the run."""
+        counts = np.array(self._counts, np.int64)
+        within = np.arange(self.rows, dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        return np.repeat(np.array(self._positions, np.int64), counts) + within
+
+    def has_key(self) -> NDArray[np.bool_]:
+        flags = np.frombuffer(b"".join(self._flags), np.uint8)
+        has_key: NDArray[np.bool_] = (flags & HAS_KEY) != 0
+        return has_key
+
+    def is_value(self) -> NDArray[np.bool_]:
+        """False for a tombstone."""
+        is_value: NDArray[np.bool_] = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
+        return is_value
+
+    def keys(self) -> pa.BinaryArray:
+        """A row without a key has an empty one."""
+        sizes = _sizes(self._keys)
+        counts = np.array(self._counts, np.int64)
+        shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
+        # An entry's last offset is the next one's first: one of the two goes.
+        is_repeated = np.zeros(len(shifted), np.bool_)
+        is_repeated[np.cumsum(counts + 1)[:-1]] = True
+        offsets = shifted[~is_repeated].astype("<i4")
+        return pa.Array.from_buffers(
+            pa.binary(),
+            self.rows,
+            [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self._keys))],
+        )
+
+    def _offsets(self) -> Integers:
+        return np.frombuffer(b"".join(self._key_offsets), "<u4").astype(np.int64)
+
+
+def _sizes(columns: list[bytes]) -> Integers:
+    return np.fromiter(map(len, columns), np.int64, len(columns))

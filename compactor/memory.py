@@ -1,0 +1,62 @@
+"""Peak resident memory of a process and everything it started, from /proc.
+
+The worker is three kinds of process: this one, the JVM, Spark's Python workers. The kernel keeps
+the peak of each (VmHWM) and forgets it on request, so a run can be measured by itself. Pages that
+the Python workers share since their fork count in each: the sum is an upper bound. Zero where there
+is no /proc (macOS).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+_PROC = Path("/proc")
+# Writing this to clear_refs resets VmHWM (proc_pid_clear_refs(5)).
+_RESET_PEAK = "5"
+
+
+def reset_peaks() -> None:
+    """Begins a new measurement, where the kernel lets us."""
+    for pid in _tree(os.getpid()):
+        try:
+            (_PROC / str(pid) / "clear_refs").write_text(_RESET_PEAK, encoding="ascii")
+        except OSError:
+            continue  # gone, or not ours to reset: then its peak is an older one
+
+
+def peak_bytes() -> int:
+    return sum(_peak_of(pid) for pid in _tree(os.getpid()))
+
+
+def _peak_of(pid: int) -> int:
+    try:
+        status = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in _PROC.glob("[0-9]*"):
+        parent = _parent_of(entry)
+        if parent is not None:
+            children[parent].append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found.extend(children[pid])
+    return found
+
+
+def _parent_of(entry: Path) -> int | None:
+    try:
+        stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # "pid (name) state ppid ...": a name may hold spaces and brackets.
+    return int(stat.rpartition(")")[2].split()[1])

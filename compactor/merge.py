@@ -1,0 +1,62 @@
+"""Phase one, second half: a task joins the fragments of its bucket into the positions that survive.
+
+The same fold as in the scan, over fragments instead of messages. The survivors then go to the copy
+tasks that own their segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.policies import latest
+from compactor.policies.latest import Integers
+from compactor.rows import Counts, Failure, Fragments, Positions, Row
+
+
+def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:
+    """Rows for the copy tasks: Positions, ascending within each, and Counts.
+
+    `first_ordinals`: the first segment of each copy task.
+    """
+    keys: list[pa.BinaryArray] = []
+    fragments: list[pa.Int64Array] = []
+    for row in rows:
+        match row[1]:
+            case Fragments() as content:
+                key_column, fragment_column = content.columns
+                keys.append(key_column)
+                fragments.append(fragment_column)
+            case Positions() as content:
+                yield from _to_copy_tasks(content.values, first_ordinals)
+            case Failure() as content:
+                for task in range(len(first_ordinals)):
+                    yield task, content
+                return
+            case Counts() as content:
+                yield 0, content
+    if keys:
+        yield from _merged(pa.concat_arrays(keys), pa.concat_arrays(fragments), first_ordinals)
+
+
+def _merged(
+    keys: pa.BinaryArray, fragments: pa.Int64Array, first_ordinals: Sequence[int]
+) -> Iterator[Row]:
+    encoded = keys.dictionary_encode()
+    count = len(encoded.dictionary)
+    folded = latest.fold(encoded.indices.to_numpy(), fragments.to_numpy(), count)
+    positions = latest.survivors(folded.fragments)
+    positions.sort()
+    yield from _to_copy_tasks(positions, first_ordinals)
+    yield 0, Counts(removed_events=folded.replaced, keys=count)
+
+
+def _to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
+    firsts = np.array(first_ordinals, np.int64) << latest.ROW_BITS
+    bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
+    for task, (start, end) in enumerate(pairwise(bounds)):
+        if start < end:
+            yield task, Positions.of(positions[start:end])

@@ -1,0 +1,75 @@
+"""The files that one copy task writes into the folder of the new ledger.
+
+A file is numbered by the first entry of the run's input that it may hold, so that numbers order as
+ids do and tasks cannot collide. The folder is made by the driver, never here: once the driver has
+removed it, a task that is still on its way cannot bring it back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from compactor.plan import Output
+from compactor.rebuild import RawEntry
+from storage.entry import Buffer, EntryHeader
+from storage.segment import SegmentWriter
+
+# Entries are handed over in groups: one call of the kernel for many.
+_PENDING_BYTES_MAX = 1024 * 1024
+
+
+class LedgerOutput:
+    """Appends entries, rolls files at the plan's limit. Use as a context manager.
+
+    `sealed` lists the finished files: synced, renamed, durable.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self.sealed: list[SegmentRecord] = []
+        self._output = output
+        self._writer: SegmentWriter | None = None
+        self._headers: list[EntryHeader] = []
+        self._entries: list[Buffer] = []
+        self._pending_bytes = 0
+
+    def __enter__(self) -> LedgerOutput:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def append(self, header: EntryHeader, entry: RawEntry, ordinal: int) -> None:
+        """`ordinal`: the entry's place in the run's input. Raises DiskFailure."""
+        if self._writer is not None:
+            size_bytes = self._writer.size_bytes + self._pending_bytes
+            if size_bytes + header.size_bytes > self._output.segment_bytes_max:
+                self.finish()
+        if self._writer is None:
+            output = self._output
+            self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+        self._headers.append(header)
+        self._entries.extend(entry)
+        self._pending_bytes += header.size_bytes
+        if self._pending_bytes >= _PENDING_BYTES_MAX:
+            self._write(self._writer)
+
+    def finish(self) -> None:
+        """Seals the open file, if any. Raises DiskFailure."""
+        if self._writer is None:
+            return
+        self._write(self._writer)
+        self.sealed.append(self._writer.seal())
+        self._writer = None
+
+    def _write(self, writer: SegmentWriter) -> None:
+        writer.append_many(self._headers, self._entries)
+        self._headers, self._entries, self._pending_bytes = [], [], 0

@@ -1,0 +1,176 @@
+"""A compaction plan as the tasks see it: pure, checked, cut into tasks.
+
+The broker's CompactionPlan names sealed segments in order of id. Each gets an **ordinal**, its
+place in that list; with a row number it makes the position of a message within the run, an integer
+that orders as the ids do. Tasks take contiguous runs of segments, so that what the n-th task writes
+comes before what the next one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from compactor.policies import latest
+from storage.entry import EARLIEST, Position
+from storage.errors import InvalidRequest
+
+# One task reads about this many bytes of key sections, and copies from about this many of segments.
+SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
+COPY_TASK_BYTES = 128 * 1024 * 1024
+# What one merge task holds in memory at once is at most about this, plus eight bytes a message.
+BUCKET_KEY_BYTES = 32 * 1024 * 1024
+# A plan within both is one task without any shuffle: a shuffle costs 0.1 s, the work less.
+SOLO_KEY_BYTES = 8 * 1024 * 1024
+SOLO_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class InputSegment:
+    """A segment to read. Its entries above `after` and up to `up_to` belong to the range."""
+
+    ordinal: int
+    path: str
+    record: SegmentRecord
+    is_compacted: bool
+    after: Position
+    up_to: Position
+    # Entries in the segments before it: names the files that begin in it.
+    entries_before: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where and how a run writes."""
+
+    ledgers_dir: str
+    ledger_id: int
+    segment_bytes_max: int
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.ledgers_dir) / str(self.ledger_id)
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """The tasks of a run. Bucket b holds the keys whose hash says so."""
+
+    scans: tuple[tuple[InputSegment, ...], ...]
+    buckets: int
+    copies: tuple[tuple[InputSegment, ...], ...]
+    retain_null_key: bool
+    output: Output
+
+    @property
+    def is_solo(self) -> bool:
+        """Whether one task does it all."""
+        return len(self.scans) == self.buckets == len(self.copies) == 1
+
+    @property
+    def messages(self) -> int:
+        return sum(segment.record.messages for run in self.scans for segment in run)
+
+    @property
+    def key_bytes(self) -> int:
+        return sum(segment.record.key_bytes for run in self.scans for segment in run)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.record.size_bytes for run in self.scans for segment in run)
+
+
+def position_of(record: PositionRecord) -> Position:
+    return Position(record.ledger_id, record.entry_id)
+
+
+def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
+    """The plan's segments with their ranges. Raises InvalidRequest when they make no sense."""
+    _check(plan)
+    previous = position_of(plan.horizon_previous) if plan.compacted_segments else EARLIEST
+    if plan.HasField("horizon_previous"):
+        previous = position_of(plan.horizon_previous)
+    horizon = position_of(plan.horizon)
+    segments: list[InputSegment] = []
+    entries = 0
+    for ordinal, record in enumerate(plan.segments):
+        is_compacted = ordinal < plan.compacted_segments
+        segments.append(
+            InputSegment(
+                ordinal=ordinal,
+                path=str(Path(plan.ledgers_dir) / record.path),
+                record=record,
+                is_compacted=is_compacted,
+                after=EARLIEST if is_compacted else previous,
+                up_to=previous if is_compacted else horizon,
+                entries_before=entries,
+            )
+        )
+        entries += record.entries
+    return tuple(segments)
+
+
+def _check(plan: CompactionPlan) -> None:
+    if plan.policy != latest.NAME:
+        raise InvalidRequest(f"Unknown compaction policy {plan.policy!r}; known: {latest.NAME!r}.")
+    if not Path(plan.ledgers_dir).is_absolute():
+        raise InvalidRequest(f"The ledgers folder {plan.ledgers_dir!r} must be an absolute path.")
+    if not 0 <= plan.compacted_segments <= len(plan.segments) < latest.SEGMENTS_MAX:
+        raise InvalidRequest(
+            f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
+        )
+    for record in plan.segments:
+        if not record.sealed:
+            raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
+    for before, after in pairwise(plan.segments):
+        if position_of(before.last) >= position_of(after.first):
+            raise InvalidRequest(
+                f"The plan's segments {before.path} and {after.path} are not in order of id."
+            )
+
+
+def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
+    """Cuts a plan into tasks for that many cores. Raises InvalidRequest."""
+    segments = input_segments(plan)
+    key_bytes = sum(segment.record.key_bytes for segment in segments)
+    size_bytes = sum(segment.record.size_bytes for segment in segments)
+    output = Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max)
+    if key_bytes <= SOLO_KEY_BYTES and size_bytes <= SOLO_BYTES:
+        return TaskPlan((segments,), 1, (segments,), plan.retain_null_key, output)
+    return TaskPlan(
+        contiguous(
+            segments, _tasks(key_bytes, SCAN_TASK_KEY_BYTES, cores), lambda s: s.record.key_bytes
+        ),
+        _tasks(key_bytes, BUCKET_KEY_BYTES, cores),
+        contiguous(
+            segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), lambda s: s.record.size_bytes
+        ),
+        plan.retain_null_key,
+        output,
+    )
+
+
+def _tasks(total: int, each: int, cores: int) -> int:
+    """Enough tasks of that size, in full rounds of the cores."""
+    rounds = -(-total // (each * cores))
+    return cores * max(rounds, 1)
+
+
+def contiguous(
+    segments: Sequence[InputSegment], tasks: int, weight: Callable[[InputSegment], int]
+) -> tuple[tuple[InputSegment, ...], ...]:
+    """At most `tasks` contiguous runs of about the same weight, none of them empty."""
+    total = sum(weight(segment) for segment in segments) or 1
+    runs: list[list[InputSegment]] = [[] for _ in range(tasks)]
+    before = 0
+    for segment in segments:
+        middle = before + weight(segment) // 2
+        runs[min(middle * tasks // total, tasks - 1)].append(segment)
+        before += weight(segment)
+    return tuple(tuple(run) for run in runs if run)

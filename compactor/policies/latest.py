@@ -1,0 +1,101 @@
+"""The policy `latest`: of each key the message with the highest id wins.
+
+Rules (Pulsar's TwoPhaseCompactor, docs/NOT_EMULATED.md names what is left out):
+* A value of size zero is a tombstone. It removes its key and is never stored itself.
+* The empty key is a key. A message without a key survives only when `retain_null_key` asks for it;
+  then always, and it counts nothing.
+* Removed events, as Pulsar counts them: one for each tombstone, one for each dropped message
+  without a key, one for each value that comes directly after a value of the same key. So
+  a=1, a=2, a=tombstone is 2 events, and k=1, k=tombstone, k=2 is 1.
+
+What happened to a key within a stretch of the log is a **fragment**, packed into one integer:
+
+    bits 63..42  ordinal of the segment   } where the last message
+    bits 41..2   row in that segment      } of the stretch is
+    bit 1        the first message is a value
+    bit 0        the last message is a value
+
+A single message is a fragment, and fragments of adjoining stretches join into one: the last
+position, the first's first bit, the last's last bit. Joining is associative, so that any way of
+cutting the log into chunks gives the same survivors and the same count. `fold` does it for messages
+and for fragments alike.
+
+    >>> import numpy as np
+    >>> codes = np.array([0, 0, 1, 0])  # keys a a b a
+    >>> history = pack(np.array([0, 1, 2, 3]), np.array([True, True, True, False]))
+    >>> folded = fold(codes, history, key_count=2)
+    >>> survivors(folded.fragments).tolist(), folded.replaced
+    ([2], 1)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NAME = "latest"
+# A row number and a segment's ordinal share 62 bits of a position.
+ROW_BITS = 40
+SEGMENTS_MAX = 1 << 21
+_FIRST_IS_VALUE = 2
+_LAST_IS_VALUE = 1
+_VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
+
+Integers = NDArray[np.int64]
+
+
+class Folded(NamedTuple):
+    """One fragment for each key, and how many values a later value replaced."""
+
+    fragments: Integers
+    replaced: int
+
+
+def pack(positions: Integers, is_value: NDArray[np.bool_]) -> Integers:
+    """The fragments of single messages. A position is ordinal << ROW_BITS | row."""
+    packed: Integers = (positions << 2) | (is_value * np.int64(_VALUES))
+    return packed
+
+
+def survivors(fragments: Integers) -> Integers:
+    """The positions of those keys whose last message is a value."""
+    positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
+    return positions
+
+
+def fold(codes: NDArray[np.integer], fragments: Integers, key_count: int) -> Folded:
+    """Joins the fragments of each key.
+
+    `codes` names the key of each fragment, 0..key_count-1, each at least once. The order of the
+    fragments does not matter: their positions tell it. The stretches of one key must not overlap.
+    """
+    last = np.full(key_count, -1, np.int64)
+    np.maximum.at(last, codes, fragments)
+    if ((fragments & _VALUES) == _VALUES).all():
+        return Folded(last, len(fragments) - key_count)
+    first = np.full(key_count, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(first, codes, fragments)
+    joined = (last & ~np.int64(_FIRST_IS_VALUE)) | (first & _FIRST_IS_VALUE)
+    return Folded(joined, _replaced(codes, fragments, key_count))
+
+
+def _replaced(codes: NDArray[np.integer], fragments: Integers, key_count: int) -> int:
+    """Values that come directly after a value of their key.
+
+    Only the keys that have a tombstone somewhere need to be sorted.
+    """
+    mixed = np.zeros(key_count, np.bool_)
+    mixed[codes[(fragments & _VALUES) != _VALUES]] = True
+    is_mixed = mixed[codes]
+    plain = int(np.count_nonzero(~is_mixed)) - int(np.count_nonzero(~mixed))
+    codes, fragments = codes[is_mixed], fragments[is_mixed]
+    order = np.lexsort((fragments, codes))
+    codes, fragments = codes[order], fragments[order]
+    follows = (
+        (codes[1:] == codes[:-1])
+        & ((fragments[:-1] & _LAST_IS_VALUE) != 0)
+        & ((fragments[1:] & _FIRST_IS_VALUE) != 0)
+    )
+    return plain + int(np.count_nonzero(follows))

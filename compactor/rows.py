@@ -1,0 +1,111 @@
+"""What tasks hand to each other: few and large rows, each a pair (partition number, content).
+
+A row's partition number is a bucket after phase one's scan, a copy task after its merge. Contents
+are the types below; they cross a shuffle pickled. Errors travel as rows too: the reason and the
+sentence of a damaged file arrive whole at the driver, and tasks that see one do no more work.
+Counts are rows and not Spark accumulators: a task that is run again must not count twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.policies.latest import Integers
+from storage.errors import LedgerfoldError
+
+
+class Fragments(NamedTuple):
+    """Fragments of distinct keys (policies/latest.py), as one Arrow IPC stream."""
+
+    blob: bytes
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray, fragments: Integers) -> Fragments:
+        batch = pa.record_batch({"key": keys, "fragment": pa.array(fragments, pa.int64())})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        return cls(sink.getvalue().to_pybytes())
+
+    @property
+    def columns(self) -> tuple[pa.BinaryArray, pa.Int64Array]:
+        """Keys and fragments, over the blob's own memory."""
+        batch = pa.ipc.open_stream(self.blob).read_next_batch()
+        return batch.column(0), batch.column(1)
+
+
+class Positions(NamedTuple):
+    """Positions that survive, ascending, as little-endian i64."""
+
+    blob: bytes
+
+    @classmethod
+    def of(cls, positions: Integers) -> Positions:
+        return cls(positions.astype("<i8", copy=False).tobytes())
+
+    @property
+    def values(self) -> Integers:
+        return np.frombuffer(self.blob, "<i8").astype(np.int64, copy=False)
+
+
+class Counts(NamedTuple):
+    """Parts of ledgerfold.v1.RunCounts that a task knows; they add up."""
+
+    messages_in: int = 0
+    entries_in: int = 0
+    bytes_in: int = 0
+    tombstones: int = 0
+    null_keys: int = 0
+    removed_events: int = 0
+    keys: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Written(NamedTuple):
+    """A finished segment file: its serialized SegmentRecord."""
+
+    record: bytes
+
+
+class CopyBegan(NamedTuple):
+    """When a copy task began, seconds since the epoch: parts the run's time into its phases."""
+
+    at: float
+
+
+class Failure(NamedTuple):
+    """An error of storage/errors.py, as it travels."""
+
+    reason: str
+    message: str
+
+    @classmethod
+    def of(cls, error: LedgerfoldError) -> Failure:
+        return cls(error.reason, error.message)
+
+    def error(self) -> LedgerfoldError:
+        """An instance of the class with that reason, with the message but not the attributes."""
+        found = next(
+            (kind for kind in _kinds(LedgerfoldError) if kind.reason == self.reason),
+            LedgerfoldError,
+        )
+        error = found.__new__(found, self.message)
+        Exception.__init__(error, self.message)
+        return error
+
+
+Content = Fragments | Positions | Counts | Written | CopyBegan | Failure
+Row = tuple[int, Content]
+
+
+def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:
+    for kind in root.__subclasses__():
+        if "reason" in kind.__dict__:
+            yield kind
+        yield from _kinds(kind)

@@ -1,0 +1,90 @@
+"""Phase one, first half: a task reads the key sections of its segments and emits fragments.
+
+The task hops from header to header, takes the key section of each entry (its checksum verified; no
+value section is touched) and collects columns until a chunk is full. A chunk is then handled at
+once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
+messages it has), keys are dictionary-encoded, the policy folds the history of each key into one
+fragment, and the fragments leave in buckets by key hash, one row for each bucket.
+
+    chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.key_columns import KeyColumns
+from compactor.plan import InputSegment
+from compactor.policies import latest
+from compactor.policies.latest import Integers
+from compactor.rows import Counts, Fragments, Positions, Row
+from compactor.segment_map import SegmentMap
+
+# Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys.
+CHUNK_ROWS_MAX = 2_000_000
+CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
+
+
+def scan(segments: Sequence[InputSegment], buckets: int, retain_null_key: bool) -> Iterator[Row]:
+    """Rows for the merge tasks: Fragments, Positions (messages without a key that stay), Counts.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    columns = KeyColumns()
+    for segment in segments:
+        with SegmentMap(segment) as mapped:
+            for entry in mapped.in_range():
+                columns.add(mapped, entry)
+                if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
+                    yield from reduce_chunk(columns, buckets, retain_null_key)
+                    columns = KeyColumns()
+    if columns.rows:
+        yield from reduce_chunk(columns, buckets, retain_null_key)
+
+
+def reduce_chunk(columns: KeyColumns, buckets: int, retain_null_key: bool) -> Iterator[Row]:
+    """The rows that stand for these messages."""
+    columns.check()
+    positions, is_value, has_key = columns.positions(), columns.is_value(), columns.has_key()
+    keys = columns.keys()
+    keyless = columns.rows - int(np.count_nonzero(has_key))
+    if keyless:
+        if retain_null_key:
+            yield 0, Positions.of(positions[~has_key])
+        keys = keys.filter(pa.array(has_key))
+        positions, is_value = positions[has_key], is_value[has_key]
+    tombstones = len(is_value) - int(np.count_nonzero(is_value))
+    encoded = keys.dictionary_encode()
+    folded = latest.fold(
+        encoded.indices.to_numpy(), latest.pack(positions, is_value), len(encoded.dictionary)
+    )
+    yield from _in_buckets(encoded.dictionary, folded.fragments, buckets)
+    yield (
+        0,
+        Counts(
+            messages_in=columns.rows,
+            entries_in=columns.entries,
+            bytes_in=columns.size_bytes,
+            tombstones=tombstones,
+            null_keys=keyless,
+            removed_events=folded.replaced + tombstones + (0 if retain_null_key else keyless),
+        ),
+    )
+
+
+def _in_buckets(keys: pa.BinaryArray, fragments: Integers, buckets: int) -> Iterator[Row]:
+    if buckets == 1:
+        yield 0, Fragments.of(keys, fragments)
+        return
+    # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
+    hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
+    order = np.argsort(hashes, kind="stable")
+    keys, fragments = keys.take(pa.array(order)), fragments[order]
+    ends = np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
+    for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if start < end:
+            yield bucket, Fragments.of(keys.slice(start, end - start), fragments[start:end])

@@ -1,0 +1,123 @@
+"""Spark's one door: the only module that starts it.
+
+What is set, and why:
+* The master, 127.0.0.1 for everything that listens, no web pages, no progress bar on the terminal.
+* `spark.local.dir` inside a folder that is the worker's alone: emptied at each start, so that a
+  killed worker's shuffle files do not pile up.
+* Python: this interpreter (Spark would take `python3` from PATH), and our daemon (daemon.py).
+* Shuffled rows are large blobs: no compression on the same machine's disk, and a cleaner that runs
+  often enough for a worker that lives for weeks.
+* The JVM only moves bytes: the fast compiler alone and the serial collector start in less than half
+  the time of the defaults and cost nothing here. A class-data archive takes off half again
+  (class_archive.py).
+
+The job is made of RDDs (pipeline.py says why), so this starts a SparkContext and no SQL session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.accumulators import Accumulator
+
+from compactor.progress import Parts, PartsSum
+
+_JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+    # What Spark's log4j says at start comes before any setting of ours reaches it.
+    "-Dlog4j2.StatusLogger.level=OFF",
+)
+_ENVIRONMENT = {
+    # numpy would start a thread per core that no task uses, in the process that forks workers.
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+}
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """`java_options` are added to the driver's JVM."""
+
+    master: str
+    local_dir: Path
+    java_options: tuple[str, ...] = ()
+    driver_memory: str = "1g"
+
+
+class Session:
+    """A started Spark. `progress` is shared by all runs: take differences."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self.context = context
+        self.progress: Accumulator[Parts] = context.accumulator(Parts(), PartsSum())
+
+    @property
+    def cores(self) -> int:
+        return max(1, self.context.defaultParallelism)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run on this machine, next to us."""
+        return bool(self.context._jsc.sc().isLocal())
+
+    @contextlib.contextmanager
+    def job_group(self, name: str) -> Iterator[None]:
+        """What this thread starts inside belongs to the group, and ends with it."""
+        self.context.setJobGroup(name, f"compaction {name}", interruptOnCancel=True)
+        try:
+            yield
+        finally:
+            self.context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+    def wait_for_jvm(self) -> None:
+        """Returns when the JVM has ended."""
+        self.context._gateway.proc.wait()  # type: ignore[union-attr]
+
+    def stop(self) -> None:
+        self.context.stop()
+
+
+def start_session(settings: SessionSettings) -> Session:
+    """Starts the JVM and Spark: seconds. One per process. Raises what pyspark raises."""
+    os.environ.update(_ENVIRONMENT)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        # pyspark imports pandas where there is one, and finds fault with its version. We use none.
+        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+        context = SparkContext(conf=_configuration(settings))
+    context.setLogLevel("ERROR")
+    return Session(context)
+
+
+def _configuration(settings: SessionSettings) -> SparkConf:
+    conf = SparkConf().setMaster(settings.master).setAppName("ledgerfold-compactor")
+    for name, value in {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join((*_JVM_OPTIONS, *settings.java_options)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(settings.local_dir),
+        "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "compactor.daemon",
+        "spark.shuffle.compress": "false",
+        "spark.cleaner.periodicGC.interval": "2min",
+    }.items():
+        conf.set(name, value)
+    for name, value in _ENVIRONMENT.items():
+        conf.setExecutorEnv(name, value)
+    return conf

@@ -1,0 +1,91 @@
+"""What Spark runs: the three kinds of task, each a function of a partition's rows.
+
+They are objects of importable classes, so that executors elsewhere find them by name. An error of
+ours becomes a Failure row for every task that comes after, and a task that sees one does no work;
+anything else (a bug, a killed process) fails the Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from pyspark.accumulators import Accumulator
+
+from compactor.copy_survivors import copy_survivors
+from compactor.merge import merge
+from compactor.plan import InputSegment, TaskPlan
+from compactor.progress import Parts
+from compactor.rows import CopyBegan, Failure, Row
+from compactor.scan import scan
+from storage.errors import LedgerfoldError
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Segments -> fragments by bucket."""
+
+    buckets: int
+    retain_null_key: bool
+    progress: Accumulator[Parts]
+
+    def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
+        segments = tuple(chain.from_iterable(runs))
+        try:
+            yield from scan(segments, self.buckets, self.retain_null_key)
+        except LedgerfoldError as error:
+            for bucket in range(self.buckets):
+                yield bucket, Failure.of(error)
+        self.progress.add(
+            Parts(
+                scans=1,
+                scanned_messages=sum(segment.record.messages for segment in segments),
+                scanned_bytes=sum(segment.record.key_bytes for segment in segments),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """The fragments of a bucket -> surviving positions by copy task."""
+
+    first_ordinals: tuple[int, ...]
+    progress: Accumulator[Parts]
+
+    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
+        yield from merge(rows, self.first_ordinals)
+        self.progress.add(Parts(merges=1))
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """The surviving positions of a task's segments -> files."""
+
+    tasks: TaskPlan
+    progress: Accumulator[Parts]
+    clock: Callable[[], float]
+
+    def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
+        segments = self.tasks.copies[index]
+        received = list(rows)
+        yield 0, CopyBegan(self.clock())
+        try:
+            yield from copy_survivors(received, segments, self.tasks.output)
+        except LedgerfoldError as error:
+            yield 0, Failure.of(error)
+        self.progress.add(
+            Parts(
+                copies=1,
+                copied_messages=sum(segment.record.messages for segment in segments),
+                copied_bytes=sum(segment.record.size_bytes for segment in segments),
+            )
+        )
+
+
+def scan_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> ScanTask:
+    return ScanTask(tasks.buckets, tasks.retain_null_key, progress)
+
+
+def merge_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> MergeTask:
+    return MergeTask(tuple(run[0].ordinal for run in tasks.copies), progress)

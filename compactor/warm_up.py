@@ -1,0 +1,68 @@
+"""A tiny compaction before the first real one.
+
+A fresh Spark takes seconds for its first job: the daemon of Python workers starts, the JVM loads
+what jobs need. Two small segments, compacted twice (as one task, then with shuffles on every core),
+take that over before health says SERVING. Executors elsewhere do not see our local folder: they are
+only made to start their Python workers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import Position, SegmentRecord
+
+from compactor.pipeline import Clock, run_job
+from compactor.plan import TaskPlan, cut
+from compactor.policies import latest
+from compactor.session import Session
+from storage.entry import read_header, stamp
+from storage.files import Files
+from storage.native import NativeBatchBuilder
+from storage.segment import SegmentWriter
+
+_LEDGER, _COMPACTED = 1, 2
+
+
+def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
+    """Works in `folder`, which is gone afterwards. Raises what a job raises."""
+    if not session.is_local:
+        session.context.parallelize(range(session.cores), session.cores).count()
+        return
+    try:
+        plan = CompactionPlan(
+            run_id="warm-up",
+            topic="warm-up",
+            policy=latest.NAME,
+            ledgers_dir=str(folder.absolute()),
+            segments=[_segment(folder, entry_id, files) for entry_id in (0, 1)],
+            ledger_id=_COMPACTED,
+            horizon=Position(ledger_id=_LEDGER, entry_id=1),
+            segment_bytes_max=1 << 20,
+        )
+        tasks = cut(plan, session.cores)
+        files.make_dir(tasks.output.folder)
+        for variant in (tasks, _spread(tasks, session.cores)):
+            run_job(session.context, variant, session.progress, clock)
+    finally:
+        files.remove_dir(folder)
+
+
+def _segment(folder: Path, entry_id: int, files: Files) -> SegmentRecord:
+    files.make_dir(folder / str(_LEDGER))
+    writer = SegmentWriter(folder, _LEDGER, entry_id, files)
+    builder = NativeBatchBuilder("warm-up")
+    builder.add(b"value", b"key")
+    builder.add(b"value", b"key-%d" % entry_id)
+    built = builder.build(sequence_id=entry_id, publish_time_ms=0)
+    entry = stamp(built, _LEDGER, entry_id, append_time_ms=0, producer_number=1)
+    writer.append(read_header(entry), entry)
+    return writer.seal()
+
+
+def _spread(tasks: TaskPlan, cores: int) -> TaskPlan:
+    """The same with shuffles, and merge tasks for all cores."""
+    single = tuple((segment,) for run in tasks.scans for segment in run)
+    return replace(tasks, scans=single, buckets=max(2, cores), copies=single)

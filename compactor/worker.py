@@ -1,0 +1,183 @@
+"""The worker process: a gRPC server around one Spark.
+
+1. The port listens; one JSON line on standard output says which. Health says NOT_SERVING.
+2. Spark starts and warms up, on a thread. Health says SERVING.
+3. On the first start of a machine the JVM's class-data archive is written, for the next ones.
+4. The end: SIGTERM, SIGINT, or end of file on standard input (the parent is gone). Runs are
+   cancelled, Spark is stopped. A second signal exits at once. When the JVM dies, so does the
+   worker: whoever started it starts it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyspark
+from grpc_health.v1 import health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
+from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_server
+
+from compactor.class_archive import ClassArchive, dump_archive
+from compactor.java import Java
+from compactor.service import NAME, CompactorService
+from compactor.session import Session, SessionSettings, start_session
+from compactor.warm_up import warm_up
+from storage.files import REAL
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+# A plan names every segment file; a manifest too.
+_MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+_GRACE_SECONDS = 2.0
+_SPARK_STOP_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """`local_dir` is the worker's alone and is emptied. `announce` prints an event."""
+
+    listen: str
+    spark_master: str
+    local_dir: Path
+    java: Java
+    archive: ClassArchive
+    announce: Callable[[dict[str, object]], None]
+
+
+class Worker:
+    """Serves until told to stop."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self._executor = ThreadPoolExecutor(1, "spark")
+        self._stopping = asyncio.Event()
+        self._health = HealthServicer()
+        self._service = CompactorService(self._executor, REAL, time.time, _info(settings))
+
+    async def run(self) -> int:
+        """The exit code."""
+        self._watch_signals()
+        self._watch_parent()
+        server = await self._listen()
+        starting = asyncio.get_running_loop().run_in_executor(self._executor, self._start_spark)
+        stopping = asyncio.create_task(self._stopping.wait())
+        either: set[asyncio.Future[Any]] = {starting, stopping}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        code = EXIT_DONE
+        if not self._stopping.is_set():
+            code = await self._serve(starting, stopping)
+        await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
+        await self._service.stop()
+        await server.stop(_GRACE_SECONDS)
+        await self._stop_spark()
+        return code
+
+    async def _serve(self, starting: asyncio.Future[Session], stopping: asyncio.Task[bool]) -> int:
+        try:
+            session = starting.result()
+        except Exception:
+            _log.exception("Spark did not start")
+            return EXIT_FAILED
+        self._service.session = session
+        await self._health.set(NAME, HealthCheckResponse.SERVING)
+        if not self._settings.archive.exists:
+            self._executor.submit(dump_archive, session.context, self._settings.archive, REAL)
+        jvm_ended = asyncio.create_task(asyncio.to_thread(session.wait_for_jvm))
+        await asyncio.wait({jvm_ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping.is_set():
+            return EXIT_DONE
+        _log.error("The JVM ended by itself")
+        return EXIT_FAILED
+
+    async def _listen(self) -> grpc.aio.Server:
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_send_message_length", _MESSAGE_BYTES_MAX),
+                ("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX),
+                ("grpc.so_reuseport", 0),
+            ]
+        )
+        await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        add_CompactorServiceServicer_to_server(self._service, server)
+        port = server.add_insecure_port(self._settings.listen)
+        await server.start()
+        self._settings.announce({"event": "listening", "port": port, "pid": os.getpid()})
+        return server
+
+    def _start_spark(self) -> Session:
+        settings = self._settings
+        # What a killed worker left.
+        REAL.remove_dir(settings.local_dir)
+        REAL.make_dir(settings.local_dir)
+        session = start_session(
+            SessionSettings(
+                settings.spark_master, settings.local_dir, settings.archive.java_options
+            )
+        )
+        warm_up(session, settings.local_dir / "warm-up", REAL, time.time)
+        return session
+
+    async def _stop_spark(self) -> None:
+        session = self._service.session
+        if session is None:
+            return
+        stopped = asyncio.get_running_loop().run_in_executor(None, session.stop)
+        await asyncio.wait({stopped}, timeout=_SPARK_STOP_SECONDS)
+        await asyncio.to_thread(REAL.remove_dir, self._settings.local_dir)
+
+    def _watch_signals(self) -> None:
+        def stop(number: int) -> None:
+            if self._stopping.is_set():
+                os._exit(128 + number)
+            self._stopping.set()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop, number)
+
+    def _watch_parent(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            while os.read(sys.stdin.fileno(), 4096):
+                continue
+            loop.call_soon_threadsafe(self._stopping.set)
+
+        threading.Thread(target=read, name="parent", daemon=True).start()
+
+
+def _info(settings: WorkerSettings) -> GetCompactorInfoResponse:
+    return GetCompactorInfoResponse(
+        version=version("ledgerfold"),
+        spark_version=pyspark.__version__,
+        java_version=settings.java.version,
+        spark_master=settings.spark_master,
+        pid=os.getpid(),
+    )
+
+
+def print_event(descriptor: int) -> Callable[[dict[str, object]], None]:
+    """Prints events as JSON lines to a descriptor."""
+
+    def announce(event: dict[str, object]) -> None:
+        os.write(descriptor, json.dumps(event).encode() + b"\n")
+
+    return announce
