@@ -1,14 +1,8 @@
-"""A topic's log: raw ledgers in order, the compacted view beside them, appends and reads.
-
-Appending (storage/ledger.py does the work):
-1. append() stamps the entry with its position and queues it; nothing is written yet.
-2. One flush at a time runs in a thread: what queued up meanwhile is the next group (group commit).
-3. After the sync the durable position advances; producers get their receipts, readers wake.
+"""A topic's log: raw ledgers in order and the compacted view beside them, read as one.
 
 Reading follows the view: read-compacted reads at or below the horizon come from the compacted
 ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only what is durable is read.
-
-A failed write or sync ends the log: appends and reads after it raise, and the topic is loaded anew.
+Appending is in broker/log_tail.py.
 """
 
 from __future__ import annotations
@@ -16,28 +10,19 @@ from __future__ import annotations
 import asyncio
 import functools
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
+from broker.log_tail import LogTail
 from broker.view import View
-from storage.entry import (
-    EARLIEST,
-    HEADER_BYTES,
-    LATEST,
-    EntryHeader,
-    Position,
-    stamped_header,
-)
-from storage.errors import DiskFailure, LedgerfoldError, MissingFile, Moved
-from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoredEntry
-from storage.metadata import MetadataBatch, MetadataStore
-
-_T = TypeVar("_T")
+from storage.entry import EARLIEST, LATEST, Position
+from storage.errors import MissingFile
+from storage.ledger import LedgerReader, LedgerStore, StoredEntry
+from storage.metadata import MetadataStore
 
 
 class ReadResult(NamedTuple):
@@ -47,7 +32,7 @@ class ReadResult(NamedTuple):
     next_position: Position
 
 
-class TopicLog:
+class TopicLog(LogTail):
     """One per loaded topic, used on the event loop only."""
 
     def __init__(
@@ -58,26 +43,8 @@ class TopicLog:
         executor: Executor,
         clock_ms: Callable[[], int],
     ) -> None:
-        self._record = record
-        self._metadata = metadata
-        self._store = store
-        self._executor = executor
-        self._clock_ms = clock_ms
-        self._writer: LedgerWriter | None = None
-        # Writers with something to flush or to close, oldest first.
-        self._flushing: deque[LedgerWriter] = deque()
-        self._flush_task: asyncio.Task[None] | None = None
-        self._disk = asyncio.Lock()
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._failure: LedgerfoldError | None = None
-        self._last_durable: Position | None = None
-        self.on_durable: set[Callable[[], None]] = set()
-        # A ledger has got its last entry, at this position / is closed.
-        self.on_roll_begun: set[Callable[[Position], None]] = set()
-        self.on_roll: set[Callable[[], None]] = set()
+        super().__init__(record, metadata, store, executor, clock_ms)
         self.view = View(None, None)
-
-    # -- opening and closing ---------------------------------------------------------------
 
     def open(self) -> None:
         """Drops empty raw ledgers, begins a new one and opens the compacted view. One batch."""
@@ -99,13 +66,6 @@ class TopicLog:
         self._last_durable = self._find_last_durable()
         self.view = self.current_view()
 
-    def _begin_ledger(self, batch: MetadataBatch) -> LedgerWriter:
-        """Puts a new ledger and the topic's record with it into `batch`."""
-        writer = self._store.create_ledger(self._record.name, batch)
-        self._record.ledger_ids.append(writer.ledger_id)
-        batch.put_topic(self._record)
-        return writer
-
     def current_view(self) -> View:
         """The view that the topic's record describes."""
         if not self._record.HasField("compacted"):
@@ -114,107 +74,6 @@ class TopicLog:
         reader = self._store.open_reader(compacted.ledger_id) if compacted.ledger_id >= 0 else None
         horizon = Position(compacted.horizon.ledger_id, compacted.horizon.entry_id)
         return View(reader, horizon)
-
-    async def close(self) -> None:
-        """Flushes, closes the open ledger, and ends all waiting reads with Moved."""
-        if self._failure is None:
-            await self.flush()
-        writer, self._writer = self._writer, None
-        self._fail(Moved(f"{self._record.name} was unloaded; connect again."))
-        if writer is not None and not writer.is_failed:
-            async with self._disk:
-                await self._in_thread(writer.close)
-
-    def _fail(self, error: LedgerfoldError) -> None:
-        self._failure = self._failure or error
-        self._wake()
-        for callback in tuple(self.on_durable):
-            callback()
-
-    @property
-    def has_failed_writer(self) -> bool:
-        """Whether a write or sync failed: the ledger's tail must be recovered before it is read."""
-        return isinstance(self._failure, DiskFailure)
-
-    @property
-    def failure(self) -> LedgerfoldError | None:
-        return self._failure
-
-    async def _in_thread(self, call: Callable[[], _T]) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-
-    # -- appending -------------------------------------------------------------------------
-
-    def append(self, header: EntryHeader, entry: memoryview, producer_number: int) -> Position:
-        """Gives the entry its position and queues it. Durable once `last_durable` reaches it."""
-        if self._failure is not None:
-            raise self._failure
-        writer = self._writer
-        assert writer is not None
-        if writer.should_roll():
-            writer = self._roll(writer)
-        stamped = stamped_header(
-            header, writer.ledger_id, writer.next_entry_id, self._clock_ms(), producer_number
-        )
-        position = writer.append(header, stamped, entry[HEADER_BYTES:])
-        if self._flush_task is None:
-            self._flush_task = asyncio.get_running_loop().create_task(self._flush_all())
-        return position
-
-    def _roll(self, writer: LedgerWriter) -> LedgerWriter:
-        with self._metadata.batch() as batch:
-            begun = self._begin_ledger(batch)
-        self._flushing.append(writer)
-        self._writer = begun
-        for callback in tuple(self.on_roll_begun):
-            callback(Position(writer.ledger_id, writer.next_entry_id - 1))
-        return begun
-
-    async def _flush_all(self) -> None:
-        """Group commit: flushes until nothing is queued."""
-        try:
-            while self._flushing or (self._writer is not None and self._writer.pending_bytes):
-                async with self._disk:
-                    await self._flush_one()
-        except LedgerfoldError as error:
-            self._fail(error)
-        finally:
-            self._flush_task = None
-
-    async def _flush_one(self) -> None:
-        writer = self._flushing[0] if self._flushing else self._writer
-        if writer is None:
-            return
-        durable = await self._in_thread(writer.flush)
-        if durable.entry_id >= 0:
-            self._advance(durable)
-        if self._flushing and not writer.pending_bytes:
-            await self._in_thread(writer.close)
-            self._flushing.popleft()
-            for callback in tuple(self.on_roll):
-                callback()
-
-    def _advance(self, durable: Position) -> None:
-        self._last_durable = durable
-        self._wake()
-        for callback in tuple(self.on_durable):
-            callback()
-
-    async def flush(self) -> None:
-        """Waits until all that was appended is durable. Raises what made the log fail."""
-        while self._flush_task is not None:
-            await asyncio.shield(self._flush_task)
-        if self._failure is not None:
-            raise self._failure
-
-    async def seal(self) -> Position | None:
-        """Flushes and seals the open segment; the last durable position, None if there is none."""
-        await self.flush()
-        writer = self._writer
-        if writer is not None:
-            async with self._disk:
-                await self._in_thread(writer.seal_segment)
-        return self._last_durable
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -314,11 +173,6 @@ class TopicLog:
             finally:
                 self._waiters.discard(waiter)
 
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
     # -- ledgers ---------------------------------------------------------------------------
 
     def ledger_records(self) -> list[LedgerRecord]:
@@ -336,18 +190,6 @@ class TopicLog:
             self._store.delete_files(ledger_id)
 
     # -- positions -------------------------------------------------------------------------
-
-    @property
-    def last_durable(self) -> Position | None:
-        return self._last_durable
-
-    @property
-    def last_appended(self) -> Position | None:
-        """The last position given out, durable or not."""
-        for writer in (self._writer, *reversed(self._flushing)):
-            if writer is not None and writer.next_entry_id:
-                return Position(writer.ledger_id, writer.next_entry_id - 1)
-        return self._last_durable
 
     def _find_last_durable(self) -> Position | None:
         for ledger_id in reversed(self._record.ledger_ids):

@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -232,3 +233,9 @@ class RealFiles:
 
 
 REAL: Files = RealFiles()
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """A whole file, not empty, mapped for reading. Raises FileNotFoundError."""
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

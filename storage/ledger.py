@@ -1,7 +1,7 @@
 """All ledgers of a data directory: making, opening, adopting, deleting them.
 
-A ledger's record is written before anything that needs it, and its files go before its record does;
-so after a crash recovery (storage/recovery.py) sees either all of a ledger or what is to be removed.
+A ledger's record is written before anything that needs it, and its files go before its record does:
+after a crash recovery (storage/recovery.py) sees either all of a ledger or what is to be removed.
 
     store = LedgerStore(data_dir, metadata, settings=StoreSettings(), clock_ms=clock)
     store.recover()
@@ -48,7 +48,7 @@ OPEN_FILES_MAX = 256
 class StoreSettings:
     """When segments and ledgers roll, and what an acknowledgement means.
 
-    `durability`: "fsync", on the disk; "os", in the page cache: survives the process, not the machine.
+    `durability`: "fsync", on the disk; "os", in the page cache, which outlives the process only.
     Defaults of ledgers: Pulsar's managedLedgerMaxSizePerLedgerMbytes, ...MaxEntriesPerLedger,
     ...MaxLedgerRolloverTimeMinutes.
     """

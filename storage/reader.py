@@ -4,8 +4,8 @@ Entries are found by id: the segment by binary search over the records, the entr
 over headers from the nearest known offset. Known are every INDEX_EVERY-th entry met and where the
 last few reads ended, so reading on is one pread.
 
-Bounds: INDEX_EVERY entries are hopped over at most once an index is there; NEXT_MAX ends of reads are
-remembered a ledger; an index costs two numbers for each INDEX_EVERY entries.
+Bounds: INDEX_EVERY entries are hopped over at most once an index is there; NEXT_MAX ends of reads
+are remembered a ledger; an index costs two numbers for each INDEX_EVERY entries.
 """
 
 from __future__ import annotations
@@ -212,16 +212,15 @@ class LedgerReader:
         if known is not None and known[0] == segment.path:
             return known[1]
         index = self._indexes.setdefault(segment.path, _Index())
-        offset, hops = index.at_or_before(start), 0
+        offset = index.at_or_before(start)
         last = record_position(segment, last=True)
-        for header, at in self._hop(file, segment.path, offset):
+        for hops, (header, at) in enumerate(self._hop(file, segment.path, offset)):
             if header.position >= start:
                 return at
             if header.position >= last:
                 break
             if hops and hops % INDEX_EVERY == 0:
                 index.add(header.position, at)
-            hops += 1
         raise Corruption(segment.path, offset, f"entry {start}", "no such entry")
 
     def _hop(self, file: ReadFile, path: str, offset: int) -> Iterator[tuple[EntryHeader, int]]:

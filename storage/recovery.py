@@ -1,8 +1,8 @@
 """What happens at start to what a crash left.
 
-1. Raw ledgers that were open are closed. Their last segment is scanned: a bad entry with no good one
-   of the same ledger behind it is a torn tail, which is copied aside (.torn) and cut off; a bad entry
-   with good ones behind it is damage, and nothing is touched.
+1. Raw ledgers that were open are closed. Their last segment is scanned: a bad entry with no good
+   one of the same ledger behind it is a torn tail, which is copied aside (.torn) and cut off; a bad
+   entry with good ones behind it is damage, and nothing is touched.
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
    is reported, and whoever opens it gets the error. The broker starts all the same.
 3. Ledgers in state DELETING are deleted; files and folders that no record names are removed.

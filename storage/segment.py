@@ -1,8 +1,8 @@
 """Segment files: entry records end to end, nothing else (docs/FORMATS.md, "Segment").
 
 A raw ledger's segments hold its own entries, one after the other; a compacted ledger's hold entries
-of several raw ledgers under their own ids, which rise strictly. What a segment holds is summed up in
-a SegmentRecord, final when the segment is sealed.
+of several raw ledgers under their own ids, which rise strictly. What a segment holds is summed up
+in a SegmentRecord, final when the segment is sealed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 from storage.crash_points import reach
 from storage.entry import Buffer, EntryHeader, Position, read_header
 from storage.errors import Corruption, MissingFile
-from storage.files import REAL, AppendFile, Files
+from storage.files import REAL, AppendFile, Files, map_file
 from storage.names import ASIDE_SUFFIX, segment_path
 
 
@@ -59,16 +59,10 @@ def scan_segment(path: Path, record: SegmentRecord) -> Iterator[tuple[EntryHeade
     Raises Corruption when a header is damaged, ids do not rise, or the file does not hold what the
     record says; MissingFile.
     """
-    try:
-        file = open(path, "rb")
-    except FileNotFoundError as error:
-        raise MissingFile(str(path), "a segment record") from error
-    with file:
-        if path.stat().st_size != record.size_bytes:
-            raise MissingFile(str(path), "a segment record")
-        if record.size_bytes == 0:
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    if not path.exists() or path.stat().st_size != record.size_bytes:
+        raise MissingFile(str(path), "a segment record")
+    if record.size_bytes:
+        with map_file(path) as mapped:
             yield from scan_headers(mapped, str(path), record.size_bytes)
 
 

@@ -1,15 +1,17 @@
 """The open end of a raw ledger.
 
 append() on one thread gives positions and queues; flush() on any thread, one at a time, writes and
-syncs all that was queued when it began (group commit), rolling segments by size. Readers see entries
-up to `durable` only. Order of effects for a new segment: create the file, sync the folder, write the
-ledger record that names it, then the entries.
+syncs all that was queued when it began (group commit), rolling segments by size. What both touch is
+one deque and two counters that each have one writer: nothing is read, changed and written back by
+two threads. Readers see entries up to `durable` only. Order of effects for a new segment: create
+the file, sync the folder, write the ledger record that names it, then the entries.
 
 Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed, never both.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,18 +52,24 @@ class LedgerWriter:
         self.record = record
         self.ledger_id = record.ledger_id
         self.next_entry_id = 0
-        self.pending_bytes = 0
         self.durable = Position(record.ledger_id, -1)
         self._ledgers_dir = ledgers_dir
         self._metadata = metadata
         self._files = files
         self._settings = settings
         self._clock_ms = clock_ms
-        self._queue: list[_Queued] = []
+        self._queue: deque[_Queued] = deque()
+        # Changed by append() only, and by flush() only.
         self._appended_bytes = 0
+        self._flushed_bytes = 0
         self._file: AppendFile | None = None
         self._tally: SegmentTally | None = None
         self._failure: DiskFailure | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Queued and not durable yet."""
+        return self._appended_bytes - self._flushed_bytes
 
     @property
     def is_failed(self) -> bool:
@@ -76,7 +84,6 @@ class LedgerWriter:
         position = Position(self.ledger_id, self.next_entry_id)
         self.next_entry_id += 1
         self._queue.append(_Queued(header, position, stamped, body))
-        self.pending_bytes += header.size_bytes
         self._appended_bytes += header.size_bytes
         return position
 
@@ -97,7 +104,7 @@ class LedgerWriter:
         Raises DiskFailure, and always from then on.
         """
         self._check()
-        queue, self._queue = self._queue, []
+        queue = [self._queue.popleft() for _ in range(len(self._queue))]
         try:
             start = 0
             while start < len(queue):
@@ -148,8 +155,8 @@ class LedgerWriter:
             tally.add_crc(queued.stamped[:4])
         tally.record.append_time_max_ms = now_ms
         self.record.segments[-1].CopyFrom(tally.record)
-        self.pending_bytes -= sum(queued.header.size_bytes for queued in written)
         self.durable = written[-1].position
+        self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
 
     def _begin_segment(self, first_entry_id: int) -> None:
         relative = segment_path(self.ledger_id, first_entry_id)
@@ -167,7 +174,7 @@ class LedgerWriter:
         self._file, self._tally = file, tally
 
     def seal_segment(self) -> None:
-        """Ends the current segment, durably: the next flush begins a new one. Not during a flush."""
+        """Ends the current segment, durably; the next flush begins another. Not during a flush."""
         self._check()
         if self._tally is None:
             return

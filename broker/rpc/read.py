@@ -49,11 +49,13 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
     stream = ReadStream(topic, opening.open.read_compacted, context)
     await stream.start(opening.open)
     topic.readers += 1
+    topic.log.on_failed.add(stream.wake)
     receiver = asyncio.create_task(stream.receive())
     try:
         await stream.deliver()
     finally:
         topic.readers -= 1
+        topic.log.on_failed.discard(stream.wake)
         receiver.cancel()
         await asyncio.gather(receiver, return_exceptions=True)
 
@@ -112,11 +114,16 @@ class ReadStream:
         finally:
             self._asked.set()
 
+    def wake(self) -> None:
+        """Something happened that the delivery must look at."""
+        self._asked.set()
+
     async def deliver(self) -> None:
         """Sends entries while there are permits, until the client is finished."""
         while not self._is_finished:
-            if self._error is not None:
-                raise self._error
+            error = self._error or self._log.failure
+            if error is not None:
+                raise error
             self._asked.clear()
             if self._seek is not None:
                 await self._do_seek()

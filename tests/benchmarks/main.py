@@ -1,0 +1,69 @@
+"""scripts/bench: runs benchmarks and shows what they found.
+
+    scripts/bench                     lists them
+    scripts/bench serve publish       runs these two, a table each
+    scripts/bench all --json          runs all, one JSON object a line
+    scripts/bench publish --quick     shows that it runs; the figures mean nothing
+
+A benchmark is a module of this folder with a docstring that says what is measured against which
+baseline, and `run(options)`, which returns a Report. It needs no other setting up: each starts the
+broker it measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from types import ModuleType
+
+from tests.benchmarks import options
+
+BENCHMARKS = (
+    "serve",
+    "publish",
+    "send",
+    "read",
+    "compact-small",
+    "compact-large",
+    "memory",
+)
+
+
+def module_of(name: str) -> ModuleType:
+    return importlib.import_module(f"tests.benchmarks.{name.replace('-', '_')}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_list()
+    )
+    parser.add_argument("name", nargs="*", metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="a JSON object a line, not tables")
+    options.add_to(parser)
+    arguments = parser.parse_args()
+    if not arguments.name:
+        parser.print_help()
+        return 2
+    unknown = set(arguments.name) - {*BENCHMARKS, "all"}
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    names = BENCHMARKS if "all" in arguments.name else arguments.name
+    told = options.options_from(arguments)
+    for name in names:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        report = module_of(name).run(told)
+        print(report.json() if arguments.json else report.text() + "\n", flush=True)
+    return 0
+
+
+def _list() -> str:
+    lines = ["benchmarks:"]
+    for name in BENCHMARKS:
+        summary = (module_of(name).__doc__ or "").splitlines()[0]
+        lines.append(f"  {name:<14} {summary}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

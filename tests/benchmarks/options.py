@@ -1,0 +1,72 @@
+"""What every benchmark can be told, and the broker it runs against.
+
+Data goes to a fresh folder below `--dir` (default: the system's place for temporary files), which
+is removed at the end. `--quick` divides the sizes by a hundred: it shows that a benchmark runs, its
+figures mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks import wire
+from tests.support.broker_process import BrokerProcess
+
+QUICK_DIVISOR = 100
+
+
+@dataclass(frozen=True)
+class Options:
+    """`messages`, `rounds`: None = the benchmark's own default."""
+
+    messages: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    folder: Path | None = None
+
+    def messages_or(self, default: int) -> int:
+        if self.messages is not None:
+            return self.messages
+        return max(default // QUICK_DIVISOR, 1) if self.quick else default
+
+    def rounds_or(self, default: int) -> int:
+        if self.rounds is not None:
+            return self.rounds
+        return 1 if self.quick else default
+
+    @contextmanager
+    def fresh_folder(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="ledgerfold-bench-", dir=self.folder) as folder:
+            yield Path(folder)
+
+    @contextmanager
+    def broker(self, *arguments: str, compactor: str = "off") -> Iterator[BrokerProcess]:
+        """A broker on fresh data, with a warm worker if there is to be one."""
+        with self.fresh_folder() as folder:
+            told = ("--compactor", compactor, *arguments)
+            with BrokerProcess(folder / "data", arguments=told) as broker:
+                if compactor != "off":
+                    broker.wait_for_compactor()
+                yield broker
+
+    @contextmanager
+    def bare_server(self) -> Iterator[str]:
+        """The baseline, on a fresh folder, in a process of its own; its address."""
+        with self.fresh_folder() as folder, wire.bare_server(folder) as address:
+            yield address
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", type=int, help="how many, instead of the default")
+    parser.add_argument("--rounds", type=int, help="how often, instead of the default")
+    parser.add_argument("--quick", action="store_true", help="a hundredth of the size, one round")
+    parser.add_argument("--dir", type=Path, help="where the data goes for the time being")
+
+
+def options_from(arguments: argparse.Namespace) -> Options:
+    return Options(arguments.messages, arguments.rounds, arguments.quick, arguments.dir)

@@ -1,0 +1,81 @@
+"""What the broker gives out, next to a bare grpc.aio stream of the same frames.
+
+A whole topic of 100 B messages in entries of 128 KiB is read from the start, raw; then it is
+compacted, and the compacted view is read from the start. The baseline (baseline.py) streams the
+same from a file, twice: entry by entry, as it was published, and in the frames that the broker
+sends, of several entries each, which is faster. The client takes frames as they come and decodes
+nothing. Both servers are processes of their own, in the same run, turn by turn; the first turn of
+each warms up and does not count. The goal is a ratio of 50 % for both views.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.client.admin import Admin
+from broker.frames import encode_publish
+from tests.benchmarks import wire
+from tests.benchmarks.compaction import compact
+from tests.benchmarks.options import Options
+from tests.benchmarks.report import Report, median, spread
+from tests.benchmarks.workload import Workload
+
+TOPIC = "read"
+MB = 1e6
+ENTRIES, FRAMES, BROKER = "bare grpc.aio by entry", "bare grpc.aio by frame", "broker"
+
+
+def run(options: Options) -> Report:
+    # As many keys as messages: what survives is large enough to be timed.
+    messages = options.messages_or(4_000_000)
+    workload = Workload(messages, keys=messages, value_bytes=100)
+    report = Report("read", "100 B messages in 128 KiB entries, from the start")
+    report.sizes = {"messages": messages}
+    rounds = options.rounds_or(5)
+    with options.broker(compactor="local") as broker, options.bare_server() as bare:
+        asyncio.run(_publish(broker.url, workload))
+        _compare(report, "raw", broker.url, bare, rounds)
+        with Admin(broker.url) as admin:
+            compact(admin, TOPIC)
+        _compare(report, "compacted", broker.url, bare, rounds)
+    return report
+
+
+async def _publish(broker: str, workload: Workload) -> None:
+    async with wire.connected(broker) as channel:
+        frames = (encode_publish([entry]) for entry, _ in workload.entries())
+        await wire.publish(wire.Broker(channel, TOPIC), frames)
+
+
+def _compare(report: Report, view: str, broker: str, bare: str, rounds: int) -> None:
+    taken, size = asyncio.run(_turns(view, broker, bare, rounds))
+    for name, seconds in taken.items():
+        rates = [size / each / MB for each in seconds]
+        report.add(f"{view}, {name}", median(rates), "MB/s", spread(rates))
+    for name in (ENTRIES, FRAMES):
+        ratio = median(taken[name]) / median(taken[BROKER])
+        report.add(f"{view}, broker / {name}", ratio * 100, "%", f"goal 50 %; {size / MB:,.0f} MB")
+
+
+async def _turns(
+    view: str, broker: str, bare: str, rounds: int
+) -> tuple[dict[str, list[float]], int]:
+    """Seconds of each turn by what was read, and the bytes of one turn."""
+    async with wire.connected(broker) as broker_channel, wire.connected(bare) as bare_channel:
+        topic = wire.Broker(broker_channel, TOPIC, read_compacted=view == "compacted")
+        frames = [frame async for frame in topic.read()]
+        entries = [encode_publish([entry]) for frame in frames for entry in wire.entries_of(frame)]
+        targets: dict[str, wire.Target] = {
+            ENTRIES: wire.Bare(bare_channel, f"{view}-entries"),
+            FRAMES: wire.Bare(bare_channel, f"{view}-frames"),
+            BROKER: topic,
+        }
+        await wire.publish(targets[ENTRIES], entries)
+        await wire.publish(targets[FRAMES], frames)
+        taken: dict[str, list[float]] = {name: [] for name in targets}
+        for turn in range(rounds + 1):
+            for name, target in targets.items():
+                seconds, _, _ = await wire.read(target)
+                if turn:
+                    taken[name].append(seconds)
+    return taken, sum(map(len, frames))

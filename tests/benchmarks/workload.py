@@ -1,0 +1,86 @@
+"""Seeded keyed messages, and the entries a batching producer would make of them.
+
+Keys follow a Zipf distribution (weight 1 / rank ** 1.1) over `keys` names in a shuffled order;
+values are slices of a pool of random bytes, so nothing compresses. The same seed gives the same
+messages.
+
+    >>> workload = Workload(messages=3, keys=2, value_bytes=5)
+    >>> [len(value) for _, value in workload.pairs()]
+    [5, 5, 5]
+    >>> sum(rows for _, rows in workload.entries())
+    3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.native import HAS_KEY, NativeBatchBuilder
+
+ENTRY_BYTES = 128 * 1024
+ZIPF_EXPONENT = 1.1
+_POOL_BYTES = 4 * 1024 * 1024
+_CHUNK = 100_000
+# What the codec and the header add to a message; entries come out just below ENTRY_BYTES.
+_ROW_BYTES = 9
+_HEADER_BYTES = 128
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`messages` of `value_bytes` each, over at most `keys` keys."""
+
+    messages: int
+    keys: int
+    value_bytes: int
+    seed: int = 7
+
+    @property
+    def rows_per_entry(self) -> int:
+        per_row = self.value_bytes + len(_key(0)) + _ROW_BYTES
+        return max((ENTRY_BYTES - _HEADER_BYTES) // per_row, 1)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the values."""
+        return self.messages * self.value_bytes
+
+    def pairs(self) -> Iterator[tuple[bytes, bytes]]:
+        for keys, values in self._chunks(_CHUNK):
+            yield from zip(keys, values, strict=True)
+
+    def entries(self) -> Iterator[tuple[bytes, int]]:
+        """Each entry and how many messages it holds; sequence ids rise from 0."""
+        builder = NativeBatchBuilder("benchmark")
+        sequence_id = -1
+        for keys, values in self._chunks(self.rows_per_entry):
+            builder.clear()
+            builder.keys, builder.values = [*keys], values
+            builder.flags = bytearray([HAS_KEY]) * len(keys)
+            sequence_id += len(keys)
+            yield builder.build(sequence_id=sequence_id, publish_time_ms=1), len(keys)
+
+    def _chunks(self, rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        random = np.random.default_rng(self.seed)
+        cumulative = np.cumsum(1.0 / np.arange(1, self.keys + 1) ** ZIPF_EXPONENT)
+        cumulative /= cumulative[-1]
+        ranked = random.permutation(self.keys)
+        pool = random.bytes(_POOL_BYTES)
+        names = [_key(number) for number in range(self.keys)]
+        left = self.messages
+        while left:
+            count = min(rows, left)
+            left -= count
+            picked = ranked[np.searchsorted(cumulative, random.random(count))]
+            starts = random.integers(0, _POOL_BYTES - self.value_bytes, count)
+            yield (
+                [names[number] for number in picked.tolist()],
+                [pool[start : start + self.value_bytes] for start in starts.tolist()],
+            )
+
+
+def _key(number: int) -> bytes:
+    return b"key-%08d" % number

@@ -1,0 +1,120 @@
+"""What every test may ask for: brokers in processes of their own, topics with names of their own.
+
+    def test_...(broker_process):   a factory: brokers on fresh directories, ended with the test
+    def test_...(shared_broker, topic):   one broker with a warm compactor for the whole session
+
+Tests that take `shared_broker` start Spark: they are marked `spark` by that, and skipped with the
+reason where there is no Java. Hypothesis runs its `ci` profile, the same examples each time, when
+CI is set, else `dev`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.support.broker_process import BrokerProcess
+
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+class MakeBroker(Protocol):
+    """`name` tells several brokers of one test apart; the rest is as for BrokerProcess."""
+
+    def __call__(
+        self,
+        *arguments: str,
+        name: str = "data",
+        environment: dict[str, str] | None = None,
+        crash_at: str | None = None,
+        compactor: str = "off",
+    ) -> BrokerProcess: ...
+
+
+def has_java() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return bool(shutil.which("java") or (home and Path(home, "bin", "java").exists()))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skip-slow", action="store_true", help="leave out tests that take more than ten seconds"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # First: so that `-m "not spark"` sees the marks that are added here.
+    for item in items:
+        if "shared_broker" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") and not has_java():
+            item.add_marker(pytest.mark.skip(reason="needs Java 17 or newer"))
+        if item.get_closest_marker("slow") and config.getoption("--skip-slow"):
+            item.add_marker(pytest.mark.skip(reason="--skip-slow"))
+
+
+@pytest.fixture
+def broker_process(tmp_path: Path) -> Iterator[MakeBroker]:
+    """Starts brokers that end with the test. Without a compactor unless it says `local`."""
+    started: list[BrokerProcess] = []
+
+    def make(
+        *arguments: str,
+        name: str = "data",
+        environment: dict[str, str] | None = None,
+        crash_at: str | None = None,
+        compactor: str = "off",
+    ) -> BrokerProcess:
+        broker = BrokerProcess(
+            tmp_path / name,
+            arguments=("--compactor", compactor, *arguments),
+            environment=environment,
+            crash_at=crash_at,
+        )
+        started.append(broker)
+        return broker
+
+    yield make
+    _close_all(started)
+
+
+def _close_all(brokers: list[BrokerProcess]) -> None:
+    try:
+        for broker in brokers:
+            broker.close()
+    finally:
+        for broker in brokers:
+            print(f"Standard error of the broker on {broker.data_dir}:\n{broker.stderr}")
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker with a warm compactor. Its topics are shared: use `topic` for a name."""
+    data_dir = tmp_path_factory.mktemp("shared") / "data"
+    with BrokerProcess(data_dir) as broker:
+        broker.wait_for_compactor()
+        yield broker
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test has."""
+    return "test-" + re.sub(r"[^A-Za-z0-9]+", "-", request.node.nodeid).strip("-").lower()
+
+
+@pytest.fixture
+def new_topic(topic: str) -> Callable[[str], str]:
+    """Several topic names that no other test has."""
+    return lambda suffix: f"{topic}-{suffix}"

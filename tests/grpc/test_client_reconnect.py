@@ -1,0 +1,244 @@
+"""The client against the real broker, which dies, restarts and unloads topics under it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+
+from broker.client import (
+    Client,
+    CompressionType,
+    ConsumerType,
+    InitialPosition,
+    MessageId,
+    Producer,
+    Reader,
+    Result,
+)
+from broker.client.admin import Admin
+from storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
+from tests.conftest import MakeBroker
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def broker(broker_process: MakeBroker) -> BrokerProcess:
+    """One that keeps its port from life to life."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return broker_process("--listen", f"127.0.0.1:{port}")
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[Client]:
+    client = Client(broker.url, max_backoff_interval_ms=200)
+    yield client
+    client.shutdown()
+
+
+def crash(broker: BrokerProcess) -> None:
+    broker.kill()
+    broker.start()
+
+
+def unload(broker: BrokerProcess) -> None:
+    with Admin(broker.url) as admin:
+        admin.unload("t")
+
+
+DISTURBANCES: list[Callable[[BrokerProcess], None]] = [
+    crash,
+    unload,
+    BrokerProcess.restart,
+]
+disturbed = pytest.mark.parametrize("disturb", DISTURBANCES, ids=["kill", "unload", "stop"])
+
+
+def publish(producer: Producer, first: int, end: int) -> None:
+    for number in range(first, end):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number % 100}")
+
+
+def numbers(reader: Reader) -> list[int]:
+    return [int(message.data()) for message in reader]
+
+
+@disturbed
+@pytest.mark.parametrize("batching", [True, False])
+def test_publishing_through_disturbances(
+    broker: BrokerProcess,
+    client: Client,
+    disturb: Callable[[BrokerProcess], None],
+    batching: bool,
+) -> None:
+    """Whatever happens, each message is stored once and in order, and says so."""
+    results: list[Result] = []
+    goes_on, is_over = threading.Event(), threading.Event()
+
+    def heard(result: Result, message_id: MessageId | None) -> None:
+        results.append(result)
+        goes_on.set()
+
+    producer = client.create_producer(
+        "t",
+        batching_enabled=batching,
+        batching_max_messages=50,
+        max_pending_messages=1000,
+        compression_type=CompressionType.LZ4,
+    )
+
+    def send() -> None:
+        for number in count():
+            producer.send_async(b"%d" % number, heard, partition_key=f"k{number % 100}")
+            if is_over.is_set():
+                return
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for _ in range(3):
+            goes_on.clear()
+            assert goes_on.wait(30)
+            disturb(broker)
+    finally:
+        is_over.set()
+        sender.join()
+    producer.flush()
+    assert set(results) == {Result.Ok}
+    with client.create_reader("t", MessageId.earliest) as reader:
+        assert numbers(reader) == list(range(len(results)))
+
+
+@disturbed
+def test_reading_through_disturbances(
+    broker: BrokerProcess, client: Client, disturb: Callable[[BrokerProcess], None]
+) -> None:
+    """Nothing is skipped or repeated, and the end is told rightly."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=50)
+    publish(producer, 0, 5_000)
+    producer.flush()
+    reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
+    seen = []
+    for part in range(4):
+        seen += [int(reader.read_next(10_000).data()) for _ in range(777 + part)]
+        disturb(broker)
+    seen += numbers(reader)
+    assert seen == list(range(5_000))
+    assert not reader.has_message_available()
+    disturb(broker)
+    publish(producer, 5_000, 5_100)
+    producer.flush()
+    assert numbers(reader) == list(range(5_000, 5_100))
+
+
+@disturbed
+@pytest.mark.parametrize("type_", [ConsumerType.Exclusive, ConsumerType.Shared])
+def test_consuming_through_disturbances(
+    broker: BrokerProcess,
+    client: Client,
+    disturb: Callable[[BrokerProcess], None],
+    type_: ConsumerType,
+) -> None:
+    """Every message comes, some perhaps again; none after it was durably acknowledged."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=10)
+    consumer = client.subscribe(
+        "t", "s", type_, initial_position=InitialPosition.Earliest, receiver_queue_size=50
+    )
+    publish(producer, 0, 2_000)
+    producer.flush()
+    seen: set[int] = set()
+    for turn in range(1, 5):
+        while len(seen) < turn * 500:
+            message = consumer.receive(10_000)
+            seen.add(int(message.data()))
+            consumer.acknowledge(message)
+        if turn < 4:
+            disturb(broker)
+    assert seen == set(range(2_000))
+    consumer.close()
+    with client.subscribe("t", "s", type_) as again:
+        producer.send(b"last")
+        rest = []
+        while (message := again.receive(10_000)).data() != b"last":
+            rest.append(message)
+    assert rest == []
+
+
+def test_start_positions_and_seeks(client: Client) -> None:
+    """In the middle of batches, at both ends, by time."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=4)
+    ids: list[MessageId] = []
+    for number in range(12):
+        producer.send_async(b"%d" % number, lambda _, id_: ids.append(id_ or MessageId()))
+    producer.flush()
+    for number in (0, 1, 3, 4, 7, 11):
+        for inclusive in (False, True):
+            with client.create_reader(
+                "t", ids[number], start_message_id_inclusive=inclusive
+            ) as reader:
+                first = number + (0 if inclusive else 1)
+                assert reader.has_message_available() == (first < 12)
+                assert numbers(reader) == list(range(first, 12))
+                reader.seek(ids[5])
+                assert int(reader.read_next(5000).data()) == (5 if inclusive else 6)
+                reader.seek(MessageId.earliest)
+                time_ms = reader.read_next(5000).publish_timestamp()
+                reader.seek(time_ms)
+                assert numbers(reader) == list(range(12))
+                reader.seek(time_ms + 3_600_000)
+                assert not reader.has_message_available()
+    with client.create_reader("t", MessageId.latest, start_message_id_inclusive=True) as reader:
+        assert numbers(reader) == [11]
+
+
+def test_consumer_seek_and_redelivery(client: Client) -> None:
+    """Forth, back, and once more."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=3)
+    publish(producer, 0, 9)
+    producer.flush()
+    consumer = client.subscribe(
+        "t", "s", initial_position=InitialPosition.Earliest, negative_ack_redelivery_delay_ms=20
+    )
+
+    def receive(count: int) -> list[int]:
+        return [int(consumer.receive(10_000).data()) for _ in range(count)]
+
+    messages = [consumer.receive(10_000) for _ in range(9)]
+    consumer.seek(messages[4].message_id())
+    assert receive(4) == [5, 6, 7, 8]
+    consumer.seek(MessageId.earliest)
+    assert receive(9) == list(range(9))
+    consumer.redeliver_unacknowledged_messages()
+    assert receive(9) == list(range(9))
+    consumer.acknowledge_cumulative(messages[2])
+    consumer.negative_acknowledge(messages[3])
+    assert receive(6) == [3, 4, 5, 6, 7, 8]
+    assert not consumer.has_message_available()
+    consumer.unsubscribe()
+
+
+def test_names_are_held_and_given_back(client: Client) -> None:
+    """A second producer or exclusive consumer is refused until the first one is closed."""
+    with client.create_producer("t", "me"), pytest.raises(ProducerBusy):
+        client.create_producer("t", "me")
+    client.create_producer("t", "me").close()
+    with client.subscribe("t", "s"), pytest.raises(SubscriptionBusy):
+        client.subscribe("t", "s")
+    client.subscribe("t", "s").close()
+
+
+def test_an_empty_topic(client: Client, broker: BrokerProcess) -> None:
+    """Latest of nothing is the beginning."""
+    with Admin(broker.url) as admin:
+        with pytest.raises(TopicNotFound):
+            admin.last_message_id("t")
+        with client.create_reader("t", MessageId.latest) as reader:
+            assert not reader.has_message_available()
+            client.create_producer("t").send(b"1")
+            assert numbers(reader) == [1]
+        assert admin.last_message_id("t").batch_index() == -1

@@ -1,0 +1,114 @@
+"""A compactor worker without Spark, for tests of what supervises it.
+
+    python fake_compactor.py serve                  listens, is healthy, runs plans
+    python fake_compactor.py serve-later FIFO       the same, but SERVING only after a write to FIFO
+    python fake_compactor.py unavailable            says so and exits with 3
+    python fake_compactor.py crash                  exits with 1 before it listens
+
+What a run does is the plan's `policy`: "latest" answers with a manifest; "die" kills the process in
+phase two; "hang" waits for Cancel; "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
+"break" fails without an ErrorInfo; "empty" ends without a manifest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
+
+from broker.status_map import abort_with
+from storage.errors import CompactionCancelled, Corruption
+
+SERVICE = "ledgerfold.v1.CompactorService"
+
+
+class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
+    def __init__(self) -> None:
+        self.cancels: dict[str, asyncio.Event] = {}
+
+    async def Run(  # noqa: N802
+        self, request: compactor_pb2.RunRequest, context: Any
+    ) -> AsyncIterator[compactor_pb2.RunResponse]:
+        plan = request.plan
+        cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
+        progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
+        yield compactor_pb2.RunResponse(progress=progress)
+        match plan.policy:
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                await cancel.wait()
+                await abort_with(context, CompactionCancelled("cancelled"))
+            case "stubborn":
+                await asyncio.Event().wait()
+            case "corrupt":
+                await abort_with(context, Corruption("1/0.log", 72, "its CRC", "another"))
+            case "break":
+                await context.abort(grpc.StatusCode.INTERNAL, "something broke")
+            case "empty":
+                return
+        manifest = compactor_pb2.Manifest(
+            run_id=plan.run_id, ledger_id=plan.ledger_id, horizon=plan.horizon
+        )
+        yield compactor_pb2.RunResponse(manifest=manifest)
+
+    async def Cancel(  # noqa: N802
+        self, request: compactor_pb2.CancelRequest, context: Any
+    ) -> compactor_pb2.CancelResponse:
+        cancel = self.cancels.get(request.run_id)
+        if cancel is not None:
+            cancel.set()
+        return compactor_pb2.CancelResponse(found=cancel is not None)
+
+
+async def serve(wait_for: Path | None) -> None:
+    server = grpc.aio.server()
+    health: Any = HealthServicer()
+    add_service: Any = compactor_pb2_grpc.add_CompactorServiceServicer_to_server
+    add_health: Any = health_pb2_grpc.add_HealthServicer_to_server
+    add_service(FakeCompactorService(), server)
+    add_health(health, server)
+    await health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    say(event="listening", port=port, pid=os.getpid())
+    if wait_for is not None:
+        await asyncio.to_thread(wait_for.read_bytes)
+    await health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    # Its end is the parent's.
+    await asyncio.to_thread(sys.stdin.read)
+    os._exit(0)
+
+
+def say(**event: object) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def main() -> int:
+    print("a line that is no event", flush=True)
+    print("a line for the log", file=sys.stderr, flush=True)
+    match sys.argv[1]:
+        case "unavailable":
+            say(event="unavailable", message="Java 17 is needed. Install it.")
+            return 3
+        case "crash":
+            return 1
+        case "serve-later":
+            asyncio.run(serve(Path(sys.argv[2])))
+        case _:
+            asyncio.run(serve(None))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,424 @@
+"""A small data service in memory, for tests of the client alone.
+
+It speaks data.proto through the generated classes, keeps each topic as a list of stamped entries in
+one ledger, and does what a test tells it to: lose a connection before or after storing an entry,
+keep receipts back, stay away. It runs on the client's own event loop (gRPC wants one per process).
+
+    with running_broker() as broker:
+        client = Client(broker.address)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
+
+from broker.client.io_thread import IoThread
+from broker.status_map import abort_with
+from storage.codec import decode
+from storage.entry import EARLIEST, HEADER_BYTES, EntryHeader, Position, read_header, stamped_header
+from storage.errors import LedgerfoldError, Moved, ProducerBusy, SubscriptionBusy, Unavailable
+
+LEDGER_ID = 7
+ENTRY_BYTES_MAX = 256 * 1024
+
+
+@dataclass
+class FakeSubscription:
+    """`next` is the index of the next entry to deliver."""
+
+    acknowledged: set[Position] = field(default_factory=set)
+    cumulative: Position = EARLIEST
+    next: int = 0
+    consumers: int = 0
+    redelivered: list[list[Position]] = field(default_factory=list)
+    # Set: its consumers are disconnected.
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    counts: dict[Position, int] = field(default_factory=dict)
+
+
+@dataclass
+class FakeTopic:
+    entries: list[bytes] = field(default_factory=list)
+    sequence_ids: dict[str, int] = field(default_factory=dict)
+    connected: set[str] = field(default_factory=set)
+    subscriptions: dict[str, FakeSubscription] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def store(self, entry: bytes, append_time_ms: int = 1) -> Position:
+        header = read_header(entry)
+        position = Position(LEDGER_ID, len(self.entries))
+        stamped = stamped_header(header, *position, append_time_ms, 1)
+        self.entries.append(stamped + entry[HEADER_BYTES:])
+        self.notify()
+        return position
+
+    def headers(self) -> list[EntryHeader]:
+        return [read_header(entry) for entry in self.entries]
+
+    def values(self) -> list[bytes]:
+        return [message.value for entry in self.entries for message in decode(entry).messages()]
+
+    def notify(self) -> None:
+        """Wakes everyone who waits for a change."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def index_at(self, start: data_pb2.StartPosition) -> int:
+        """The entry at which a read begins."""
+        at = start.WhichOneof("at")
+        if at == "earliest":
+            return 0
+        if at == "publish_time_ms":
+            times = [header.publish_time_ms for header in self.headers()]
+            return next(
+                (i for i, time in enumerate(times) if time >= start.publish_time_ms), len(times)
+            )
+        if at == "message_id":
+            wanted = start.message_id
+            whole = start.inclusive or wanted.batch_index >= 0
+            return wanted.entry_id + (0 if whole else 1)
+        return len(self.entries)
+
+
+class FakeDataService(data_pb2_grpc.DataServiceServicer):
+    """The service. What a test may set stands at the top."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, FakeTopic] = {}
+        # Called with each entry before and after it is stored; may raise to break the stream.
+        self.before_store: Callable[[bytes], None] = lambda entry: None
+        self.after_store: Callable[[bytes], None] = lambda entry: None
+        # Raised by each new stream while it is set.
+        self.refusal: LedgerfoldError | None = None
+        # Cleared: receipts wait.
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.frames_published = 0
+        self.opened: list[Any] = []
+
+    def topic(self, name: str) -> FakeTopic:
+        return self.topics.setdefault(name, FakeTopic())
+
+    def _on_open(self, opening: Any) -> FakeTopic:
+        self.opened.append(opening)
+        if self.refusal is not None:
+            raise self.refusal
+        return self.topic(opening.topic)
+
+    async def Publish(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        name, topic = "", FakeTopic()
+        try:
+            async for request in requests:
+                if request.HasField("open"):
+                    topic = self._on_open(request.open)
+                    wanted = request.open.producer_name or f"fake-{len(self.opened)}"
+                    if wanted in topic.connected:
+                        raise ProducerBusy(request.open.topic, wanted)
+                    name = wanted
+                    topic.connected.add(name)
+                    yield self._publish_ready(topic, name)
+                    continue
+                self.frames_published += 1
+                receipts = [self._store(topic, name, entry) for entry in request.entries]
+                await self.may_answer.wait()
+                yield data_pb2.PublishResponse(receipts=receipts)
+        except LedgerfoldError as error:
+            await abort_with(context, error)
+        finally:
+            topic.connected.discard(name)
+
+    def _publish_ready(self, topic: FakeTopic, name: str) -> data_pb2.PublishResponse:
+        return data_pb2.PublishResponse(
+            ready=data_pb2.PublishReady(
+                producer_name=name,
+                last_sequence_id=topic.sequence_ids.get(name, -1),
+                entry_bytes_max=ENTRY_BYTES_MAX,
+            )
+        )
+
+    def _store(self, topic: FakeTopic, name: str, entry: bytes) -> data_pb2.Receipt:
+        sequence_id = read_header(entry).sequence_id
+        position = Position(-1, -1)
+        self.before_store(entry)
+        if sequence_id > topic.sequence_ids.get(name, -1):
+            topic.sequence_ids[name] = sequence_id
+            position = topic.store(entry)
+        self.after_store(entry)
+        return data_pb2.Receipt(
+            sequence_id=sequence_id, ledger_id=position.ledger_id, entry_id=position.entry_id
+        )
+
+    async def Read(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        async for response in _guarded(_ReadCall(self, requests).responses(), context):
+            yield response
+
+    async def Subscribe(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
+        async for response in _guarded(_SubscribeCall(self, requests).responses(), context):
+            yield response
+
+    async def GetLastMessageId(self, request: Any, context: Any) -> Any:  # noqa: N802
+        topic = self.topic(request.topic)
+        last = records_pb2.MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)
+        if topic.entries:
+            header = topic.headers()[-1]
+            last.ledger_id, last.entry_id = header.position
+            last.batch_index = -1 if header.is_plain else header.message_count - 1
+        return data_pb2.GetLastMessageIdResponse(message_id=last)
+
+    async def Seek(self, request: Any, context: Any) -> Any:  # noqa: N802
+        topic = self.topic(request.topic)
+        subscription = topic.subscriptions[request.subscription]
+        subscription.next = topic.index_at(request.start)
+        subscription.acknowledged.clear()
+        self.disconnect_consumers(subscription)
+        return data_pb2.SeekResponse()
+
+    async def Unsubscribe(self, request: Any, context: Any) -> Any:  # noqa: N802
+        del self.topic(request.topic).subscriptions[request.subscription]
+        return data_pb2.UnsubscribeResponse()
+
+    @staticmethod
+    def disconnect_consumers(subscription: FakeSubscription) -> None:
+        moved, subscription.moved = subscription.moved, asyncio.Event()
+        moved.set()
+
+
+async def _guarded(responses: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    try:
+        async for response in responses:
+            yield response
+    except LedgerfoldError as error:
+        await abort_with(context, error)
+
+
+class _Call:
+    """A call that reacts to requests and to the topic, in one loop."""
+
+    def __init__(self, service: FakeDataService, requests: Any) -> None:
+        self.service = service
+        self.topic = FakeTopic()
+        self.permits = 0
+        self.next = 0
+        self.pending: list[Any] = []
+        self.is_over = False
+        self.news = asyncio.Event()
+        self._requests = requests
+
+    async def pump(self) -> None:
+        async for request in self._requests:
+            self.pending.append(request)
+            self.news.set()
+        self.is_over = True
+        self.news.set()
+
+    async def wait(self, *others: asyncio.Event) -> None:
+        """Until a request came, no more will come, or one of the events is set."""
+        if self.is_over:
+            return
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.news, *others)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
+        self.news.clear()
+
+    def is_wanted(self, position: Position) -> bool:
+        return True
+
+    def take_entries(self) -> list[bytes]:
+        """What the permits allow."""
+        taken = []
+        while self.permits > 0 and self.next < len(self.topic.entries):
+            entry = self.topic.entries[self.next]
+            self.next += 1
+            header = read_header(entry)
+            if self.is_wanted(header.position):
+                self.permits -= header.message_count
+                taken.append(entry)
+        return taken
+
+
+class _ReadCall(_Call):
+    async def responses(self) -> AsyncIterator[Any]:
+        pump = asyncio.ensure_future(self.pump())
+        checks: list[int] = []
+        try:
+            while not self.is_over or self.pending:
+                changed = self.topic.changed
+                while self.pending:
+                    request = self.pending.pop(0)
+                    if request.HasField("open"):
+                        self.topic = self.service._on_open(request.open)
+                        self.next = self.topic.index_at(request.open.start)
+                        yield data_pb2.ReadResponse(ready=data_pb2.ReadReady(reader_name="r"))
+                    elif request.HasField("seek"):
+                        self.next = self.topic.index_at(request.seek.start)
+                        yield data_pb2.ReadResponse(seek_id=request.seek.seek_id)
+                    elif request.HasField("check_id"):
+                        checks.append(request.check_id)
+                    self.permits += request.permits
+                entries = self.take_entries()
+                if entries:
+                    yield data_pb2.ReadResponse(entries=entries)
+                has_more = bool(entries) or self.next < len(self.topic.entries)
+                if checks and not has_more:
+                    yield data_pb2.ReadResponse(end_of_data_check_ids=checks)
+                elif checks and entries:
+                    yield data_pb2.ReadResponse(more_check_ids=checks)
+                if entries or not has_more:
+                    checks = []
+                if self.service.refusal is not None:
+                    raise self.service.refusal
+                await self.wait(changed)
+        finally:
+            pump.cancel()
+
+
+class _SubscribeCall(_Call):
+    subscription = FakeSubscription()
+
+    def is_wanted(self, position: Position) -> bool:
+        known = self.subscription
+        return position not in known.acknowledged and position > known.cumulative
+
+    async def responses(self) -> AsyncIterator[Any]:
+        pump = asyncio.ensure_future(self.pump())
+        subscription = FakeSubscription()
+        try:
+            await self.wait()
+            opening = self.pending.pop(0).open
+            self.topic = self.service._on_open(opening)
+            self.subscription = subscription = self._subscription(opening)
+            moved = subscription.moved
+            yield data_pb2.SubscribeResponse(ready=data_pb2.SubscribeReady(consumer_name="c-1"))
+            while not self.is_over or self.pending:
+                changed = self.topic.changed
+                while self.pending:
+                    self._handle(self.pending.pop(0), subscription)
+                deliveries = self._deliveries(subscription)
+                if deliveries:
+                    yield data_pb2.SubscribeResponse(deliveries=deliveries)
+                await self.wait(changed, moved)
+                if moved.is_set():
+                    raise Moved("The subscription moved.")
+        finally:
+            subscription.consumers -= 1
+            pump.cancel()
+
+    def _subscription(self, opening: Any) -> FakeSubscription:
+        known = self.topic.subscriptions
+        if opening.subscription not in known:
+            start = self.topic.index_at(opening.start)
+            known[opening.subscription] = FakeSubscription(next=start)
+        subscription = known[opening.subscription]
+        if subscription.consumers and opening.type == data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE:
+            raise SubscriptionBusy(opening.topic, opening.subscription, "it is exclusive.")
+        subscription.consumers += 1
+        self.next = subscription.next
+        return subscription
+
+    def _handle(self, request: Any, subscription: FakeSubscription) -> None:
+        self.permits += request.permits
+        positions = [
+            Position(one.ledger_id, one.entry_id)
+            for one in (*request.ack.positions, *request.redeliver.positions)
+        ]
+        if request.HasField("ack") and request.ack.cumulative:
+            subscription.cumulative = max(subscription.cumulative, positions[0])
+        elif request.HasField("ack"):
+            subscription.acknowledged.update(positions)
+        elif request.HasField("redeliver"):
+            subscription.redelivered.append(positions)
+            self.next = min((one.entry_id for one in positions), default=subscription.next)
+        self.topic.notify()
+
+    def _deliveries(self, subscription: FakeSubscription) -> list[data_pb2.Delivery]:
+        deliveries = []
+        for entry in self.take_entries():
+            position = read_header(entry).position
+            count = subscription.counts.get(position, 0)
+            subscription.counts[position] = count + 1
+            deliveries.append(data_pb2.Delivery(entry=entry, redelivery_count=count))
+        return deliveries
+
+
+class FakeBroker:
+    """A server around the service; stops and starts again on the same port, with its data."""
+
+    def __init__(self) -> None:
+        self.service = FakeDataService()
+        self.port = 0
+        self._server: Any = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        options = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1))
+        self._server = grpc.aio.server(options=options)
+        data_pb2_grpc.add_DataServiceServicer_to_server(self.service, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """At once: streams break off."""
+        await self._server.stop(None)
+
+    def topic(self, name: str) -> FakeTopic:
+        return self.service.topic(name)
+
+
+class ThreadedFakeBroker(FakeBroker):
+    """The same for synchronous tests: runs on the clients' I/O thread."""
+
+    def start_now(self) -> None:
+        IoThread.shared().call(self.start())
+
+    def stop_now(self) -> None:
+        IoThread.shared().call(self.stop())
+
+    def store(self, name: str, entry: bytes) -> Position:
+        async def store() -> Position:
+            return self.topic(name).store(entry)
+
+        return IoThread.shared().call(store())
+
+    def do(self, action: Callable[[], object]) -> None:
+        """Runs it on the broker's event loop."""
+
+        async def run() -> None:
+            action()
+
+        IoThread.shared().call(run())
+
+
+@contextmanager
+def running_broker() -> Iterator[ThreadedFakeBroker]:
+    broker = ThreadedFakeBroker()
+    broker.start_now()
+    try:
+        yield broker
+    finally:
+        broker.service.refusal = None
+        broker.stop_now()
+
+
+class BreakAt:
+    """Breaks the stream at the n-th entry, once."""
+
+    def __init__(self, entry_number: int) -> None:
+        self._left = entry_number
+
+    def __call__(self, entry: bytes) -> None:
+        self._left -= 1
+        if self._left == 0:
+            raise Unavailable("The test broke the connection.")

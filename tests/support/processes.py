@@ -1,0 +1,76 @@
+"""The processes that a test or benchmark started, found by a mark in their environment.
+
+    environment[MARK] = mark = new_mark()
+    ...
+    memory_bytes(marked(mark)), end(mark)
+
+A child inherits the mark whatever session or group it puts itself into, and keeps it when its
+parent dies. Read from /proc: where there is none (macOS) nothing is found, and what the product
+does by itself must do.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+MARK = "LEDGERFOLD_TEST_MARK"
+_PROC = Path("/proc")
+
+
+def new_mark() -> str:
+    return uuid.uuid4().hex
+
+
+def marked(mark: str) -> list[int]:
+    """The pids, zombies not among them."""
+    wanted = f"{MARK}={mark}".encode()
+    return [pid for pid in _pids() if wanted in _environment(pid).split(b"\0")]
+
+
+def end(mark: str) -> None:
+    """SIGKILL to all of them."""
+    for pid in marked(mark):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def memory_bytes(pids: Iterable[int], field: str = "VmRSS") -> int:
+    """Resident now; with `VmHWM` the peak. The sum over those that still run; 0 without /proc."""
+    total = 0
+    for pid in pids:
+        try:
+            status = (_PROC / str(pid) / "status").read_text()
+        except OSError:
+            continue
+        total += sum(
+            int(line.split()[1]) * 1024
+            for line in status.splitlines()
+            if line.startswith(field + ":")
+        )
+    return total
+
+
+def command(pid: int) -> str:
+    """Its command line, "" once it is gone."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in _PROC.glob("[0-9]*")]
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        # Gone, or somebody else's.
+        return b""

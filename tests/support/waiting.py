@@ -1,0 +1,28 @@
+"""Waiting for a condition, the only way a test waits.
+
+>>> wait_until(lambda: True, "something that holds already")
+True
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Answer = TypeVar("Answer")
+_PAUSE_S = 0.02
+
+
+def wait_until(condition: Callable[[], Answer], what: str, timeout_s: float = 30.0) -> Answer:
+    """Asks again and again until the answer is true, and returns it. Raises AssertionError."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"Waited {timeout_s:g} s in vain for {what}.")
+        pause.wait(_PAUSE_S)

@@ -1,0 +1,271 @@
+"""The rules of this code base that a machine can check, as functions over its files.
+
+    sizes       a module has at most 400 lines (600 in tests), a function 70
+    calls       what touches the world happens in one place: files in storage/files.py, the wall
+                clock in the processes' outermost modules, the Spark session in
+                compactor/session.py; nothing sleeps
+    imports     heavy packages stay in the compactor, gRPC stays out of storage
+    dead files  every module is imported by another one, or is an entry point
+    words       no notes to self, no paths of somebody's machine
+    docstrings  every module begins with one
+
+Each rule takes modules (or files) and returns what breaks it, one line each, as `path:line: what`.
+tests/unit/test_tidy.py runs them over the tree, and shows that each can fail. After TigerBeetle's
+`src/tidy.zig`.
+
+    >>> banned_calls([Module.parse("storage/a.py", "import time; time.sleep(1)")])
+    ['storage/a.py:1: calls time.sleep: wait for a condition']
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("broker", "storage", "compactor")
+MODULE_LINES_MAX = 400
+TEST_MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+# Started by name, by a test runner or by a user's own import; nothing of ours imports them.
+ENTRY_POINTS = (
+    r"broker\.__main__",
+    r"compactor\.__main__",
+    r"broker\.cli\.main",
+    r"broker\.client(\.aio)?",
+    r"tests\..*test_\w+",
+    r"tests\..*conftest",
+    # Run by path, as a process.
+    r"tests\.support\.fake_compactor",
+    r"tests\.benchmarks\.\w+",
+)
+
+
+class Ban(NamedTuple):
+    """`calls` may only be made in modules whose path begins with one of `allowed`."""
+
+    calls: frozenset[str]
+    within: tuple[str, ...]
+    allowed: tuple[str, ...]
+    why: str
+
+
+_FILE_CALLS = frozenset(
+    ["open"]
+    + [f"os.{name}" for name in ("open", "rename", "replace", "remove", "unlink", "truncate")]
+    + [f"os.{name}" for name in ("fsync", "fdatasync", "ftruncate")]
+)
+BANS = (
+    Ban(
+        _FILE_CALLS,
+        ("storage/", "broker/", "compactor/"),
+        (
+            "storage/files.py",
+            # An open file for as long as the process lives.
+            "storage/lock.py",
+            # Files of the user's.
+            "broker/cli/",
+            # Hands the worker a log to write to.
+            "broker/worker_process.py",
+            # Maps sealed segments into the memory of Spark's tasks.
+            "compactor/segment_map.py",
+        ),
+        "storage/files.py does that",
+    ),
+    Ban(
+        frozenset(["time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"]),
+        ("storage/", "broker/", "compactor/"),
+        ("broker/cli/", "broker/process.py", "broker/broker.py", "broker/client/connection.py"),
+        "the clock is an argument",
+    ),
+    Ban(
+        frozenset(["time.sleep"]),
+        ("storage/", "broker/", "compactor/", "tests/"),
+        (),
+        "wait for a condition",
+    ),
+    Ban(
+        frozenset(["SparkSession", "SparkSession.builder", "SparkSession.Builder"]),
+        ("storage/", "broker/", "compactor/", "tests/"),
+        ("compactor/session.py",),
+        "compactor/session.py builds the session",
+    ),
+)
+
+# Which packages a room must not import.
+FORBIDDEN_IMPORTS = {
+    "storage/": {"grpc", "grpc_health", "grpc_reflection", "grpc_status"},
+    "": {"pyspark", "pyarrow", "numpy", "pandas", "py4j"},
+}
+_HEAVY_ALLOWED = ("compactor/", "tests/")
+
+_NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+_MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v)(?:/|\b)")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python file: `path` relative to the checkout, with slashes."""
+
+    path: str
+    source: str
+    tree: ast.Module
+
+    @classmethod
+    def parse(cls, path: str, source: str) -> Module:
+        return cls(path, source, ast.parse(source))
+
+    @property
+    def name(self) -> str:
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    def starts_with(self, prefixes: Iterable[str]) -> bool:
+        return any(self.path.startswith(prefix) for prefix in prefixes)
+
+
+def modules(*folders: str) -> list[Module]:
+    """Every hand-written module under `folders`."""
+    return [
+        Module.parse(path.relative_to(ROOT).as_posix(), path.read_text())
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
+def texts() -> dict[str, str]:
+    """Every file that a person wrote, by its path."""
+    patterns = ("*.py", "*.md", "*.proto", "*.toml", "scripts/*", ".ci/*")
+    skipped = (".venv", ".git", ".cache", "build", "dist", "requirements.lock")
+    return {
+        path.relative_to(ROOT).as_posix(): path.read_text()
+        for pattern in patterns
+        for path in (ROOT.glob(pattern) if "/" in pattern else ROOT.rglob(pattern))
+        if path.is_file()
+        and path.relative_to(ROOT).parts[0] not in skipped
+        and not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
+    }
+
+
+def _walk(module: Module) -> Iterator[ast.AST]:
+    return ast.walk(module.tree)
+
+
+def long_modules(found: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.path}:1: {lines} lines, {most} is the most"
+        for module in found
+        for most in (
+            TEST_MODULE_LINES_MAX if module.starts_with(("tests/",)) else MODULE_LINES_MAX,
+        )
+        if (lines := len(module.source.splitlines())) > most
+    ]
+
+
+def long_functions(found: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.path}:{node.lineno}: {node.name}: {lines} lines, {FUNCTION_LINES_MAX} is the most"
+        for module in found
+        for node in _walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    ]
+
+
+def banned_calls(found: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.path}:{line}: calls {name}: {ban.why}"
+        for module in found
+        for name, line in _uses(module)
+        for ban in BANS
+        if name in ban.calls
+        and module.starts_with(ban.within)
+        and not module.starts_with(ban.allowed)
+    ]
+
+
+def _uses(module: Module) -> Iterator[tuple[str, int]]:
+    # Calls, and attributes of a class that count as one (SparkSession.builder).
+    for node in _walk(module):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{node.value.id}.{node.attr}"
+            if name.startswith("SparkSession."):
+                yield name, node.lineno
+
+
+def _imports(module: Module) -> Iterator[tuple[str, int]]:
+    """Dotted names; `from a import b` gives both a and a.b, for b may be a module."""
+    for node in _walk(module):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module, node.lineno
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def forbidden_imports(found: Iterable[Module]) -> list[str]:
+    return sorted(
+        {
+            f"{module.path}:{line}: imports {name.split('.')[0]}"
+            for module in found
+            for name, line in _imports(module)
+            for room, packages in FORBIDDEN_IMPORTS.items()
+            if module.path.startswith(room)
+            and name.split(".")[0] in packages
+            and not (room == "" and module.starts_with(_HEAVY_ALLOWED))
+        }
+    )
+
+
+def dead_modules(found: Iterable[Module]) -> list[str]:
+    """Modules of the product that nothing of the product names, test modules that nothing names."""
+    found = list(found)
+    users: dict[str, set[str]] = {}
+    for module in found:
+        # A string names a module too: some are imported only when they are needed.
+        strings = (
+            node.value
+            for node in _walk(module)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        )
+        for name in {name for name, _ in _imports(module)} | set(strings):
+            users.setdefault(name, set()).add(module.path)
+    return [
+        f"{module.path}:1: nothing imports it"
+        for module in found
+        if not module.path.endswith("__init__.py")
+        and not any(re.fullmatch(pattern, module.name) for pattern in ENTRY_POINTS)
+        and not any(_counts(user, module) for user in users.get(module.name, ()))
+    ]
+
+
+def _counts(user: str, module: Module) -> bool:
+    if user == module.path:
+        return False
+    return module.path.startswith("tests/") or not user.startswith("tests/")
+
+
+def missing_docstrings(found: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.path}:1: no docstring"
+        for module in found
+        if module.tree.body and not ast.get_docstring(module.tree)
+    ]
+
+
+def bad_words(found: dict[str, str]) -> list[str]:
+    return [
+        f"{path}:{number}: {match.group()!r}"
+        for path, text in found.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        for match in (_NOTES.search(line), _MACHINE_PATHS.search(line))
+        if match
+    ]

@@ -1,0 +1,140 @@
+"""A topic's log in memory, for tests of subscriptions: raw ledgers, and a compacted view if wanted.
+
+log = FakeLog()
+log.publish("a=1", "b=1 b=2", "=keyless")      # three entries, the second one of two messages
+log.roll()                                      # the next entry begins a new ledger
+log.compact(Position(0, 0))                     # only that entry is left up to here
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ledgerfold.v1.data_pb2 import StartPosition
+
+from storage.entry import EARLIEST, EntryHeader, Position, read_header, stamp
+from storage.native import NativeBatchBuilder
+
+
+class Entry(NamedTuple):
+    header: EntryHeader
+    data: bytes
+
+
+class Result(NamedTuple):
+    entries: list[Entry]
+    next_position: Position
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.raw: list[Entry] = []
+        self.compacted: list[Entry] = []
+        self.horizon: Position | None = None
+        self.ledgers = [0]
+        self.reads: list[tuple[Position, bool]] = []
+        self.error: Exception | None = None
+        self._changed = asyncio.Condition()
+        # Reads wait until it is set: a test may change things while one is on its way.
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def publish(self, *entries: str) -> list[Position]:
+        return [self._append(text) for text in entries]
+
+    def _append(self, text: str) -> Position:
+        builder = NativeBatchBuilder("p")
+        for message in text.split():
+            key, _, value = message.partition("=")
+            builder.add(value.encode(), key=key.encode() or None)
+        frame = builder.build(sequence_id=0, publish_time_ms=1)
+        position = self.next_position(self.last_position())
+        data = stamp(frame, *position, append_time_ms=1, producer_number=1)
+        self.raw.append(Entry(read_header(data), data))
+        self.wake()
+        return position
+
+    def wake(self) -> None:
+        asyncio.get_running_loop().create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def roll(self) -> None:
+        self.ledgers.append(self.ledgers[-1] + 1)
+
+    def compact(self, *survivors: Position) -> None:
+        everything = {each.header.position: each for each in [*self.compacted, *self.raw]}
+        self.compacted = [everything[each] for each in survivors]
+        self.horizon = self.raw[-1].header.position
+        self.wake()
+
+    def trim(self, *, ledgers_before: int) -> None:
+        self.ledgers = [each for each in self.ledgers if each >= ledgers_before]
+        self.raw = [each for each in self.raw if each.header.ledger_id >= ledgers_before]
+
+    async def read(self, position: Position, *, read_compacted: bool, bytes_max: int) -> Result:
+        self.reads.append((position, read_compacted))
+        await self.gate.wait()
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        if read_compacted and self.horizon is not None and position <= self.horizon:
+            found = _page(self.compacted, position, bytes_max)
+            if found:
+                return Result(found, found[-1].header.position.next)
+            return Result([], self.next_position(self.horizon))
+        found = _page(self.raw, position, bytes_max)
+        return Result(found, found[-1].header.position.next if found else position)
+
+    async def wait_beyond(self, position: Position) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._has_more(position))
+
+    def _has_more(self, position: Position) -> bool:
+        return any(each.header.position >= position for each in self.raw)
+
+    def last_position(self) -> Position:
+        newest = Position(self.ledgers[-1], -1)
+        return max(newest, self.raw[-1].header.position) if self.raw else newest
+
+    def next_position(self, position: Position) -> Position:
+        following = position.next
+        later = [each for each in self.ledgers if each > position.ledger_id]
+        if not later or any(each.header.position == following for each in self.raw):
+            return following
+        return Position(later[0], 0)
+
+    def previous_position(self, position: Position) -> Position:
+        return Position(position.ledger_id, position.entry_id - 1)
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        return sum(after < each.header.position <= upto for each in self.raw)
+
+    def ledger_ids(self) -> Sequence[int]:
+        return self.ledgers
+
+    async def resolve_start(
+        self, start: StartPosition, read_compacted: bool
+    ) -> tuple[Position, bool]:
+        at = start.WhichOneof("at")
+        if at == "earliest":
+            return EARLIEST, True
+        if at == "message_id":
+            named = Position(start.message_id.ledger_id, start.message_id.entry_id)
+            return (named if start.inclusive else named.next), True
+        return self.next_position(self.last_position()), True
+
+
+def _page(entries: Iterable[Entry], position: Position, bytes_max: int) -> list[Entry]:
+    page: list[Entry] = []
+    for entry in entries:
+        if entry.header.position >= position:
+            page.append(entry)
+            bytes_max -= len(entry.data)
+            if bytes_max <= 0:
+                break
+    return page

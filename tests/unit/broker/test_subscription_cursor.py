@@ -1,0 +1,156 @@
+"""The durable cursor of a subscription: group commit, late writes, restarts, failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cursor import Cursor
+from broker.subscription import Subscription
+from storage.entry import Position
+from storage.errors import (
+    Corruption,
+    DiskFailure,
+    LedgerfoldError,
+)
+from tests.unit.broker.subscriptions import (
+    EXCLUSIVE,
+    SHARED,
+    FakeTopic,
+    acknowledge,
+    receive,
+    run,
+    settled,
+    subscribed,
+    text,
+)
+
+
+def test_acks_that_wait_for_durability_share_writes() -> None:
+    """While a write is in flight others gather; each is answered after the write that has it."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}=v" for n in range(10)))
+        consumer = await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        await receive(consumer, 10)
+        written = len(topic.written)
+        topic.may_write.clear()
+        topic.writing.clear()
+        subscription.acknowledge(consumer, positions[:1], request_id=1)
+        await topic.writing.wait()
+        for n in range(1, 10):
+            subscription.acknowledge(consumer, [positions[n]], request_id=n + 1)
+        await settled(topic)
+        assert not consumer._acked_request_ids
+        topic.may_write.set()
+        answered: list[int] = []
+        while len(answered) < 10:
+            output = await consumer.take()
+            assert output is not None
+            answered += output.acked_request_ids
+        assert answered == list(range(1, 11))
+        assert len(topic.written) - written == 2
+        assert topic.written[-1].mark_delete.entry_id == 9
+
+    run(test)
+
+
+def test_acks_without_an_answer_are_written_late_but_surely() -> None:
+    """Not one by one; by count, and at close."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}=v" for n in range(1_500)))
+        consumer = await subscribed(topic, EXCLUSIVE, permits=1_500)
+        await receive(consumer, 1_500)
+        subscription = topic.subscriptions["s"]
+        written = len(topic.written)
+        for position in positions:
+            subscription.acknowledge(consumer, [position])
+        await settled(topic)
+        assert len(topic.written) == written + 1
+        assert topic.written[-1].mark_delete.entry_id == 1_499
+        topic.log.publish("z=1")
+        subscription.acknowledge(consumer, [Position(0, 1_500)])
+        await settled(topic)
+        assert len(topic.written) == written + 1
+        await subscription.close()
+        assert topic.written[-1].mark_delete.entry_id == 1_500
+
+    run(test)
+
+
+def test_acks_without_an_answer_are_written_after_a_while() -> None:
+    """The delay is an argument; here it is none."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        subscription = Subscription(
+            "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
+        )
+        topic.subscriptions["s"] = subscription
+        subscription.acknowledge(subscription.attach(EXCLUSIVE), positions)
+        await topic.writing.wait()
+        await settled(topic)
+        assert topic.written[-1].mark_delete.entry_id == 0
+
+    run(test)
+
+
+def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
+    """The cursor of the last write, with its ranges, is where the next consumer begins."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1", "b=1", "c=1", "d=1")
+        consumer = await subscribed(topic, SHARED)
+        received = await receive(consumer, 4)
+        await acknowledge(topic, consumer, [received[0], received[2]])
+        topic.subscriptions["s"].acknowledge(consumer, [received[3].position])
+        await topic.restart()
+        again = await subscribed(topic, EXCLUSIVE)
+        assert text(await receive(again, 2)) == "b=1 d=1"
+
+    run(test)
+
+
+def test_a_failed_write_ends_the_consumers_and_answers_nobody() -> None:
+    """The error names the disk; consumers may come back, and what was not durable comes again."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await receive(consumer, 1)
+        subscription = topic.subscriptions["s"]
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.acknowledge(consumer, positions, request_id=5)
+        with pytest.raises(DiskFailure):
+            await consumer.take()
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        assert subscription.consumers == []
+        topic.error = None
+        await subscription.persist()
+        assert topic.written[-1].mark_delete.entry_id == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(Corruption("f", 7, "a", "b"), Corruption), (ValueError("bug"), LedgerfoldError)],
+)
+def test_a_failed_read_is_an_error_not_silence(
+    error: Exception, expected: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is skipped: consumers get the error, and meet it again when they come back."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1")
+        topic.log.error = error
+        for _ in range(2):
+            consumer = await subscribed(topic, EXCLUSIVE)
+            with pytest.raises(expected):
+                await consumer.take()
+        topic.log.error = None
+        assert text(await receive(await subscribed(topic, EXCLUSIVE), 1)) == "a=1"
+
+    run(test)

@@ -1,0 +1,107 @@
+"""How messages become entries, and that the quick way and the long way agree."""
+
+from __future__ import annotations
+
+from broker.client.batching import (
+    Batch,
+    Container,
+    DefaultContainer,
+    KeyBasedContainer,
+    PlainContainer,
+)
+from broker.client.new_message import NewMessage
+from broker.client.permits import Permits
+from storage.codec import decode
+
+
+def build(batch: Batch, *, plain: bool = False) -> bytes:
+    return batch.builder.build(sequence_id=batch.sequence_id, publish_time_ms=1, plain=plain)
+
+
+def rows_of(entry: bytes) -> list[tuple[bytes | None, bytes, int]]:
+    return [(row.key, row.value, row.sequence_id) for row in decode(entry).messages()]
+
+
+def fill(container: Container, *messages: tuple[bytes | None, bytes, int]) -> None:
+    for key, value, sequence_id in messages:
+        container.add(NewMessage(value, key, sequence_id), None)
+
+
+def test_one_batch_for_all_keys() -> None:
+    """Messages keep their order and number themselves."""
+    container = DefaultContainer("p", 4)
+    rows: list[tuple[bytes | None, bytes, int]] = [(b"a", b"1", 5), (None, b"2", 6), (b"b", b"", 7)]
+    fill(container, *rows)
+    (batch,) = container.take()
+    assert batch.sequence_id == container.last_sequence_id == 7
+    assert rows_of(build(batch)) == rows
+    assert container.take() == []
+
+
+def test_gaps_between_sequence_ids_survive() -> None:
+    """Numbers that a person gives need not follow one another."""
+    container = DefaultContainer("p", -1)
+    rows: list[tuple[bytes | None, bytes, int]] = [
+        (b"a", b"1", 10),
+        (b"a", b"2", 11),
+        (b"a", b"3", 20),
+        (b"a", b"4", 21),
+    ]
+    fill(container, *rows)
+    (batch,) = container.take()
+    assert rows_of(build(batch)) == rows
+    assert batch.sequence_id == 21
+
+
+def test_a_batch_per_key_in_order_of_their_last_messages() -> None:
+    """Entry sequence ids rise, so that the broker can tell a resent one."""
+    container = KeyBasedContainer("p", -1)
+    fill(container, (b"a", b"1", 0), (b"b", b"2", 1), (b"a", b"3", 2), (None, b"4", 3))
+    batches = container.take()
+    assert [batch.sequence_id for batch in batches] == [1, 2, 3]
+    assert [rows_of(build(batch)) for batch in batches] == [
+        [(b"b", b"2", 1)],
+        [(b"a", b"1", 0), (b"a", b"3", 2)],
+        [(None, b"4", 3)],
+    ]
+    assert (container.rows, container.size_bytes) == (0, 0)
+
+
+def test_the_ordering_key_goes_before_the_partition_key() -> None:
+    """As in Pulsar's BatchMessageKeyBasedContainer."""
+    container = KeyBasedContainer("p", -1)
+    for sequence_id, key in enumerate((b"a", b"b")):
+        container.add(NewMessage(b"v", key, sequence_id, ordering_key=b"same"), None)
+    assert [len(batch.listeners) for batch in container.take()] == [2]
+
+
+def test_a_batch_taken_apart_keeps_every_part_of_its_messages() -> None:
+    """What is too large together goes one by one."""
+    container = DefaultContainer("p", -1)
+    container.add(NewMessage(b"1", b"a", 0, {"n": "v"}, 77, b"o"), None)
+    container.add(NewMessage(None, None, 1), None)
+    (batch,) = container.take()
+    whole = list(decode(build(batch)).messages())
+    parts = [next(decode(build(one)).messages()) for one in batch.single_messages()]
+    assert [part._replace(batch_index=n, batch_size=2) for n, part in enumerate(parts)] == whole
+
+
+def test_a_plain_entry_has_no_batch_index() -> None:
+    """Without batching a message is an entry."""
+    container = PlainContainer("p", -1)
+    fill(container, (b"a", b"1", 0))
+    (message,) = decode(build(container.take()[0], plain=True)).messages()
+    assert message.batch_index == -1
+
+
+def test_permits_add_up_to_the_queue_size() -> None:
+    """What the broker may send and what waits here are bounded together."""
+    permits = Permits(10)
+    assert permits.to_grant() == 10
+    permits.came(12)
+    assert permits.to_grant() == 0
+    permits.taken(5)
+    assert permits.to_grant() == 5
+    permits.disconnected()
+    # 7 wait, so 3 may come over the new connection.
+    assert permits.to_grant() == 3

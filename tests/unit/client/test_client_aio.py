@@ -1,0 +1,195 @@
+"""The asyncio API: the same rules on the caller's loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from broker.client import ConsumerType, InitialPosition, MessageId
+from broker.client.aio import Client
+from storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
+from tests.support.fake_data_service import LEDGER_ID, BreakAt, FakeBroker
+
+Scenario = Callable[[FakeBroker, Client], Awaitable[None]]
+
+
+def play(scenario: Scenario) -> None:
+    """Runs a scenario with a broker and a client on one loop."""
+
+    async def run() -> None:
+        broker = FakeBroker()
+        await broker.start()
+        try:
+            async with Client(
+                broker.address, operation_timeout_seconds=10, starting_backoff_interval_ms=10
+            ) as client:
+                await scenario(broker, client)
+        finally:
+            await broker.stop()
+
+    asyncio.run(run())
+
+
+async def fill(client: Client, count: int, **options: Any) -> None:
+    producer = await client.create_producer("t", **options)
+    await asyncio.gather(
+        *(producer.send(b"%d" % number, partition_key="k") for number in range(count))
+    )
+    await producer.close()
+
+
+def test_sends_at_the_same_time_share_batches() -> None:
+    """And every task gets its own id."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        producer = await client.create_producer("t", batching_max_messages=10)
+        ids = await asyncio.gather(*(producer.send(b"%d" % number) for number in range(20)))
+        assert ids == [
+            MessageId(-1, LEDGER_ID, entry, index) for entry in (0, 1) for index in range(10)
+        ]
+        assert producer.last_sequence_id() == 19
+        assert (producer.topic(), producer.is_connected()) == (
+            "persistent://public/default/t",
+            True,
+        )
+
+    play(scenario)
+
+
+def test_a_lost_connection_loses_and_doubles_nothing() -> None:
+    """As in the synchronous API."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        broker.service.after_store = BreakAt(3)
+        await fill(client, 50, batching_max_messages=5)
+        assert broker.topic("t").values() == [b"%d" % number for number in range(50)]
+
+    play(scenario)
+
+
+def test_senders_wait_for_room_or_are_refused() -> None:
+    """The bound of pending messages holds for tasks, too."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await fill(client, 100, max_pending_messages=3, batching_enabled=False)
+        assert len(broker.topic("t").values()) == 100
+        broker.service.may_answer.clear()
+        producer = await client.create_producer(
+            "u", max_pending_messages=1, block_if_queue_full=False, batching_enabled=False
+        )
+        first = asyncio.create_task(producer.send(b"1"))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await producer.send(b"2")
+        broker.service.may_answer.set()
+        await first
+
+    play(scenario)
+
+
+def test_errors_reach_the_task_that_sent() -> None:
+    """Only that one."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        producer = await client.create_producer("t")
+        good, bad = await asyncio.gather(
+            producer.send(b"1"), producer.send(b"x" * 300_000), return_exceptions=True
+        )
+        assert good == MessageId(-1, LEDGER_ID, 0, 0)
+        assert isinstance(bad, InvalidRequest)
+
+    play(scenario)
+
+
+def test_reading() -> None:
+    """To the end, by seek, and with a timeout."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await fill(client, 12, batching_max_messages=4)
+        reader = await client.create_reader("t", MessageId.earliest, receiver_queue_size=3)
+        assert [int(message.data()) async for message in reader] == list(range(12))
+        assert not await reader.has_message_available()
+        with pytest.raises(Timeout):
+            await reader.read_next(timeout_millis=20)
+        await reader.seek(MessageId(-1, LEDGER_ID, 2, 1))
+        assert (await reader.read_next()).data() == b"10"
+        await reader.close()
+        with pytest.raises(AlreadyClosed):
+            await reader.read_next()
+
+    play(scenario)
+
+
+def test_reading_goes_on_after_a_restart() -> None:
+    """Nothing skipped, nothing repeated."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await fill(client, 40, batching_max_messages=4)
+        reader = await client.create_reader("t", MessageId.earliest, receiver_queue_size=5)
+        seen = [int((await reader.read_next()).data()) for _ in range(6)]
+        await broker.stop()
+        await broker.start()
+        seen += [int(message.data()) async for message in reader]
+        assert seen == list(range(40))
+
+    play(scenario)
+
+
+def test_consuming() -> None:
+    """Receive, acknowledge, redeliver, seek, unsubscribe."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await fill(client, 6, batching_max_messages=3)
+        consumer = await client.subscribe(
+            "t",
+            "s",
+            ConsumerType.Shared,
+            initial_position=InitialPosition.Earliest,
+            negative_ack_redelivery_delay_ms=10,
+        )
+        messages = [await consumer.receive(5000) for _ in range(6)]
+        assert [int(message.data()) for message in messages] == list(range(6))
+        await consumer.acknowledge(messages[0])
+        await consumer.negative_acknowledge(messages[1])
+        assert [int((await consumer.receive(5000)).data()) for _ in range(2)] == [1, 2]
+        await consumer.redeliver_unacknowledged_messages()
+        assert int((await consumer.receive(5000)).data()) == 1
+        await consumer.seek(MessageId(-1, LEDGER_ID, 1, 1))
+        assert int((await consumer.receive(5000)).data()) == 5
+        assert not await consumer.has_message_available()
+        assert (await consumer.get_last_message_id()).entry_id() == 1
+        with pytest.raises(Timeout):
+            await consumer.receive(20)
+        await consumer.unsubscribe()
+        assert broker.topic("t").subscriptions == {}
+
+    play(scenario)
+
+
+def test_a_cancelled_receive_loses_no_message() -> None:
+    """Giving up waiting is not taking."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        waiting = asyncio.create_task(consumer.receive())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await fill(client, 1)
+        assert (await consumer.receive(5000)).data() == b"0"
+
+    play(scenario)
+
+
+def test_a_closed_client_opens_nothing() -> None:
+    """Use after close is an error."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        await client.close()
+        with pytest.raises(AlreadyClosed):
+            await client.create_producer("t")
+        assert await client.get_topic_partitions("t") == ["persistent://public/default/t"]
+
+    play(scenario)

@@ -1,0 +1,337 @@
+"""Consumers: acknowledging batches, redelivery, seeks, and coming back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.client import Client, Consumer, ConsumerType, InitialPosition, Message, MessageId
+from broker.client.io_thread import IoThread
+from storage.entry import Position
+from storage.errors import AlreadyClosed, InvalidRequest, NotAllowed, SubscriptionBusy, Timeout
+from storage.native import NativeBatchBuilder
+from tests.support.fake_data_service import LEDGER_ID, FakeSubscription, ThreadedFakeBroker
+
+ORDERED = ConsumerType.Exclusive
+SHARED = ConsumerType.Shared
+
+
+def fill(client: Client, entries: int, rows: int) -> None:
+    """`entries` batches of `rows` messages, with their numbers as values."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=rows)
+    for number in range(entries * rows):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
+    producer.flush()
+
+
+def subscribe(client: Client, type_: ConsumerType = ORDERED, **options: Any) -> Consumer:
+    return client.subscribe("t", "s", type_, initial_position=InitialPosition.Earliest, **options)
+
+
+def subscription(broker: ThreadedFakeBroker) -> FakeSubscription:
+    return broker.topic("t").subscriptions["s"]
+
+
+def wait_until(broker: ThreadedFakeBroker, condition: Callable[[], bool]) -> None:
+    """Until the broker's state says so; it tells of every change."""
+
+    async def wait() -> None:
+        while not condition():
+            await broker.topic("t").changed.wait()
+
+    future = IoThread.shared().start(wait())
+    future.result(timeout=10)
+
+
+def receive(consumer: Consumer, count: int) -> list[Message]:
+    return [consumer.receive(timeout_millis=5000) for _ in range(count)]
+
+
+def values(messages: list[Message]) -> list[int]:
+    return [int(message.data()) for message in messages]
+
+
+def test_messages_come_in_order_and_are_acknowledged_by_entry(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """The broker hears of a batch once all its messages are acknowledged."""
+    fill(client, 2, 3)
+    consumer = subscribe(client)
+    messages = receive(consumer, 6)
+    assert values(messages) == list(range(6))
+    for message in (*messages[:2], *messages[3:]):
+        consumer.acknowledge(message)
+    wait_until(broker, lambda: subscription(broker).acknowledged == {Position(LEDGER_ID, 1)})
+    consumer.acknowledge(messages[2].message_id())
+    wait_until(broker, lambda: len(subscription(broker).acknowledged) == 2)
+    assert (consumer.topic(), consumer.subscription_name(), consumer.consumer_name()) == (
+        "persistent://public/default/t",
+        "s",
+        "c-1",
+    )
+
+
+def test_cumulative_acknowledgement(broker: ThreadedFakeBroker, client: Client) -> None:
+    """In the middle of a batch the entry before it is acknowledged."""
+    fill(client, 3, 3)
+    consumer = subscribe(client)
+    messages = receive(consumer, 9)
+    consumer.acknowledge_cumulative(messages[4])
+    wait_until(broker, lambda: subscription(broker).cumulative == Position(LEDGER_ID, 0))
+    consumer.acknowledge_cumulative(messages[8])
+    wait_until(broker, lambda: subscription(broker).cumulative == Position(LEDGER_ID, 2))
+
+
+def test_close_sends_the_acknowledgements_that_are_left(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """A consumer that acknowledged everything is not given it again."""
+    fill(client, 5, 1)
+    consumer = subscribe(client)
+    for message in receive(consumer, 5):
+        consumer.acknowledge(message)
+    consumer.close()
+    assert len(subscription(broker).acknowledged) == 5
+    with pytest.raises(AlreadyClosed):
+        consumer.receive()
+    with pytest.raises(AlreadyClosed):
+        consumer.acknowledge(MessageId(-1, LEDGER_ID, 0, 0))
+
+
+def test_a_timeout_is_an_error_of_its_own(client: Client) -> None:
+    """The consumer lives on."""
+    consumer = subscribe(client)
+    with pytest.raises(Timeout):
+        consumer.receive(timeout_millis=20)
+    fill(client, 1, 1)
+    assert values(receive(consumer, 1)) == [0]
+
+
+@pytest.mark.parametrize("type_", [SHARED, ConsumerType.KeyShared])
+def test_no_compacted_view_for_shared_subscriptions(client: Client, type_: ConsumerType) -> None:
+    """Refused before anything is sent, as in Pulsar."""
+    with pytest.raises(NotAllowed):
+        client.subscribe("t", "s", type_, is_read_compacted=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"receiver_queue_size": 0},
+        {"negative_ack_redelivery_delay_ms": -1},
+        {"unacked_messages_timeout_ms": 0},
+    ],
+)
+def test_wrong_options_are_refused(client: Client, options: dict[str, Any]) -> None:
+    """With an error that names the option."""
+    with pytest.raises(InvalidRequest, match=next(iter(options))):
+        subscribe(client, **options)
+
+
+def test_no_cumulative_acknowledgement_on_shared_subscriptions(client: Client) -> None:
+    """What lies before may be someone else's."""
+    fill(client, 1, 1)
+    consumer = subscribe(client, SHARED)
+    with pytest.raises(NotAllowed):
+        consumer.acknowledge_cumulative(receive(consumer, 1)[0])
+
+
+def test_a_negative_acknowledgement_brings_the_entry_again(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """After its delay, without the messages that were acknowledged."""
+    fill(client, 3, 3)
+    consumer = subscribe(client, SHARED, negative_ack_redelivery_delay_ms=30)
+    messages = receive(consumer, 9)
+    consumer.acknowledge(messages[3])
+    consumer.negative_acknowledge(messages[4])
+    again = receive(consumer, 2)
+    assert values(again) == [4, 5]
+    assert [message.redelivery_count() for message in again] == [1, 1]
+    assert subscription(broker).redelivered == [[Position(LEDGER_ID, 1)]]
+
+
+def test_a_negative_acknowledgement_rewinds_an_ordered_subscription(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Everything unacknowledged comes again, in order."""
+    fill(client, 3, 3)
+    consumer = subscribe(client, negative_ack_redelivery_delay_ms=10)
+    messages = receive(consumer, 7)
+    for message in messages[:4]:
+        consumer.acknowledge(message)
+    consumer.negative_acknowledge(messages[6])
+    wait_until(broker, lambda: subscription(broker).redelivered == [[]])
+    assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
+
+
+def test_an_acknowledged_entry_is_not_redelivered(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Acknowledging after a negative acknowledgement takes it back."""
+    fill(client, 2, 1)
+    consumer = subscribe(client, SHARED, negative_ack_redelivery_delay_ms=40)
+    first, second = receive(consumer, 2)
+    consumer.negative_acknowledge(first)
+    consumer.negative_acknowledge(second)
+    consumer.acknowledge(first)
+    assert values(receive(consumer, 1)) == [1]
+    assert subscription(broker).redelivered == [[Position(LEDGER_ID, 1)]]
+
+
+def test_what_is_not_acknowledged_in_time_comes_again(client: Client) -> None:
+    """The unacknowledged timeout redelivers by itself."""
+    fill(client, 2, 1)
+    consumer = subscribe(client, SHARED, unacked_messages_timeout_ms=50)
+    first, _ = receive(consumer, 2)
+    consumer.acknowledge(first)
+    assert values(receive(consumer, 1)) == [1]
+
+
+@pytest.mark.parametrize("type_", [ORDERED, SHARED])
+def test_redeliver_unacknowledged_messages(client: Client, type_: ConsumerType) -> None:
+    """At once, and what waited here is not delivered twice."""
+    fill(client, 4, 2)
+    consumer = subscribe(client, type_)
+    messages = receive(consumer, 3)
+    consumer.acknowledge(messages[0])
+    consumer.redeliver_unacknowledged_messages()
+    assert values(receive(consumer, 7)) == [1, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize(("inclusive", "first"), [(False, 5), (True, 4)])
+def test_seek_by_id(
+    broker: ThreadedFakeBroker, client: Client, inclusive: bool, first: int
+) -> None:
+    """Forth and back, into the middle of a batch."""
+    fill(client, 3, 3)
+    consumer = subscribe(client, start_message_id_inclusive=inclusive)
+    receive(consumer, 2)
+    for _ in range(2):
+        consumer.seek(MessageId(-1, LEDGER_ID, 1, 1))
+        assert values(receive(consumer, 9 - first)) == list(range(first, 9))
+    consumer.seek(MessageId.earliest)
+    assert values(receive(consumer, 9)) == list(range(9))
+
+
+def test_an_entry_before_the_place_sought_is_acknowledged(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Nobody sees its messages, so nobody else would."""
+    fill(client, 2, 3)
+    consumer = subscribe(client)
+    consumer.seek(MessageId(-1, LEDGER_ID, 0, 2))
+    assert values(receive(consumer, 1)) == [3]
+    wait_until(broker, lambda: Position(LEDGER_ID, 0) in subscription(broker).acknowledged)
+
+
+def test_seek_by_time(broker: ThreadedFakeBroker, client: Client) -> None:
+    """To the first entry published at or after."""
+    for time_ms in (1000, 2000, 3000):
+        builder = NativeBatchBuilder("p")
+        builder.add(b"%d" % time_ms)
+        broker.store("t", builder.build(sequence_id=time_ms, publish_time_ms=time_ms))
+    consumer = subscribe(client)
+    consumer.seek(1500)
+    assert values(receive(consumer, 2)) == [2000, 3000]
+
+
+@pytest.mark.parametrize("queue_size", [1, 1000])
+def test_a_restart_brings_what_was_not_acknowledged(
+    broker: ThreadedFakeBroker, client: Client, queue_size: int
+) -> None:
+    """Everything else came once; acknowledged messages of a batch do not come again."""
+    fill(client, 3, 3)
+    consumer = subscribe(client, receiver_queue_size=queue_size)
+    for message in receive(consumer, 4):
+        consumer.acknowledge(message)
+    wait_until(broker, lambda: len(subscription(broker).acknowledged) == 1)
+    broker.stop_now()
+    broker.start_now()
+    assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
+
+
+def test_acknowledgements_while_away_are_sent_later(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """They are not lost, and come before new permits."""
+    fill(client, 3, 1)
+    consumer = subscribe(client)
+    messages = receive(consumer, 3)
+    broker.stop_now()
+    for message in messages[:2]:
+        consumer.acknowledge(message)
+    broker.start_now()
+    wait_until(broker, lambda: len(subscription(broker).acknowledged) == 2)
+    assert values(receive(consumer, 1)) == [2]
+
+
+def test_an_exclusive_subscription_has_one_consumer(client: Client) -> None:
+    """The second one is refused at once."""
+    subscribe(client)
+    with pytest.raises(SubscriptionBusy):
+        subscribe(client)
+
+
+def test_unsubscribe_deletes_the_subscription(broker: ThreadedFakeBroker, client: Client) -> None:
+    """And closes the consumer."""
+    consumer = subscribe(client)
+    consumer.unsubscribe()
+    assert broker.topic("t").subscriptions == {}
+    with pytest.raises(AlreadyClosed):
+        consumer.receive()
+
+
+def test_has_message_available(client: Client) -> None:
+    """By the topic's last message and the last one received."""
+    consumer = subscribe(client)
+    assert not consumer.has_message_available()
+    assert consumer.get_last_message_id() == MessageId.earliest
+    fill(client, 1, 2)
+    assert consumer.get_last_message_id() == MessageId(-1, LEDGER_ID, 0, 1)
+    assert consumer.has_message_available()
+    receive(consumer, 2)
+    assert not consumer.has_message_available()
+
+
+def test_a_message_listener_gets_the_messages(client: Client) -> None:
+    """In a thread of its own; its failures do not stop it; receive is not for it."""
+    seen: list[int] = []
+    done = threading.Event()
+
+    def listen(consumer: Consumer, message: Message) -> None:
+        seen.append(int(message.data()))
+        consumer.acknowledge(message)
+        if len(seen) == 6:
+            done.set()
+        if len(seen) == 2:
+            raise RuntimeError("a person's mistake")
+
+    fill(client, 2, 3)
+    consumer = subscribe(client, message_listener=listen)
+    assert done.wait(10)
+    assert seen == list(range(6))
+    with pytest.raises(NotAllowed):
+        consumer.receive()
+
+
+def test_threads_share_a_consumer(client: Client) -> None:
+    """Each message goes to one of them."""
+    fill(client, 50, 4)
+    consumer = subscribe(client, SHARED, receiver_queue_size=20)
+    seen: list[int] = []
+
+    def consume() -> None:
+        for message in receive(consumer, 50):
+            seen.append(int(message.data()))
+            consumer.acknowledge(message)
+
+    threads = [threading.Thread(target=consume) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert sorted(seen) == list(range(200))

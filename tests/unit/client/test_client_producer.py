@@ -1,0 +1,337 @@
+"""Producers against a broker that breaks: nothing lost, nothing doubled, order kept."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from broker.client import BatchingType, Client, CompressionType, MessageId, Result
+from broker.client.io_thread import IoThread
+from storage.codec import decode
+from storage.errors import (
+    AlreadyClosed,
+    DiskFailure,
+    InvalidRequest,
+    NotAllowed,
+    ProducerBusy,
+    StorageError,
+    Timeout,
+    Unavailable,
+)
+from tests.support.fake_data_service import LEDGER_ID, BreakAt, ThreadedFakeBroker
+
+
+def test_send_answers_the_id(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Without batching the id has no batch index; with it a lone message has index 0."""
+    plain = client.create_producer("t")
+    assert plain.send(b"1") == MessageId(-1, LEDGER_ID, 0, -1)
+    batching = client.create_producer("t", batching_enabled=True)
+    assert batching.send(b"2") == MessageId(-1, LEDGER_ID, 1, 0)
+    assert broker.topic("t").values() == [b"1", b"2"]
+    assert (plain.topic(), plain.is_connected()) == ("persistent://public/default/t", True)
+
+
+def test_every_part_of_a_message_is_published(broker: ThreadedFakeBroker, client: Client) -> None:
+    """What is sent is what lies in the entry."""
+    producer = client.create_producer("t", "me", compression_type=CompressionType.ZSTD)
+    producer.send(
+        b"v" * 1000,
+        properties={"a": "b", "\u00e4": ""},
+        partition_key="k",
+        ordering_key="o",
+        sequence_id=41,
+        event_timestamp=1234,
+    )
+    batch = decode(broker.topic("t").entries[0])
+    (message,) = batch.messages()
+    assert batch.producer_name == producer.producer_name() == "me"
+    assert (message.key, message.value, message.ordering_key) == (b"k", b"v" * 1000, b"o")
+    assert message.properties == {"a": "b", "\u00e4": ""}
+    assert (message.sequence_id, message.event_time_ms) == (41, 1234)
+
+
+def test_null_and_empty_values_are_told_apart(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Both are tombstones."""
+    producer = client.create_producer("t", batching_enabled=True)
+    producer.send_async(None, None, partition_key="k")
+    producer.send_async(b"", None, partition_key="k")
+    producer.flush()
+    messages = list(decode(broker.topic("t").entries[0]).messages())
+    assert [message.value_is_null for message in messages] == [True, False]
+    assert all(message.is_tombstone for message in messages)
+
+
+def test_callbacks_come_in_order_with_their_ids(client: Client) -> None:
+    """Each message of a batch hears its own index."""
+    heard: list[tuple[Result, MessageId | None]] = []
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=2)
+    for _ in range(3):
+        producer.send_async(b"v", lambda *outcome: heard.append(outcome), partition_key="k")
+    producer.flush()
+    assert heard == [
+        (Result.Ok, MessageId(-1, LEDGER_ID, entry, index))
+        for entry, index in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert producer.last_sequence_id() == 2
+
+
+def test_a_batch_goes_out_by_itself(client: Client) -> None:
+    """The delay alone sends it."""
+    heard = threading.Event()
+    producer = client.create_producer("t", batching_enabled=True, batching_max_publish_delay_ms=5)
+    producer.send_async(b"v", lambda *outcome: heard.set(), partition_key="k")
+    assert heard.wait(5)
+
+
+@pytest.mark.parametrize("stored_first", [False, True])
+@pytest.mark.parametrize("break_at", [1, 3, 17])
+def test_a_lost_connection_loses_and_doubles_nothing(
+    broker: ThreadedFakeBroker, client: Client, stored_first: bool, break_at: int
+) -> None:
+    """Entries without a receipt are sent again; the broker drops those it had stored."""
+    if stored_first:
+        broker.service.after_store = BreakAt(break_at)
+    else:
+        broker.service.before_store = BreakAt(break_at)
+    results: list[Result] = []
+    producer = client.create_producer("t", "me", batching_enabled=True, batching_max_messages=3)
+    for number in range(100):
+        producer.send_async(b"%d" % number, lambda result, _: results.append(result))
+    producer.flush()
+    assert broker.topic("t").values() == [b"%d" % number for number in range(100)]
+    assert results == [Result.Ok] * 100
+    assert [opening.producer_name for opening in broker.service.opened] == ["me", "me"]
+
+
+def test_a_name_that_the_broker_chose_is_kept(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Otherwise a resent entry would look like another producer's."""
+    producer = client.create_producer("t")
+    broker.service.after_store = BreakAt(1)
+    producer.send(b"v")
+    assert [opening.producer_name for opening in broker.service.opened] == [
+        "",
+        producer.producer_name(),
+    ]
+    assert broker.topic("t").values() == [b"v"]
+
+
+def test_a_message_that_was_stored_already_has_no_known_id(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """It is a success all the same."""
+    broker.service.after_store = BreakAt(1)
+    assert client.create_producer("t", batching_enabled=True).send(b"v") == MessageId()
+
+
+def test_publishing_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Messages sent while the broker is away wait for it."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=5)
+    producer.send(b"0")
+    broker.stop_now()
+    for number in range(1, 20):
+        producer.send_async(b"%d" % number, None)
+    broker.start_now()
+    producer.flush()
+    assert broker.topic("t").values() == [b"%d" % number for number in range(20)]
+
+
+def test_a_name_that_is_ours_may_be_busy_for_a_while(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """The broker may notice the lost connection later than we do."""
+    producer = client.create_producer("t", "me")
+    first = BreakAt(1)
+
+    def break_and_stay(entry: bytes) -> None:
+        try:
+            first(entry)
+        except Unavailable:
+            broker.service.refusal = ProducerBusy("t", "me")
+            IoThread.shared().loop.call_later(0.05, setattr, broker.service, "refusal", None)
+            raise
+
+    broker.service.before_store = break_and_stay
+    assert producer.send(b"v").entry_id() == 0
+    assert len(broker.service.opened) > 2
+
+
+def test_a_name_in_use_is_refused(client: Client) -> None:
+    """Two producers of one name would drop each other's messages."""
+    client.create_producer("t", "me")
+    with pytest.raises(ProducerBusy):
+        client.create_producer("t", "me")
+
+
+def test_closing_gives_the_name_back(client: Client) -> None:
+    """The next producer of that name goes on behind the last one's messages."""
+    for turn in range(3):
+        producer = client.create_producer("t", "me")
+        assert producer.last_sequence_id() == turn - 1
+        producer.send(b"v")
+        producer.close()
+        producer.close()
+    with pytest.raises(AlreadyClosed):
+        producer.send(b"v")
+
+
+def test_initial_sequence_id_replays_without_doubling(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """A producer that starts over from its own records sends what is stored only once."""
+    with client.create_producer("t", "me") as producer:
+        for number in range(3):
+            producer.send(b"%d" % number)
+    with client.create_producer("t", "me", initial_sequence_id=0) as producer:
+        for number in range(1, 5):
+            producer.send(b"%d" % number)
+    assert broker.topic("t").values() == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_send_timeout(broker: ThreadedFakeBroker, client: Client) -> None:
+    """A receipt that does not come fails the message; the next one is not confused by it."""
+    producer = client.create_producer("t", send_timeout_millis=100)
+    broker.do(broker.service.may_answer.clear)
+    with pytest.raises(Timeout):
+        producer.send(b"1")
+    broker.do(broker.service.may_answer.set)
+    producer.send(b"2")
+    assert broker.topic("t").values() == [b"1", b"2"]
+
+
+def test_close_waits_for_receipts(broker: ThreadedFakeBroker, client: Client) -> None:
+    """What was sent is durable once close returns."""
+    producer = client.create_producer("t", batching_enabled=True)
+    producer.send_async(b"v", None)
+    client.close()
+    assert broker.topic("t").values() == [b"v"]
+
+
+def test_shutdown_does_not_wait(broker: ThreadedFakeBroker, client: Client) -> None:
+    """What has no receipt fails, and says so."""
+    results: list[Result] = []
+    producer = client.create_producer("t", batching_enabled=True)
+    broker.do(broker.service.may_answer.clear)
+    producer.send_async(b"v", lambda result, _: results.append(result))
+    client.shutdown()
+    assert results == [Result.AlreadyClosed]
+    broker.do(broker.service.may_answer.set)
+
+
+def test_a_lasting_error_ends_the_producer(broker: ThreadedFakeBroker, client: Client) -> None:
+    """What a retry cannot mend fails what is pending and every later send."""
+
+    def disk_is_full(entry: bytes) -> None:
+        raise DiskFailure("x.log", "write", OSError(28, "No space left on device"))
+
+    producer = client.create_producer("t")
+    broker.service.before_store = disk_is_full
+    for _ in range(2):
+        with pytest.raises(StorageError, match="No space left"):
+            producer.send(b"v")
+
+
+def test_a_message_above_the_entry_limit_fails_alone(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """The ones around it are stored."""
+    producer = client.create_producer("t", batching_enabled=True)
+    producer.send_async(b"1", None)
+    with pytest.raises(InvalidRequest):
+        producer.send(b"x" * 300_000)
+    producer.send(b"2")
+    assert broker.topic("t").values() == [b"1", b"2"]
+
+
+def test_small_entries_share_frames(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Messages without batching do not cost a frame each."""
+    producer = client.create_producer("t")
+    broker.do(broker.service.may_answer.clear)
+    for number in range(1000):
+        producer.send_async(b"%d" % number, None)
+    broker.do(broker.service.may_answer.set)
+    producer.flush()
+    assert broker.topic("t").values() == [b"%d" % number for number in range(1000)]
+    assert broker.service.frames_published < 500
+
+
+def test_a_full_queue_makes_the_sender_wait(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Bounded memory: the sender goes on when receipts came."""
+    producer = client.create_producer("t", max_pending_messages=10)
+    broker.do(broker.service.may_answer.clear)
+    done = threading.Event()
+
+    def send_many() -> None:
+        for number in range(50):
+            producer.send_async(b"%d" % number, None)
+        done.set()
+
+    sender = threading.Thread(target=send_many)
+    sender.start()
+    assert not done.wait(0.1)
+    assert len(broker.topic("t").entries) <= 10
+    broker.do(broker.service.may_answer.set)
+    assert done.wait(10)
+    sender.join()
+    producer.flush()
+    assert broker.topic("t").values() == [b"%d" % number for number in range(50)]
+
+
+def test_many_threads_share_a_producer(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Each thread's messages keep their order, and none is lost."""
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_max_messages=7, max_pending_messages=100
+    )
+
+    def send(thread: int) -> None:
+        for number in range(500):
+            producer.send_async(b"%d:%d" % (thread, number), None, partition_key="k")
+
+    threads = [threading.Thread(target=send, args=(thread,)) for thread in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    producer.flush()
+    values = broker.topic("t").values()
+    assert len(values) == 2000
+    for thread in range(4):
+        mine = [value for value in values if value.startswith(b"%d:" % thread)]
+        assert mine == [b"%d:%d" % (thread, number) for number in range(500)]
+
+
+def test_key_based_batches_survive_a_lost_connection(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Their entries' sequence ids rise, so the broker can tell a resent one."""
+    broker.service.after_store = BreakAt(4)
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_type=BatchingType.KeyBased, batching_max_messages=10
+    )
+    for number in range(60):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number % 3}")
+    producer.flush()
+    values = broker.topic("t").values()
+    assert sorted(values, key=int) == [b"%d" % number for number in range(60)]
+    for key in range(3):
+        mine = [int(value) for value in values if int(value) % 3 == key]
+        assert mine == sorted(mine)
+
+
+def test_a_callback_may_send_but_not_wait(client: Client) -> None:
+    """Waiting in the I/O thread would be waiting for oneself."""
+    refused: list[BaseException] = []
+    second = threading.Event()
+    producer = client.create_producer("t")
+
+    def on_first(result: Result, message_id: MessageId | None) -> None:
+        producer.send_async(b"2", lambda *outcome: second.set())
+        for wait in (lambda: producer.send(b"3"), producer.flush, producer.close):
+            try:
+                wait()
+            except NotAllowed as error:
+                refused.append(error)
+
+    producer.send_async(b"1", on_first)
+    assert second.wait(5)
+    assert len(refused) == 3

@@ -1,0 +1,291 @@
+"""Readers: where they begin, what they know of the end, and how they come back."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
+
+from broker.client import Client, MessageId
+from broker.client.producer import Producer
+from storage.entry import EntryFields, build_entry
+from storage.errors import AlreadyClosed, Corruption, InvalidRequest, Timeout, Unavailable
+from storage.native import NativeBatchBuilder
+from tests.support.fake_data_service import LEDGER_ID, ThreadedFakeBroker
+
+
+def fill(client: Client, entries: int, rows: int, first: int = 0) -> Producer:
+    """`entries` batches of `rows` messages, with their numbers as values."""
+    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=rows)
+    for number in range(first, first + entries * rows):
+        producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
+    producer.flush()
+    return producer
+
+
+def numbers(reader: object) -> list[int]:
+    return [int(message.data()) for message in reader]  # type: ignore[attr-defined]
+
+
+def id_of(entry: int, index: int = -1) -> MessageId:
+    return MessageId(-1, LEDGER_ID, entry, index)
+
+
+def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Client) -> None:
+    """What was sent is what is read."""
+    producer = client.create_producer("t", "me")
+    sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, 99)
+    producer.send(None)
+    reader = client.create_reader("t", MessageId.earliest)
+    first, second = list(reader)
+    assert (first.data(), first.value(), first.partition_key(), first.has_key()) == (
+        b"v",
+        b"v",
+        "k",
+        True,
+    )
+    assert (first.message_id(), first.properties(), first.ordering_key()) == (
+        sent,
+        {"a": "b"},
+        "o",
+    )
+    assert (first.sequence_id(), first.event_timestamp(), first.producer_name()) == (3, 99, "me")
+    assert (first.append_timestamp(), first.redelivery_count()) == (1, 0)
+    assert first.publish_timestamp() > 0
+    assert first.topic_name() == reader.topic() == "persistent://public/default/t"
+    assert (second.data(), second.value(), second.has_null_value()) == (b"", None, True)
+    assert (second.partition_key(), second.key_bytes(), second.has_key()) == ("", None, False)
+    assert (second.properties(), second.event_timestamp()) == ({}, 0)
+
+
+def test_reading_to_the_end_and_on(client: Client) -> None:
+    """A loop ends at the end of the topic, and another one goes on from there."""
+    fill(client, 3, 4)
+    reader = client.create_reader("t", MessageId.earliest)
+    assert numbers(reader) == list(range(12))
+    assert numbers(reader) == []
+    fill(client, 1, 4, first=12)
+    assert numbers(reader) == list(range(12, 16))
+
+
+@pytest.mark.parametrize(
+    ("start", "inclusive", "first"),
+    [
+        (MessageId.earliest, False, 0),
+        (MessageId.latest, False, 12),
+        (MessageId.latest, True, 11),
+        (id_of(1, 1), False, 6),
+        (id_of(1, 1), True, 5),
+        (id_of(1, 3), False, 8),
+        (id_of(1), True, 4),
+        (id_of(1), False, 8),
+        (id_of(2, 3), False, 12),
+    ],
+)
+def test_where_a_reader_begins(
+    client: Client, start: MessageId, inclusive: bool, first: int
+) -> None:
+    """In the middle of a batch, too: the broker sends the entry, the client drops the rest."""
+    fill(client, 3, 4)
+    reader = client.create_reader("t", start, start_message_id_inclusive=inclusive)
+    assert reader.has_message_available() == (first < 12)
+    assert numbers(reader) == list(range(first, 12))
+    fill(client, 1, 4, first=12)
+    assert numbers(reader) == list(range(12, 16))
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_latest_of_an_empty_topic_is_its_beginning(client: Client, inclusive: bool) -> None:
+    """Everything published later is new, also the first messages of a batch."""
+    reader = client.create_reader("t", MessageId.latest, start_message_id_inclusive=inclusive)
+    assert not reader.has_message_available()
+    fill(client, 1, 4)
+    assert numbers(reader) == [0, 1, 2, 3]
+
+
+def test_a_compacted_batch_keeps_its_indexes(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Rows are found by batch index, not by place."""
+    broker.store("t", _compacted_entry(indexes=[2, 5, 9], size=10))
+    for start, inclusive, wanted in ((5, False, [9]), (5, True, [5, 9]), (3, False, [5, 9])):
+        reader = client.create_reader("t", id_of(0, start), start_message_id_inclusive=inclusive)
+        assert [message.message_id().batch_index() for message in reader] == wanted
+
+
+def _compacted_entry(indexes: list[int], size: int) -> bytes:
+    rows = len(indexes)
+    keys = NativeKeys(
+        key_offsets=b"".join(n.to_bytes(4, "little") for n in range(rows + 1)),
+        keys=b"k" * rows,
+        flags=b"\1" * rows,
+        value_sizes=b"".join((1).to_bytes(4, "little") for _ in indexes),
+        batch_indexes=b"".join(index.to_bytes(4, "little") for index in indexes),
+        batch_size=size,
+    )
+    values = NativeValues(values=b"v" * rows)
+    fields = EntryFields(message_count=rows, sequence_id=size - 1)
+    return build_entry(keys.SerializeToString(), values.SerializeToString(), fields)
+
+
+def test_has_message_available_when_all_that_came_lies_before_the_start(client: Client) -> None:
+    """An entry of which nothing is wanted is not something to read."""
+    fill(client, 1, 4)
+    reader = client.create_reader("t", id_of(0, 3))
+    assert not reader.has_message_available()
+    fill(client, 1, 4, first=4)
+    assert reader.has_message_available()
+    assert reader.read_next(0).data() == b"4"
+
+
+@pytest.mark.parametrize("queue_size", [1, 3, 1000])
+def test_small_queues_read_everything(client: Client, queue_size: int) -> None:
+    """At least one entry fits, whatever it holds; permits come back."""
+    fill(client, 20, 7)
+    reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
+    assert numbers(reader) == list(range(140))
+
+
+def test_the_queue_is_bounded(broker: ThreadedFakeBroker, client: Client) -> None:
+    """The broker sends no more than the queue and one entry."""
+    fill(client, 50, 4)
+    reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=10)
+    reader.read_next(5000)
+    reader.has_message_available()
+    waiting = sum(d.header.message_count for d in reader._core.inbox._items)
+    assert waiting <= 10 + 4
+
+
+def test_read_next_times_out(client: Client) -> None:
+    """A timeout is an error of its own, and the reader lives on."""
+    reader = client.create_reader("t", MessageId.earliest)
+    with pytest.raises(Timeout):
+        reader.read_next(timeout_millis=20)
+    fill(client, 1, 1)
+    assert reader.read_next(5000).data() == b"0"
+
+
+def test_read_next_waits_for_a_message(client: Client) -> None:
+    """It returns when one is published."""
+    reader = client.create_reader("t", MessageId.earliest)
+    sender = threading.Timer(0.05, fill, (client, 1, 1))
+    sender.start()
+    assert reader.read_next(10_000).data() == b"0"
+    sender.join()
+
+
+@pytest.mark.parametrize("queue_size", [2, 1000])
+def test_seek_by_id(client: Client, queue_size: int) -> None:
+    """What was on its way from the old place is dropped."""
+    fill(client, 5, 4)
+    reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
+    reader.read_next(5000)
+    for entry, index, first in ((3, 1, 14), (0, 0, 1), (2, 3, 12), (4, 3, 20)):
+        reader.seek(id_of(entry, index))
+        assert numbers(reader) == list(range(first, 20))
+    reader.seek(MessageId.earliest)
+    assert reader.read_next(5000).data() == b"0"
+    reader.seek(MessageId.latest)
+    assert not reader.has_message_available()
+
+
+def test_seek_in_the_middle_of_a_loop(client: Client) -> None:
+    """The loop goes on at the new place."""
+    fill(client, 3, 4)
+    reader = client.create_reader("t", MessageId.earliest)
+    seen = []
+    for message in reader:
+        seen.append(int(message.data()))
+        if seen == [0, 1]:
+            reader.seek(id_of(2, 1))
+    assert seen == [0, 1, 10, 11]
+
+
+def test_seek_by_time(broker: ThreadedFakeBroker, client: Client) -> None:
+    """To the first entry published at or after."""
+    for time_ms in (1000, 2000, 3000):
+        builder = NativeBatchBuilder("p")
+        builder.add(b"%d" % time_ms)
+        broker.store("t", builder.build(sequence_id=time_ms, publish_time_ms=time_ms))
+    reader = client.create_reader("t", MessageId.latest)
+    for time_ms, wanted in ((0, [1000, 2000, 3000]), (1001, [2000, 3000]), (2000, [2000, 3000])):
+        reader.seek(time_ms)
+        assert numbers(reader) == wanted
+    reader.seek(3001)
+    assert not reader.has_message_available()
+    with pytest.raises(InvalidRequest):
+        reader.seek(-1)
+
+
+@pytest.mark.parametrize("queue_size", [3, 1000])
+def test_reading_goes_on_after_a_restart(
+    broker: ThreadedFakeBroker, client: Client, queue_size: int
+) -> None:
+    """Nothing is skipped or repeated, in the middle of a batch either."""
+    fill(client, 10, 4)
+    reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
+    seen = [int(reader.read_next(5000).data()) for _ in range(6)]
+    broker.stop_now()
+    broker.start_now()
+    assert seen + numbers(reader) == list(range(40))
+
+
+def test_a_reader_at_the_end_misses_nothing_while_away(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Latest means latest at the beginning, not at each connection."""
+    fill(client, 1, 4)
+    reader = client.create_reader("t", MessageId.latest)
+    broker.stop_now()
+    builder = NativeBatchBuilder("p")
+    builder.add(b"4")
+    broker.store("t", builder.build(sequence_id=0, publish_time_ms=1))
+    broker.start_now()
+    assert reader.read_next(10_000).data() == b"4"
+
+
+def test_a_question_outlives_a_connection(broker: ThreadedFakeBroker, client: Client) -> None:
+    """has_message_available and seek are asked again after a restart."""
+    fill(client, 2, 4)
+    reader = client.create_reader("t", MessageId.latest)
+    broker.service.refusal = Unavailable("not yet")
+    broker.stop_now()
+    broker.start_now()
+    allow = threading.Timer(0.1, setattr, (broker.service, "refusal", None))
+    allow.start()
+    assert not reader.has_message_available()
+    allow.join()
+    broker.stop_now()
+    restart = threading.Timer(0.1, broker.start_now)
+    restart.start()
+    reader.seek(id_of(1, 0))
+    restart.join()
+    assert numbers(reader) == [5, 6, 7]
+
+
+def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client) -> None:
+    """A damaged entry is never skipped; a seek leads away from it."""
+    fill(client, 3, 1)
+    topic = broker.topic("t")
+    entry = bytearray(topic.entries[1])
+    entry[-1] ^= 1
+    topic.entries[1] = bytes(entry)
+    reader = client.create_reader("t", MessageId.earliest)
+    assert reader.read_next(5000).data() == b"0"
+    for _ in range(2):
+        with pytest.raises(Corruption):
+            reader.read_next(5000)
+    reader.seek(id_of(1))
+    assert numbers(reader) == [2]
+
+
+def test_a_closed_reader_says_so(client: Client) -> None:
+    """Also to a thread that waits."""
+    reader = client.create_reader("t", MessageId.earliest)
+    closer = threading.Timer(0.05, reader.close)
+    closer.start()
+    with pytest.raises(AlreadyClosed):
+        reader.read_next()
+    closer.join()
+    with pytest.raises(AlreadyClosed):
+        reader.has_message_available()
+    reader.close()

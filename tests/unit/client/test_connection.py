@@ -1,0 +1,64 @@
+"""Addresses, names, back-off, and calls that are tried again."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client import Client
+from broker.client.connection import Backoff, address_of, full_topic_name
+from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
+from tests.support.fake_data_service import ThreadedFakeBroker
+
+
+def test_backoff_doubles_up_to_its_bound() -> None:
+    """Waiting times grow, stay in bounds, and start anew after a success."""
+    backoff = Backoff(100, 500, chance=lambda: 0.0)
+    assert [backoff.next_s() for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
+    backoff.reset()
+    assert backoff.next_s() == 0.1
+    assert Backoff(100, 500, chance=lambda: 1.0).next_s() == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("url", ["h:1", "ledgerfold://h:1", "grpc://h:1/", "pulsar://h:1"])
+def test_service_urls_come_with_or_without_a_scheme(url: str) -> None:
+    """A person may write the address the way they are used to."""
+    assert address_of(url) == "h:1"
+
+
+@pytest.mark.parametrize("url", ["", "pulsar+ssl://h:1", "http://h:1", "grpc://"])
+def test_other_service_urls_are_refused_at_once(url: str) -> None:
+    """Nothing is connected for an address that cannot be meant."""
+    with pytest.raises(InvalidRequest):
+        Client(url)
+
+
+def test_short_topic_names_expand() -> None:
+    """The names that the client shows are the full ones."""
+    assert full_topic_name("t") == "persistent://public/default/t"
+    assert full_topic_name("a/b/t") == "persistent://a/b/t"
+    assert full_topic_name("persistent://a/b/t") == "persistent://a/b/t"
+
+
+def test_opening_gives_up_after_the_operation_timeout(broker: ThreadedFakeBroker) -> None:
+    """A broker that stays away gives its last error, not an endless wait."""
+    broker.stop_now()
+    with (
+        Client(broker.address, operation_timeout_seconds=0.2) as client,
+        pytest.raises(LedgerfoldError) as caught,
+    ):
+        client.create_producer("t")
+    assert isinstance(caught.value, Unavailable)
+    broker.start_now()
+
+
+def test_a_closed_client_opens_nothing(client: Client) -> None:
+    """Use after close is an error, and closing twice is none."""
+    client.close()
+    client.close()
+    with pytest.raises(AlreadyClosed):
+        client.create_producer("t")
+
+
+def test_topics_have_one_partition(client: Client) -> None:
+    """`get_topic_partitions` gives the topic itself."""
+    assert client.get_topic_partitions("t") == ["persistent://public/default/t"]

@@ -1,0 +1,40 @@
+"""Message ids: identity, order, text, bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client import MessageId
+from storage.errors import InvalidRequest
+
+
+def test_order_is_ledger_entry_batch_index() -> None:
+    """Ids sort as their messages were published."""
+    published = [
+        MessageId.earliest,
+        MessageId(-1, 1, 5, 0),
+        MessageId(-1, 1, 5, 1),
+        MessageId(-1, 1, 6),
+        MessageId(-1, 2, 0),
+        MessageId.latest,
+    ]
+    shuffled = [published[place] for place in (3, 0, 5, 1, 4, 2)]
+    assert sorted(shuffled) == published
+    assert len(set(published)) == 6
+
+
+def test_text_is_ledger_entry_partition_index() -> None:
+    """The text is what Pulsar's tools print."""
+    assert str(MessageId(-1, 12, 3, 7)) == "12:3:-1:7"
+
+
+def test_bytes_come_back_as_the_same_id() -> None:
+    """A stored id is good for a later session."""
+    for message_id in (MessageId.earliest, MessageId.latest, MessageId(-1, 12, 3, 7)):
+        assert MessageId.deserialize(message_id.serialize()) == message_id
+
+
+def test_other_bytes_are_refused() -> None:
+    """What is no id gives an error that says so."""
+    with pytest.raises(InvalidRequest):
+        MessageId.deserialize(b"\xff\xff")

@@ -1,0 +1,335 @@
+"""From sends to entries: limits, timers, and the two ways into a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.client.batching import container_for
+from broker.client.io_thread import IoThread
+from broker.client.options import BatchingType
+from broker.client.producer import Producer, ProducerConfig, ProducerCore
+from broker.client.publish_stream import Outcome, PendingEntry, PublishStream
+from broker.client.send_queue import SendQueue
+from storage.codec import decode
+from storage.entry import Position, read_header
+from storage.errors import AlreadyClosed, InvalidRequest, Overloaded
+
+
+class Loop:
+    """Keeps what it is asked to call, on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.timers: list[tuple[float, Callable[[], None]]] = []
+
+    def time(self) -> float:
+        return self.now_s
+
+    def call_soon_threadsafe(self, function: Callable[..., object], *arguments: Any) -> None:
+        function(*arguments)
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
+        self.timers.append((self.now_s + delay_s, function))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now_s += seconds
+        due = [timer for timer in self.timers if timer[0] <= self.now_s]
+        self.timers = [timer for timer in self.timers if timer[0] > self.now_s]
+        for _, function in due:
+            function()
+
+
+class Stream:
+    """Takes entries and keeps them."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.what = "test producer"
+        self.entry_bytes_max = 5000
+        self.entries: list[PendingEntry] = []
+
+    def submit(self, entry: PendingEntry) -> None:
+        self.entries.append(entry)
+
+    def contents(self) -> list[list[tuple[bytes | None, bytes, int]]]:
+        return [
+            [(row.key, row.value, row.sequence_id) for row in decode(entry.data).messages()]
+            for entry in self.entries
+        ]
+
+
+def producer_of(**options: Any) -> tuple[Producer, SendQueue, Stream]:
+    config = ProducerConfig("t", **({"batching_enabled": True} | options))
+    stream = Stream()
+    container = container_for(
+        "p", -1, batching_enabled=config.batching_enabled, batching_type=config.batching_type
+    )
+    queue = SendQueue(
+        cast(PublishStream, stream),
+        container,
+        config.limits,
+        compression=config.compression_type,
+        clock_ms=lambda: 1,
+        is_io_thread=lambda: False,
+    )
+    core = ProducerCore(cast(PublishStream, stream), queue, config)
+    return Producer(core, cast(IoThread, None), lambda closed: None), queue, stream
+
+
+def answer(queue: SendQueue, stream: Stream) -> None:
+    entries, stream.entries = stream.entries, []
+    queue.on_done([Outcome(entry, Position(1, 0)) for entry in entries])
+
+
+def test_the_quick_way_and_the_long_way_agree() -> None:
+    """A message that takes the short cut ends in the same entry as one that does not."""
+    chance = random.Random(7)
+    sizes = [chance.randrange(120) for _ in range(500)]
+    options: dict[str, Any] = {
+        "batching_max_messages": 40,
+        "batching_max_allowed_size_in_bytes": 2000,
+    }
+    quick, quick_queue, quick_stream = producer_of(**options)
+    _, long_queue, long_stream = producer_of(**options)
+    for number, size in enumerate(sizes):
+        key, value = f"key-{number % 9}", b"v" * size
+        quick.send_async(value, None, partition_key=key)
+        long_queue.add(value, None, partition_key=key)
+        if number % 97 == 0:
+            quick_queue.seal()
+            long_queue.seal()
+    quick_queue.seal()
+    long_queue.seal()
+    assert [entry.data for entry in quick_stream.entries] == [
+        entry.data for entry in long_stream.entries
+    ]
+
+
+def test_keys_of_all_scripts_take_the_quick_way() -> None:
+    """A key is its UTF-8 bytes, and a file name that is no text keeps its own."""
+    producer, queue, stream = producer_of()
+    keys = ["", "a", "k\u00e4y", "\u9375", "no-text-\udcff"]
+    for key in keys:
+        producer.send_async(b"v", None, partition_key=key)
+    queue.seal()
+    (entry,) = stream.contents()
+    assert [row[0] for row in entry] == [key.encode(errors="surrogateescape") for key in keys]
+
+
+def test_both_ways_mixed_keep_the_order() -> None:
+    """Messages with and without properties, numbers and keys share batches in order of sending."""
+    producer, queue, stream = producer_of(batching_max_messages=10)
+    for number in range(40):
+        if number % 7 == 3:
+            producer.send_async(b"%d" % number, None, properties={"a": "b"})
+        elif number % 11 == 5:
+            producer.send_async(b"%d" % number, None, sequence_id=number + 1000 * (number // 11))
+        else:
+            producer.send_async(b"%d" % number, None, partition_key="k")
+    queue.seal()
+    rows = [row for entry in stream.contents() for row in entry]
+    assert [row[1] for row in rows] == [b"%d" % number for number in range(40)]
+    ids = [row[2] for row in rows]
+    assert ids == sorted(set(ids))
+    assert max(len(entry) for entry in stream.contents()) <= 10
+
+
+def test_a_batch_is_sealed_at_its_message_limit() -> None:
+    """The message that fills the batch sends it."""
+    producer, _, stream = producer_of(batching_max_messages=3)
+    for number in range(7):
+        producer.send_async(b"%d" % number, None, partition_key="k")
+    assert [len(entry) for entry in stream.contents()] == [3, 3]
+
+
+def test_a_batch_is_sealed_before_it_exceeds_its_bytes() -> None:
+    """A message that does not fit begins the next batch."""
+    producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=250)
+    for _ in range(5):
+        producer.send_async(b"x" * 100, None, partition_key="k")
+    queue.seal()
+    assert [len(entry) for entry in stream.contents()] == [2, 2, 1]
+
+
+def test_a_batch_is_sealed_after_its_delay() -> None:
+    """A lone message does not wait for company for ever, nor does the next one."""
+    producer, _, stream = producer_of(batching_max_publish_delay_ms=10)
+    for _ in range(2):
+        stream.loop.pass_time(1)
+        producer.send_async(b"x", None, partition_key="k")
+        stream.loop.pass_time(0.009)
+        assert not stream.entries
+        stream.loop.pass_time(0.001)
+        assert len(stream.entries) == 1
+        stream.entries.clear()
+
+
+def test_one_timer_serves_batches_that_fill_before_it() -> None:
+    """The delay counts from the batch before, not from the first one."""
+    producer, _, stream = producer_of(batching_max_messages=2)
+    producer.send_async(b"1", None, partition_key="k")
+    stream.loop.pass_time(0.008)
+    producer.send_async(b"2", None, partition_key="k")
+    producer.send_async(b"3", None, partition_key="k")
+    stream.loop.pass_time(0.003)
+    assert [len(entry) for entry in stream.contents()] == [2]
+    assert len(stream.loop.timers) == 1
+    stream.loop.pass_time(0.008)
+    assert [len(entry) for entry in stream.contents()] == [2, 1]
+
+
+def test_key_based_batches_share_the_limits() -> None:
+    """The limit counts the messages of all keys."""
+    producer, _, stream = producer_of(batching_type=BatchingType.KeyBased, batching_max_messages=4)
+    for key in "abab":
+        producer.send_async(b"v", None, partition_key=key)
+    assert [[row[0] for row in entry] for entry in stream.contents()] == [[b"a"] * 2, [b"b"] * 2]
+
+
+def test_without_batching_every_message_is_a_plain_entry() -> None:
+    """No message waits for another."""
+    producer, _, stream = producer_of(batching_enabled=False)
+    producer.send_async(b"1", None)
+    producer.send_async(None, None, partition_key="k")
+    assert all(read_header(entry.data).is_plain for entry in stream.entries)
+    assert [next(decode(entry.data).messages()).value_is_null for entry in stream.entries] == [
+        False,
+        True,
+    ]
+
+
+def test_a_full_queue_refuses_and_takes_again() -> None:
+    """Pending messages are bounded; receipts make room."""
+    producer, queue, stream = producer_of(
+        max_pending_messages=5, batching_max_messages=2, block_if_queue_full=False
+    )
+    for _ in range(5):
+        producer.send_async(b"x", None, partition_key="k")
+    with pytest.raises(Overloaded):
+        producer.send_async(b"x", None, partition_key="k")
+    # What had been in the open batch went out, lest it wait for room that it takes itself.
+    assert [len(entry.listeners) for entry in stream.entries] == [2, 2, 1]
+    answer(queue, stream)
+    producer.send_async(b"x", None, partition_key="k")
+
+
+def test_a_batch_above_the_brokers_limit_is_taken_apart() -> None:
+    """Its messages go one by one, and only the one that is too large fails."""
+    results: list[str] = []
+    producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=100_000)
+    for size in (3000, 6000, 100):
+        producer.send_async(
+            b"x" * size, lambda result, _: results.append(result.name), partition_key="k"
+        )
+    queue.seal()
+    assert [[len(row[1]) for row in entry] for entry in stream.contents()] == [[3000], [100]]
+    assert results == ["InvalidMessage"]
+    assert [row[2] for entry in stream.contents() for row in entry] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"content": "text"},
+        {"content": b"", "partition_key": b"k"},
+        {"content": b"", "properties": {"a": 1}},
+        {"content": b"", "properties": {"a": "\udcff"}},
+        {"content": b"", "sequence_id": -5},
+        {"content": b"", "event_timestamp": 2**63},
+        {"content": b"", "event_timestamp": 1.5},
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any]) -> None:
+    """Nothing of a refused message is kept."""
+    producer, queue, stream = producer_of()
+    content = arguments.pop("content")
+    with pytest.raises(InvalidRequest):
+        producer.send_async(content, None, **arguments)
+    queue.seal()
+    assert not stream.entries
+
+
+def test_sequence_ids_must_rise() -> None:
+    """A number that was used would be dropped by the broker as a duplicate."""
+    producer, _, _ = producer_of()
+    producer.send_async(b"1", None, sequence_id=5)
+    with pytest.raises(InvalidRequest):
+        producer.send_async(b"2", None, sequence_id=5)
+
+
+def test_a_failing_callback_hurts_nobody_else() -> None:
+    """The messages behind it hear of their receipts."""
+    heard: list[int] = []
+    producer, queue, stream = producer_of()
+    producer.send_async(b"1", lambda result, message_id: 1 // 0, partition_key="k")
+    producer.send_async(
+        b"2",
+        lambda result, message_id: heard.append(message_id.batch_index() if message_id else -9),
+        partition_key="k",
+    )
+    queue.seal()
+    answer(queue, stream)
+    assert heard == [1]
+
+
+def test_a_closed_queue_takes_nothing() -> None:
+    """Both ways in are shut."""
+    producer, queue, stream = producer_of()
+    producer.send_async(b"1", None, partition_key="k")
+    queue.close_for_new()
+    assert len(stream.entries) == 1
+    with pytest.raises(AlreadyClosed):
+        producer.send_async(b"2", None, partition_key="k")
+    with pytest.raises(AlreadyClosed):
+        queue.add(b"3", None)
+
+
+def test_what_comes_the_quick_way_too_late_fails() -> None:
+    """A message that slipped in while the queue was closed is not lost in silence."""
+    results: list[str] = []
+    producer, queue, _ = producer_of()
+    producer.send_async(b"1", None, partition_key="k")
+    may_add = queue.quick.items_max
+    queue.close_for_new()
+    queue.quick.items_max = may_add
+    with pytest.raises(AlreadyClosed):
+        producer.send_async(b"2", lambda result, _: results.append(result.name), partition_key="k")
+    assert results == ["AlreadyClosed"]
+
+
+def test_flush_raises_what_nobody_heard_of() -> None:
+    """Without a callback the flush is where a failure comes out, once."""
+
+    async def run() -> None:
+        producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=100_000)
+        stream.loop = cast(Loop, asyncio.get_running_loop())
+        queue._loop = asyncio.get_running_loop()
+        producer.send_async(b"x" * 9000, None, partition_key="k")
+        with pytest.raises(InvalidRequest):
+            await queue.wait_for_async(queue.seal())
+        await queue.wait_for_async(queue.seal())
+
+    asyncio.run(run())
+
+
+def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender sleeps until a receipt came, then goes on."""
+    producer, queue, stream = producer_of(max_pending_messages=1, batching_enabled=False)
+    producer.send_async(b"1", None)
+    waited: list[float] = []
+
+    def receipt_comes(timeout: float | None = None) -> bool:
+        waited.append(time.monotonic())
+        queue._messages_out += 1
+        return True
+
+    monkeypatch.setattr(queue._changed, "wait", receipt_comes)
+    producer.send_async(b"2", None)
+    assert len(waited) == 1
+    assert len(stream.entries) == 2

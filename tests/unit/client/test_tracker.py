@@ -1,0 +1,94 @@
+"""What a consumer remembers: batches half acknowledged, redeliveries that are due."""
+
+from __future__ import annotations
+
+from broker.client.tracker import BatchAcknowledgements, DelayedPositions
+from storage.entry import Position
+
+FIRST, SECOND, THIRD = Position(1, 0), Position(1, 1), Position(1, 2)
+
+
+def test_a_batch_is_acknowledged_with_its_last_message() -> None:
+    """The order in which the messages are acknowledged does not matter."""
+    tracker = BatchAcknowledgements()
+    tracker.opened(FIRST, range(3))
+    assert [tracker.acknowledge(FIRST, index) for index in (2, 0, 1)] == [False, False, True]
+    assert len(tracker) == 0
+
+
+def test_acknowledging_twice_counts_once() -> None:
+    """A repeated acknowledgement does not stand for another message."""
+    tracker = BatchAcknowledgements()
+    tracker.opened(FIRST, range(2))
+    assert not tracker.acknowledge(FIRST, 0)
+    assert not tracker.acknowledge(FIRST, 0)
+    assert tracker.acknowledge(FIRST, 1)
+    assert not tracker.acknowledge(FIRST, 1)
+
+
+def test_a_plain_message_is_its_entry() -> None:
+    """Without a batch there is nothing to count."""
+    assert BatchAcknowledgements().acknowledge(FIRST, -1)
+
+
+def test_an_unknown_batch_is_left_alone() -> None:
+    """Acknowledging one message of a batch never seen must not lose the others."""
+    assert not BatchAcknowledgements().acknowledge(FIRST, 0)
+
+
+def test_a_compacted_batch_counts_what_is_left_of_it() -> None:
+    """Batch indexes have gaps after a compaction."""
+    tracker = BatchAcknowledgements()
+    assert tracker.opened(FIRST, [3, 7]) == [3, 7]
+    assert not tracker.acknowledge(FIRST, 7)
+    assert tracker.acknowledge(FIRST, 3)
+
+
+def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
+    """Only what is missing is handed out again."""
+    tracker = BatchAcknowledgements()
+    tracker.opened(FIRST, range(4))
+    tracker.acknowledge(FIRST, 1)
+    assert tracker.opened(FIRST, range(4)) == [0, 2, 3]
+
+
+def test_cumulative_in_the_middle_acknowledges_the_entry_before() -> None:
+    """As in Pulsar; the batch itself follows with its last message."""
+    tracker = BatchAcknowledgements()
+    for position in (FIRST, SECOND, THIRD):
+        tracker.opened(position, range(3))
+    assert tracker.acknowledge_cumulative(THIRD, 1) == SECOND
+    assert len(tracker) == 1
+    assert tracker.acknowledge_cumulative(THIRD, 1) is None
+    assert tracker.acknowledge_cumulative(THIRD, 2) == THIRD
+
+
+def test_cumulative_completes_a_batch_acknowledged_in_parts() -> None:
+    """Single acknowledgements and a cumulative one add up."""
+    tracker = BatchAcknowledgements()
+    tracker.opened(FIRST, range(3))
+    tracker.acknowledge(FIRST, 2)
+    assert tracker.acknowledge_cumulative(FIRST, 1) == FIRST
+
+
+def test_positions_are_due_in_order_once_their_delay_is_over() -> None:
+    """The delay counts from the last time the entry was added."""
+    delayed = DelayedPositions(100)
+    delayed.add(FIRST, 0)
+    delayed.add(SECOND, 10)
+    delayed.add(FIRST, 20)
+    assert delayed.next_due_ms == 110
+    assert delayed.take_due(109) == []
+    assert delayed.take_due(115) == [SECOND]
+    assert delayed.take_due(120) == [FIRST]
+    assert delayed.next_due_ms is None
+
+
+def test_what_is_acknowledged_is_not_due_any_more() -> None:
+    """One by one, and all up to a position."""
+    delayed = DelayedPositions(100)
+    for position in (FIRST, SECOND, THIRD):
+        delayed.add(position, 0)
+    delayed.discard(THIRD)
+    delayed.discard_upto(FIRST)
+    assert delayed.take_due(1000) == [SECOND]

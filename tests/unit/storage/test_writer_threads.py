@@ -1,0 +1,60 @@
+"""A ledger writer between two threads: one appends, one flushes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.entry import EntryFields, Position, build_entry, read_header, stamped_header
+from storage.files import REAL
+from storage.key_value import MemoryKeyValue
+from storage.ledger import LedgerStore, StoreSettings
+from storage.metadata import MetadataStore
+
+ENTRIES = 3000
+
+
+@pytest.fixture
+def hasty_threads() -> Iterator[None]:
+    """Threads take turns after nearly every step, so that a race shows within a second."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_no_entry_is_lost_or_miscounted_between_append_and_flush(tmp_path: Path) -> None:
+    """What one thread appends while another flushes is all there, once, in order."""
+    settings = StoreSettings(durability="os", segment_bytes_max=100_000)
+    metadata = MetadataStore(MemoryKeyValue())
+    store = LedgerStore(tmp_path, metadata, files=REAL, settings=settings, clock_ms=lambda: 1)
+    with metadata.batch() as batch:
+        writer = store.create_ledger("t", batch)
+    is_over = threading.Event()
+
+    def flush() -> None:
+        while not is_over.is_set():
+            writer.flush()
+
+    flushing = threading.Thread(target=flush)
+    flushing.start()
+    for number in range(ENTRIES):
+        frame = build_entry(b"k", b"v", EntryFields(message_count=1, sequence_id=number))
+        header = read_header(frame)
+        stamped = stamped_header(header, writer.ledger_id, number, 1, 1)
+        writer.append(header, stamped, memoryview(frame)[len(stamped) :])
+    is_over.set()
+    flushing.join()
+
+    assert writer.flush() == Position(writer.ledger_id, ENTRIES - 1)
+    assert writer.pending_bytes == 0
+    entries = store.open_reader(writer.ledger_id).read(
+        Position(writer.ledger_id, 0), bytes_max=2**30, end=writer.durable
+    )
+    assert [entry.header.entry_id for entry in entries] == list(range(ENTRIES))
+    writer.close()

@@ -1,0 +1,79 @@
+"""The tree keeps its own rules, and each rule is able to find what it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests import tidy
+from tests.tidy import Module
+
+Rule = Callable[[Iterable[Module]], list[str]]
+
+MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
+    tidy.long_modules: [("broker/a.py", "x = 1\n" * 401), ("tests/a.py", "x = 1\n" * 601)],
+    tidy.long_functions: [("broker/a.py", "def f():\n" + "    x = 1\n" * 70)],
+    tidy.banned_calls: [
+        ("storage/a.py", "import os\nos.fsync(3)"),
+        ("broker/a.py", "open('f')"),
+        ("broker/topic.py", "import time\ntime.time()"),
+        ("tests/a.py", "import time\ntime.sleep(1)"),
+        ("compactor/a.py", "s = SparkSession.builder.getOrCreate()"),
+    ],
+    tidy.forbidden_imports: [
+        ("storage/a.py", "import grpc.aio"),
+        ("broker/a.py", "def f():\n    from pyarrow import compute"),
+        ("storage/a.py", "import numpy"),
+    ],
+    tidy.dead_modules: [("broker/a.py", '"""Nobody names it."""')],
+    tidy.missing_docstrings: [("broker/a.py", "x = 1")],
+}
+
+
+@pytest.mark.parametrize("rule", MODULE_RULES, ids=lambda rule: rule.__name__)
+def test_the_tree_keeps_the_rule(rule: Rule) -> None:
+    """No module of the checkout breaks the rule."""
+    found = rule(tidy.modules(*tidy.PRODUCT, "tests"))
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_no_file_holds_notes_to_self_or_machine_paths() -> None:
+    """Whatever a person wrote reads well elsewhere and later."""
+    found = tidy.bad_words(tidy.texts())
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "source"),
+    [(rule, *sample) for rule, samples in MODULE_RULES.items() for sample in samples],
+)
+def test_the_rule_can_fail(rule: Rule, path: str, source: str) -> None:
+    """A canary: each rule finds the one breach in a module made for it."""
+    assert len(rule([Module.parse(path, source)])) == 1
+
+
+@pytest.mark.parametrize("line", ["# TO" + "DO later", "cd /wo" + "rk/main", "/ho" + "me/ann/x"])
+def test_bad_words_can_fail(line: str) -> None:
+    """A canary for the rule about words."""
+    assert len(tidy.bad_words({"docs/a.md": line})) == 1
+
+
+def test_what_is_allowed_is_not_found() -> None:
+    """The one module that may do a thing may do it."""
+    allowed = [
+        Module.parse("storage/files.py", "import os\nos.fsync(3)"),
+        Module.parse("broker/process.py", "import time\ntime.time()"),
+        Module.parse("compactor/session.py", "SparkSession.builder"),
+        Module.parse("broker/a.py", "import time\ntime.monotonic()"),
+    ]
+    assert tidy.banned_calls(allowed) == []
+
+
+def test_an_import_by_a_test_keeps_no_product_module_alive() -> None:
+    """What only tests use is dead code of the product."""
+    used = Module.parse("broker/a.py", '"""A."""')
+    by_test = Module.parse("tests/unit/test_a.py", "from broker import a")
+    by_product = Module.parse("broker/b.py", "from broker.a import x\nimport broker.b")
+    assert tidy.dead_modules([used, by_test]) == ["broker/a.py:1: nothing imports it"]
+    assert tidy.dead_modules([used, by_product]) == ["broker/b.py:1: nothing imports it"]
