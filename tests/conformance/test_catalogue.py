@@ -2,7 +2,7 @@
 
 Groups BAS, TOM, KEY, BAT, INC and what of ENC is compression. Each says what a Pulsar user sees.
 Not expressible here, and why: BAS-15 (a run cannot be paused between its phases from outside; see
-tests/unit/compactor), KEY-01 and KEY-09 (a null-key setting is per broker; the tests of the fold have
+tests/unit/compactor), KEY-01 and KEY-09 (one null-key setting a broker; the tests of the fold have
 both), BAT-14, BAT-20 (Pulsar's own entry format), ENC-08 to ENC-16 (encryption), INC-05, INC-10
 (they count on ledgers being dropped while nobody subscribes: docs/NOT_EMULATED.md).
 """
