@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    # Spark forks: gRPC must not try to make its threads survive that. Read when grpc is imported.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # The JVM and its children inherit descriptor 1: a line of theirs must not pass for one of ours.
     events = os.dup(1)
     os.dup2(2, 1)

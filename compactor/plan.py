@@ -141,7 +141,7 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     key_bytes = sum(segment.record.key_bytes for segment in segments)
     size_bytes = sum(segment.record.size_bytes for segment in segments)
     output = Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max)
-    if key_bytes <= SOLO_KEY_BYTES and size_bytes <= SOLO_BYTES:
+    if segments and key_bytes <= SOLO_KEY_BYTES and size_bytes <= SOLO_BYTES:
         return TaskPlan((segments,), 1, (segments,), plan.retain_null_key, output)
     return TaskPlan(
         contiguous(

@@ -4,6 +4,8 @@ A fresh Spark takes seconds for its first job: the daemon of Python workers star
 what jobs need. Two small segments, compacted twice (as one task, then with shuffles on every core),
 take that over before health says SERVING. Executors elsewhere do not see our local folder: they are
 only made to start their Python workers.
+
+Nothing survives it, so that it never gets to the steps at which a test lets a worker die.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from compactor.policies import latest
 from compactor.session import Session
 from storage.entry import read_header, stamp
 from storage.files import Files
+from storage.names import segment_path
 from storage.native import NativeBatchBuilder
-from storage.segment import SegmentWriter
+from storage.segment import SegmentTally
 
 _LEDGER, _COMPACTED = 1, 2
 
@@ -51,15 +54,22 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
 
 
 def _segment(folder: Path, entry_id: int, files: Files) -> SegmentRecord:
-    files.make_dir(folder / str(_LEDGER))
-    writer = SegmentWriter(folder, _LEDGER, entry_id, files)
+    """A file of one entry: first a value, then the same key's tombstone."""
     builder = NativeBatchBuilder("warm-up")
-    builder.add(b"value", b"key")
-    builder.add(b"value", b"key-%d" % entry_id)
+    builder.add(None if entry_id else b"value", b"key")
     built = builder.build(sequence_id=entry_id, publish_time_ms=0)
     entry = stamp(built, _LEDGER, entry_id, append_time_ms=0, producer_number=1)
-    writer.append(read_header(entry), entry)
-    return writer.seal()
+    tally = SegmentTally(segment_path(_LEDGER, entry_id))
+    path = folder / tally.record.path
+    files.make_dir(path.parent)
+    file = files.create(path)
+    file.write([entry])
+    file.close()
+    header = read_header(entry)
+    tally.add(header, header.position)
+    tally.add_crc(header.crc.to_bytes(4, "little"))
+    tally.record.sealed = True
+    return tally.record
 
 
 def _spread(tasks: TaskPlan, cores: int) -> TaskPlan:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -68,6 +69,7 @@ class Worker:
         self._settings = settings
         self._executor = ThreadPoolExecutor(1, "spark")
         self._stopping = asyncio.Event()
+        self._is_jvm_dead = False
         self._health = HealthServicer()
         self._service = CompactorService(self._executor, REAL, time.time, _info(settings))
 
@@ -99,9 +101,9 @@ class Worker:
         await self._health.set(NAME, HealthCheckResponse.SERVING)
         if not self._settings.archive.exists:
             self._executor.submit(dump_archive, session.context, self._settings.archive, REAL)
-        jvm_ended = asyncio.create_task(asyncio.to_thread(session.wait_for_jvm))
-        await asyncio.wait({jvm_ended, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if self._stopping.is_set():
+        self._watch_jvm(session)
+        await stopping
+        if not self._is_jvm_dead:
             return EXIT_DONE
         _log.error("The JVM ended by itself")
         return EXIT_FAILED
@@ -154,14 +156,29 @@ class Worker:
             loop.add_signal_handler(number, stop, number)
 
     def _watch_parent(self) -> None:
-        loop = asyncio.get_running_loop()
-
-        def read() -> None:
+        def end_of_input() -> None:
             while os.read(sys.stdin.fileno(), 4096):
                 continue
-            loop.call_soon_threadsafe(self._stopping.set)
 
-        threading.Thread(target=read, name="parent", daemon=True).start()
+        self._watch("parent", end_of_input, self._stopping.set)
+
+    def _watch_jvm(self, session: Session) -> None:
+        def ended() -> None:
+            self._is_jvm_dead = not self._stopping.is_set()
+            self._stopping.set()
+
+        self._watch("jvm", session.wait_for_jvm, ended)
+
+    def _watch(self, name: str, wait: Callable[[], None], then: Callable[[], None]) -> None:
+        """A daemon thread: it keeps neither the loop nor the process from ending."""
+        loop = asyncio.get_running_loop()
+
+        def watch() -> None:
+            wait()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending anyway
+                loop.call_soon_threadsafe(then)
+
+        threading.Thread(target=watch, name=name, daemon=True).start()
 
 
 def _info(settings: WorkerSettings) -> GetCompactorInfoResponse:

@@ -95,14 +95,17 @@ def tally_segment(path: Path, record: SegmentRecord) -> SegmentRecord:
 
 
 class SegmentWriter:
-    """Writes one segment of a compacted ledger: aside, then renamed when complete and durable."""
+    """Writes one segment of a compacted ledger: aside, then renamed when complete and durable.
+
+    The ledger's folder is there already and is not made here: whoever removes it after a failed run
+    must not see it come back.
+    """
 
     def __init__(self, ledgers_dir: Path, ledger_id: int, index: int, files: Files = REAL) -> None:
         self._files = files
         self._tally = SegmentTally(segment_path(ledger_id, index))
         self._path = ledgers_dir / self._tally.record.path
         self._aside = self._path.with_name(self._path.name + ASIDE_SUFFIX)
-        files.make_dir(self._path.parent)
         # A task that is tried again finds what its first try left.
         files.remove(self._aside)
         self._file: AppendFile = files.create(self._aside)

@@ -31,10 +31,15 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def tree() -> list[Module]:
+    return tidy.modules(*tidy.PRODUCT, "tests")
+
+
 @pytest.mark.parametrize("rule", MODULE_RULES, ids=lambda rule: rule.__name__)
-def test_the_tree_keeps_the_rule(rule: Rule) -> None:
+def test_the_tree_keeps_the_rule(rule: Rule, tree: list[Module]) -> None:
     """No module of the checkout breaks the rule."""
-    found = rule(tidy.modules(*tidy.PRODUCT, "tests"))
+    found = rule(tree)
     assert not found, "\n" + "\n".join(found)
 
 

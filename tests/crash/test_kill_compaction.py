@@ -1,0 +1,157 @@
+"""kill -9 at every named step of a compaction, in the broker and in the worker.
+
+After the restart the view is the old one or the new one, never a mixture; no file lies about that
+no record names; and the next compaction succeeds. The brokers share one worker, found at its
+address: Spark starts once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
+
+from broker.client import Client, MessageId
+from broker.client.admin import Admin
+from storage.errors import LedgerfoldError
+from storage.key_value import RocksKeyValue
+from storage.metadata import MetadataStore
+from storage.names import ledgers_dir, metadata_dir
+from tests.conftest import MakeBroker
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+ANY_PORT = ("--listen", "127.0.0.1:0")
+FIRST = [("a", "1"), ("b", "1"), ("a", "2")]
+SECOND = [("b", "2"), ("c", "1"), ("a", "")]
+# The old view at its horizon with the raw tail behind it, and the new one.
+OLD = [("b", "1"), ("a", "2"), ("b", "2"), ("c", "1"), ("a", "")]
+NEW = [("b", "2"), ("c", "1")]
+
+# Reached once in each compaction, so the second time is in the second one.
+IN_EVERY_RUN = (
+    "run.recorded",
+    "run.sealed",
+    "run.planned",
+    "run.manifest-received",
+    "commit.before-batch",
+    "commit.after-batch",
+)
+# Reached only when an older compacted ledger is replaced.
+WHEN_REPLACING = ("commit.before-delete", "commit.after-delete")
+BROKER_POINTS = [*(f"{point}@2" for point in IN_EVERY_RUN), *WHEN_REPLACING]
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a compactor of this module's own."""
+    local = tmp_path_factory.mktemp("worker")
+    with (local / "worker.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "compactor", *ANY_PORT, "--local-dir", str(local / "work")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+        )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    listening = json.loads(process.stdout.readline())
+    yield f"127.0.0.1:{listening['port']}"
+    process.stdin.close()
+    process.wait(30)
+    process.stdout.close()
+
+
+def publish(broker: BrokerProcess, messages: list[tuple[str, str]]) -> None:
+    client = Client(broker.url)
+    producer = client.create_producer("t")
+    for key, value in messages:
+        producer.send(value.encode(), partition_key=key)
+    client.close()
+
+
+def compacted_view(broker: BrokerProcess) -> list[tuple[str, str]]:
+    client = Client(broker.url)
+    reader = client.create_reader("t", MessageId.earliest, is_read_compacted=True)
+    found = []
+    while reader.has_message_available():
+        message = reader.read_next(timeout_millis=10_000)
+        found.append((message.partition_key(), message.data().decode()))
+    client.close()
+    return found
+
+
+def compact(broker: BrokerProcess) -> int:
+    """Runs one to its end; the run's state."""
+    with Admin(broker.url) as admin:
+        admin.trigger_compaction("t")
+        for _ in admin.watch_compaction("t", timeout_seconds=120):
+            pass
+        return int(admin.runs("t", limit=1)[0].state)
+
+
+def orphans(data_dir: Path) -> list[str]:
+    """Files below ledgers/ that no record names. The broker is stopped."""
+    metadata = MetadataStore(RocksKeyValue(metadata_dir(data_dir)))
+    try:
+        named = {segment.path for each in metadata.ledgers() for segment in each.segments}
+    finally:
+        metadata.close()
+    root = ledgers_dir(data_dir)
+    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert named <= files
+    return sorted(files - named)
+
+
+@pytest.mark.parametrize("point", BROKER_POINTS)
+def test_a_broker_killed_in_a_compaction(
+    broker_process: MakeBroker, worker: str, point: str
+) -> None:
+    """Old view or new view; nothing left behind; the next run succeeds."""
+    broker = broker_process(compactor=worker, crash_at=point)
+    broker.wait_for_compactor()
+    publish(broker, FIRST)
+    assert compact(broker) == RUN_STATE_SUCCESS
+    publish(broker, SECOND)
+    # The last answer may have been faster than the signal.
+    with contextlib.suppress(LedgerfoldError):
+        compact(broker)
+    broker.wait()
+    broker.restart()
+    is_committed = point.startswith("commit.") and "before-batch" not in point
+    assert compacted_view(broker) == (NEW if is_committed else OLD)
+    broker.wait_for_compactor()
+    if not is_committed:
+        with Admin(broker.url) as admin:
+            assert admin.runs("t", limit=1)[0].state == RUN_STATE_ERROR
+        assert compact(broker) == RUN_STATE_SUCCESS
+    assert compacted_view(broker) == NEW
+    assert broker.stop() == 0
+    assert orphans(broker.data_dir) == []
+
+
+def test_a_worker_killed_in_a_compaction(broker_process: MakeBroker) -> None:
+    """The broker serves on, the old view stands, the record says why, and a new worker does it."""
+    broker = broker_process(compactor="local", crash_at="worker.before-manifest@2")
+    broker.wait_for_compactor()
+    publish(broker, FIRST)
+    states = [compact(broker)]
+    publish(broker, SECOND)
+    while states[-1] != RUN_STATE_ERROR and len(states) < 4:
+        publish(broker, SECOND)
+        states.append(compact(broker))
+    assert states[-1] == RUN_STATE_ERROR
+    with Admin(broker.url) as admin:
+        assert "worker" in admin.runs("t", limit=1)[0].error_message
+    broker.wait_for_compactor()
+    assert compact(broker) == RUN_STATE_SUCCESS
+    assert compacted_view(broker) == NEW
+    assert broker.stop() == 0
+    assert orphans(broker.data_dir) == []

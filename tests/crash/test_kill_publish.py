@@ -1,0 +1,104 @@
+"""kill -9 on the real process while it takes messages, and other things that must not harm it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from broker.client import Client, MessageId
+from tests.conftest import MakeBroker
+from tests.support.broker_process import BrokerProcess
+
+ANY_PORT = ("--listen", "127.0.0.1:0")
+ROUNDS = 2
+MESSAGES_A_ROUND = 3_000
+
+
+def read_values(broker: BrokerProcess, topic: str) -> list[tuple[str, int]]:
+    client = Client(broker.url)
+    try:
+        reader = client.create_reader(topic, MessageId.earliest)
+        found = []
+        while reader.has_message_available():
+            message = reader.read_next(timeout_millis=10_000)
+            found.append((str(message.message_id()), int(message.data())))
+        return found
+    finally:
+        client.close()
+
+
+@pytest.mark.slow
+def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: MakeBroker) -> None:
+    """Invariants a, b, c: acknowledged is readable, nothing unknown, ids rise."""
+    broker = broker_process()
+    acknowledged: dict[str, int] = {}
+    sent = 0
+    for _ in range(ROUNDS):
+        client = Client(broker.url)
+        producer = client.create_producer("t", batching_enabled=True, batching_max_messages=20)
+        enough = threading.Event()
+
+        def collect(
+            result: object, at: MessageId | None, value: int, enough: threading.Event = enough
+        ) -> None:
+            if at is not None and at.ledger_id() >= 0:
+                acknowledged[str(at)] = value
+                enough.set()
+
+        for value in range(sent, sent + MESSAGES_A_ROUND):
+            producer.send_async(
+                b"%d" % value,
+                lambda result, at, value=value, collect=collect: collect(result, at, value),
+                partition_key=f"k{value % 50}",
+            )
+        sent += MESSAGES_A_ROUND
+        assert enough.wait(30)
+        broker.kill()
+        broker.restart()
+        client.close()
+        found = read_values(broker, "t")
+        assert acknowledged.items() <= dict(found).items()
+        values = [value for _, value in found]
+        assert len(set(values)) == len(values)
+        assert set(values) <= set(range(sent))
+        assert values == sorted(values)
+
+
+def test_the_second_broker_on_a_directory_is_told_who_has_it(
+    broker_process: MakeBroker,
+) -> None:
+    """One process owns a data directory; the error names the other's pid."""
+    broker = broker_process()
+    second = subprocess.run(
+        [sys.executable, "-m", "broker", "serve", "--data", str(broker.data_dir), *ANY_PORT],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert str(broker.pid) in second.stderr
+    assert "in use" in second.stderr
+
+
+def test_garbage_on_the_port_harms_nobody(broker_process: MakeBroker) -> None:
+    """Bytes that are no gRPC: the connection ends, the broker serves on."""
+    broker = broker_process()
+    host, _, port = broker.url.rpartition(":")
+    for garbage in (
+        b"GET / HTTP/1.1\r\n\r\n",
+        os.urandom(4096),
+        b"PRI * HTTP/2.0\r\n\r\n\xff",
+    ):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(garbage)
+    client = Client(broker.url)
+    producer = client.create_producer("t")
+    producer.send(b"1")
+    client.close()
+    assert [value for _, value in read_values(broker, "t")] == [1]
