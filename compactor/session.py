@@ -1,7 +1,8 @@
 """Spark's one door: the only module that starts it.
 
 What is set, and why:
-* The master, 127.0.0.1 for everything that listens, no web pages, no progress bar on the terminal.
+* The master; 127.0.0.1 for what listens, unless executors elsewhere must find the driver (Spark's
+  SPARK_LOCAL_IP then says where); no web pages, no progress bar on the terminal.
 * `spark.local.dir` inside a folder that is the worker's alone: emptied at each start, so that a
   killed worker's shuffle files do not pile up.
 * Python: this interpreter (Spark would take `python3` from PATH), and our daemon (daemon.py).
@@ -42,7 +43,6 @@ _JVM_OPTIONS = (
 _ENVIRONMENT = {
     # numpy would start a thread per core that no task uses, in the process that forks workers.
     "OPENBLAS_NUM_THREADS": "1",
-    "PYTHONHASHSEED": "0",
 }
 
 
@@ -105,8 +105,6 @@ def start_session(settings: SessionSettings) -> Session:
 def _configuration(settings: SessionSettings) -> SparkConf:
     conf = SparkConf().setMaster(settings.master).setAppName("ledgerfold-compactor")
     for name, value in {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": " ".join((*_JVM_OPTIONS, *settings.java_options)),
         "spark.ui.enabled": "false",
@@ -118,6 +116,8 @@ def _configuration(settings: SessionSettings) -> SparkConf:
         "spark.cleaner.periodicGC.interval": "2min",
     }.items():
         conf.set(name, value)
+    if settings.master.startswith("local"):
+        conf.set("spark.driver.bindAddress", "127.0.0.1").set("spark.driver.host", "127.0.0.1")
     for name, value in _ENVIRONMENT.items():
         conf.setExecutorEnv(name, value)
     return conf

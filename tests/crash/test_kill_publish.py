@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 ANY_PORT = ("--listen", "127.0.0.1:0")
-ROUNDS = 2
+ROUNDS = 5
 MESSAGES_A_ROUND = 3_000
 
 
@@ -32,6 +33,18 @@ def read_values(broker: BrokerProcess, topic: str) -> list[tuple[str, int]]:
         client.close()
 
 
+def remember(
+    acknowledged: dict[str, int],
+    enough: threading.Event,
+    value: int,
+    result: object,
+    at: MessageId | None,
+) -> None:
+    if at is not None and at.ledger_id() >= 0:
+        acknowledged[str(at)] = value
+        enough.set()
+
+
 @pytest.mark.slow
 def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: MakeBroker) -> None:
     """Invariants a, b, c: acknowledged is readable, nothing unknown, ids rise."""
@@ -43,19 +56,9 @@ def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: Ma
         producer = client.create_producer("t", batching_enabled=True, batching_max_messages=20)
         enough = threading.Event()
 
-        def collect(
-            result: object, at: MessageId | None, value: int, enough: threading.Event = enough
-        ) -> None:
-            if at is not None and at.ledger_id() >= 0:
-                acknowledged[str(at)] = value
-                enough.set()
-
         for value in range(sent, sent + MESSAGES_A_ROUND):
-            producer.send_async(
-                b"%d" % value,
-                lambda result, at, value=value, collect=collect: collect(result, at, value),
-                partition_key=f"k{value % 50}",
-            )
+            done = functools.partial(remember, acknowledged, enough, value)
+            producer.send_async(b"%d" % value, done, partition_key=f"k{value % 50}")
         sent += MESSAGES_A_ROUND
         assert enough.wait(30)
         broker.kill()

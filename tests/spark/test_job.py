@@ -1,0 +1,103 @@
+"""The Spark job, with real shuffles, against the model."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from compactor import plan as plan_module
+from compactor.run import CompactionRun
+from compactor.session import Session
+from storage.entry import Compression
+from storage.errors import Corruption
+from storage.files import REAL
+from tests.model.policy_model import Message
+from tests.support.compaction import LogBuilder, damage, read_messages
+
+
+@pytest.fixture(autouse=True)
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks so small that a little log is spread over several of each kind."""
+    monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
+    monkeypatch.setattr(plan_module, "SCAN_TASK_KEY_BYTES", 2_000)
+    monkeypatch.setattr(plan_module, "BUCKET_KEY_BYTES", 4_000)
+    monkeypatch.setattr(plan_module, "COPY_TASK_BYTES", 16_000)
+
+
+def _add(log: LogBuilder, seed: int, ledgers: range) -> None:
+    """Batches of random messages: some tombstones, some without a key."""
+    generator = random.Random(seed)
+    for ledger_id in ledgers:
+        batches = [
+            [
+                Message(
+                    generator.choice([None, *(b"key-%d" % n for n in range(60))]),
+                    b"v" * generator.choice([0, 1, 50, 400]),
+                )
+                for _ in range(generator.randint(1, 12))
+            ]
+            for _ in range(20)
+        ]
+        log.add_segment(ledger_id, batches, generator.choice(list(Compression)))
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool) -> None:
+    """A first run, then one on its output and new segments: the model's survivors and counts."""
+    log = LogBuilder(tmp_path)
+    _add(log, 1, range(1, 7))
+    first = CompactionRun(log.plan(100, retain), session, REAL, time.time)
+    manifest = first.execute()
+    assert first.progress.tasks_done == first.progress.tasks_total > 1
+    assert read_messages(tmp_path, manifest.segments) == log.expected(retain)
+    outcome = log.outcome(retain)
+    counts = manifest.counts
+    assert (counts.messages_in, counts.messages_out) == (
+        len(log.messages),
+        len(outcome.survivors),
+    )
+    assert (counts.removed_events, counts.tombstones, counts.null_keys, counts.keys) == (
+        outcome.removed_events,
+        outcome.tombstones,
+        outcome.null_keys,
+        outcome.keys,
+    )
+    _add(log, 2, range(7, 12))
+    second = CompactionRun(log.plan(101, retain, manifest), session, REAL, time.time).execute()
+    assert read_messages(tmp_path, second.segments) == log.expected(retain)
+    files = sorted(path.name for path in (tmp_path / "101").iterdir())
+    assert files == [Path(record.path).name for record in second.segments]
+
+
+def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Path) -> None:
+    """One flipped bit in one of many segments: its file and place, and no folder."""
+    log = LogBuilder(tmp_path)
+    _add(log, 3, range(1, 7))
+    path = tmp_path / log.segments[3].path
+    damage(path, 100)
+    run = CompactionRun(log.plan(100), session, REAL, time.time)
+    with pytest.raises(Corruption, match="is damaged at byte 72") as raised:
+        run.execute()
+    assert str(path) in raised.value.message
+    assert not (tmp_path / "100").exists()
+
+
+def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> None:
+    """Tombstones for all: a manifest without segments, and no folder."""
+    log = LogBuilder(tmp_path)
+    log.add_segment(1, [[Message(b"k", b"1")]])
+    log.add_segment(2, [[Message(b"k", b"")]])
+    manifest = CompactionRun(log.plan(100), session, REAL, time.time).execute()
+    assert list(manifest.segments) == []
+    assert (manifest.counts.keys, manifest.counts.removed_events) == (1, 1)
+    assert not (tmp_path / "100").exists()
+
+
+def test_a_plan_without_segments_is_an_empty_manifest(session: Session, tmp_path: Path) -> None:
+    """Nothing in range: no job, no files."""
+    manifest = CompactionRun(LogBuilder(tmp_path).plan(100), session, REAL, time.time).execute()
+    assert list(manifest.segments) == []
+    assert not (tmp_path / "100").exists()

@@ -1,0 +1,132 @@
+"""The worker process over gRPC: runs, failures, cancellation, its end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import grpc
+import pytest
+from ledgerfold.v1.compactor_pb2 import (
+    CancelRequest,
+    CompactionPlan,
+    GetCompactorInfoRequest,
+)
+
+from tests.model.policy_model import Message
+from tests.spark.worker_process import CompactorProcess, reason_of
+from tests.support.compaction import LogBuilder, damage, read_messages
+from tests.support.waiting import wait_until
+
+A1, A2, B1 = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")
+
+
+def _log(folder: Path) -> LogBuilder:
+    log = LogBuilder(folder)
+    log.add_segment(1, [[A1, B1], [A2]])
+    return log
+
+
+def _endless(folder: Path) -> CompactionPlan:
+    """A plan whose first segment is a pipe that nobody writes to: its task waits for ever."""
+    log = _log(folder)
+    path = folder / log.segments[0].path
+    path.unlink()
+    os.mkfifo(path)
+    return log.plan(100)
+
+
+def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
+    """What the manifest lists is what the model leaves, with counts and times."""
+    log = _log(tmp_path)
+    responses, manifest = worker.run(log.plan(100))
+    assert responses[0].HasField("progress")
+    assert (manifest.run_id, manifest.ledger_id) == ("run-100", 100)
+    assert (manifest.horizon.ledger_id, manifest.horizon.entry_id) == (1, 1)
+    assert read_messages(tmp_path, manifest.segments) == log.expected()
+    assert (manifest.counts.messages_in, manifest.counts.messages_out) == (3, 2)
+    assert manifest.counts.worker_peak_bytes > 0
+
+
+def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: Path) -> None:
+    """The caller learns the file and the place in one sentence, not from a stack trace."""
+    log = _log(tmp_path)
+    damage(tmp_path / log.segments[0].path, 100)
+    with pytest.raises(grpc.RpcError) as raised:
+        worker.run(log.plan(100))
+    assert raised.value.code() == grpc.StatusCode.DATA_LOSS
+    assert reason_of(raised.value) == "DATA_CORRUPT"
+    assert str(raised.value.details()).startswith(str(tmp_path / log.segments[0].path))
+    assert not (tmp_path / "100").exists()
+
+
+def test_an_unknown_policy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
+    """Before anything is written."""
+    plan = _log(tmp_path).plan(100)
+    plan.policy = "oldest"
+    with pytest.raises(grpc.RpcError) as raised:
+        worker.run(plan)
+    assert reason_of(raised.value) == "INVALID_REQUEST"
+
+
+def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:
+    """Running or waiting in line, a cancelled run leaves nothing; the next one works."""
+    plan = _endless(tmp_path / "endless")
+    waiting = _log(tmp_path / "waiting").plan(100)
+    waiting.run_id = "waiting"
+    with worker.running(plan) as call, worker.running(waiting) as second:
+        wait_until((tmp_path / "endless" / "100").exists, "the run's folder")
+        assert worker.stub.Cancel(CancelRequest(run_id="waiting")).found
+        wait_until(second.done, "the end of the waiting run")
+        assert worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found
+        wait_until(call.done, "the end of the running one")
+        for ended in (second, call):
+            assert ended.code() == grpc.StatusCode.CANCELLED
+            assert reason_of(ended) == "COMPACTION_CANCELLED"
+    assert not (tmp_path / "endless" / "100").exists()
+    assert not worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found
+    log = _log(tmp_path / "next")
+    assert read_messages(log.ledgers_dir, worker.run(log.plan(5))[1].segments) == log.expected()
+
+
+def test_a_client_that_leaves_ends_its_run(worker: CompactorProcess, tmp_path: Path) -> None:
+    """A broken call leaves neither a run nor files."""
+    plan = _endless(tmp_path)
+    with worker.running(plan) as call:
+        wait_until((tmp_path / "100").exists, "the run's folder")
+        call.cancel()
+    wait_until(lambda: not (tmp_path / "100").exists(), "the folder's removal")
+    wait_until(
+        lambda: not worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found, "the run's end"
+    )
+
+
+def test_it_says_what_it_is(worker: CompactorProcess) -> None:
+    """Versions, master and pid."""
+    info = worker.stub.GetCompactorInfo(GetCompactorInfoRequest())
+    assert (info.pid, info.spark_master) == (worker.process.pid, "local[2]")
+    assert info.spark_version
+    assert info.java_version
+
+
+def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> None:
+    """SIGKILL of Spark's Python process in the middle of a write; then the parent goes.
+
+    The run fails in plain words and leaves nothing, the worker goes on serving. When its standard
+    input ends it exits with 0 and takes its JVM and its folder along.
+    """
+    environment = {"LEDGERFOLD_CRASH_AT": "worker.segment-written"}
+    with CompactorProcess(tmp_path, cache_dir, environment) as doomed:
+        doomed.wait_until_serving()
+        log = _log(tmp_path / "ledgers")
+        with pytest.raises(grpc.RpcError) as raised:
+            doomed.run(log.plan(100))
+        assert reason_of(raised.value) == "COMPACTION_FAILED"
+        assert "killed" in str(raised.value.details())
+        assert not (tmp_path / "ledgers" / "100").exists()
+        assert doomed.is_serving
+        assert doomed.process.stdin is not None
+        doomed.process.stdin.close()
+        assert doomed.process.wait(30) == 0
+        wait_until(lambda: not doomed.children(), "the end of the JVM and its children")
+        assert not (doomed.local_dir / "spark").exists()

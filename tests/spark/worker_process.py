@@ -1,0 +1,126 @@
+"""`python -m compactor` as a child process, and calls to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_status import rpc_status
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
+from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
+
+from tests.support.processes import MARK, end, marked, new_mark
+
+SERVICE = "ledgerfold.v1.CompactorService"
+
+
+class CompactorProcess:
+    """Ends with the `with` block, children included. `cache_dir` is for several to share."""
+
+    def __init__(
+        self, folder: Path, cache_dir: Path, environment: dict[str, str] | None = None
+    ) -> None:
+        self.local_dir = folder / "local"
+        self.mark = new_mark()
+        self.stderr_path = folder / "stderr.txt"
+        with open(self.stderr_path, "wb") as stderr:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "compactor"),
+                    *("--local-dir", str(self.local_dir)),
+                    *("--cache-dir", str(cache_dir)),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                start_new_session=True,
+                env={**os.environ, **(environment or {}), MARK: self.mark},
+            )
+        assert self.process.stdout is not None
+        event = json.loads(self.process.stdout.readline())
+        self.channel = grpc.insecure_channel(
+            f"127.0.0.1:{event['port']}", options=[("grpc.enable_http_proxy", 0)]
+        )
+        self.stub: Any = CompactorServiceStub(self.channel)
+        self.health: Any = health_pb2_grpc.HealthStub(self.channel)
+
+    def __enter__(self) -> CompactorProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.channel.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self.process.terminate()
+        self.process.wait(30)
+        end(self.mark)
+        print(f"Standard error of the worker:\n{self.stderr_path.read_text()}")
+
+    def wait_until_serving(self) -> None:
+        watching = self.health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=90)
+        for response in watching:
+            if response.status == health_pb2.HealthCheckResponse.SERVING:
+                watching.cancel()
+                return
+
+    @property
+    def is_serving(self) -> bool:
+        answer = self.health.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    def children(self) -> list[int]:
+        """Of all processes it started, those that still run."""
+        return [pid for pid in marked(self.mark) if pid != self.process.pid]
+
+    def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:
+        """All responses, and the manifest. Raises grpc.RpcError."""
+        responses = list(self.stub.Run(RunRequest(plan=plan), timeout=60))
+        return responses, responses[-1].manifest
+
+    @contextmanager
+    def running(self, plan: CompactionPlan) -> Iterator[Any]:
+        """A Run call that is read in the background; yields the call once the run has begun."""
+        call = self.stub.Run(RunRequest(plan=plan), timeout=60)
+        next(call)
+        reader = threading.Thread(target=_read_to_end, args=(call,))
+        reader.start()
+        try:
+            yield call
+        finally:
+            call.cancel()
+            reader.join()
+
+
+def _read_to_end(call: Any) -> None:
+    try:
+        for _ in call:
+            continue
+    except grpc.RpcError:
+        return
+
+
+def reason_of(error: Any) -> str:
+    """The ErrorInfo's reason in a failed call."""
+    status = rpc_status.from_call(error)
+    assert status is not None
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert info.domain == "ledgerfold"
+    return str(info.reason)

@@ -1,0 +1,40 @@
+"""The tasks of a run in this process, one after the other: the pipeline without Spark."""
+
+from __future__ import annotations
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from compactor.copy_survivors import copy_survivors
+from compactor.merge import merge
+from compactor.plan import TaskPlan, cut
+from compactor.rows import Counts, Row, Written
+from compactor.scan import scan
+
+
+def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Counts]:
+    """The files in order of id, and the sum of all counts. Raises what a task raises."""
+    tasks = plan if isinstance(plan, TaskPlan) else cut(plan, 2)
+    tasks.output.folder.mkdir(exist_ok=True)
+    firsts = [run[0].ordinal for run in tasks.copies]
+    scanned = [
+        row for run in tasks.scans for row in scan(run, tasks.buckets, tasks.retain_null_key)
+    ]
+    merged = [row for bucket in range(tasks.buckets) for row in merge(_of(scanned, bucket), firsts)]
+    copied = [
+        row
+        for index, run in enumerate(tasks.copies)
+        for row in copy_survivors(_of(merged, index), run, tasks.output)
+    ]
+    counts = Counts()
+    records: list[SegmentRecord] = []
+    for _, content in copied:
+        if isinstance(content, Counts):
+            counts = counts.plus(content)
+        elif isinstance(content, Written):
+            records.append(SegmentRecord.FromString(content.record))
+    return records, counts
+
+
+def _of(rows: list[Row], number: int) -> list[Row]:
+    return [row for row in rows if row[0] == number]

@@ -1,0 +1,67 @@
+"""Which Java the worker finds, and what it says when there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from compactor.java import find_java
+from storage.errors import CompactorUnavailable
+
+
+def _java(home: Path, release: str = "", prints: str = "") -> dict[str, str]:
+    """An environment whose JAVA_HOME says that."""
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho '{prints}' >&2\n")
+    executable.chmod(0o755)
+    if release:
+        (home / "release").write_text(release)
+    return {"JAVA_HOME": str(home)}
+
+
+def test_the_release_file_tells_the_version(tmp_path: Path) -> None:
+    """No JVM is started to ask."""
+    found = find_java(_java(tmp_path, 'IMPLEMENTOR="X"\nJAVA_VERSION="21.0.4"\n'))
+    assert (found.home, found.version) == (tmp_path, "21.0.4")
+
+
+def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+    """Its -version line counts."""
+    environment = _java(tmp_path, prints='openjdk version "17.0.15" 2025-04-15')
+    assert find_java(environment).version == "17.0.15"
+
+
+@pytest.mark.parametrize("version", ["11.0.2", "1.8.0_412"])
+def test_an_old_java_is_refused(tmp_path: Path, version: str) -> None:
+    """The message names what was found and what to install."""
+    with pytest.raises(CompactorUnavailable, match=rf"is Java {version}.*Install Java 17"):
+        find_java(_java(tmp_path, f'JAVA_VERSION="{version}"\n'))
+
+
+def test_a_java_without_sparks_module_is_refused(tmp_path: Path) -> None:
+    """A runtime that was cut down gets a message instead of a JVM that does not start."""
+    release = 'JAVA_VERSION="25"\nMODULES="java.base java.logging"\n'
+    with pytest.raises(CompactorUnavailable, match=r"lacks the module jdk\.incubator\.vector"):
+        find_java(_java(tmp_path, release))
+
+
+def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> None:
+    """What the broker shows its users: one event, with what to do."""
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    ended = subprocess.run(
+        [sys.executable, "-m", "compactor"],
+        env={**environment, "PATH": str(tmp_path)},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    event = json.loads(ended.stdout)
+    assert ended.returncode == 3
+    assert event["event"] == "unavailable"
+    assert "Install Java 17" in event["message"]

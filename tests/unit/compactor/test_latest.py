@@ -1,0 +1,79 @@
+"""The policy's fold: any way of cutting a history gives the same survivors and the same count."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from compactor.policies.latest import Integers, fold, pack, survivors
+from tests.model.policy_model import Message, latest
+
+# (key 0..3, whether a value)
+HISTORIES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40)
+
+
+def _fold(codes: Integers, fragments: Integers) -> tuple[Integers, Integers, int]:
+    """With keys renumbered so that each occurs: keys, one fragment for each, replaced values."""
+    keys, dense = np.unique(codes, return_inverse=True)
+    folded = fold(dense, fragments, len(keys))
+    return keys, folded.fragments, folded.replaced
+
+
+def _columns(history: list[tuple[int, bool]]) -> tuple[Integers, Integers]:
+    codes: Integers = np.array([key for key, _ in history], np.int64)
+    is_value: NDArray[np.bool_] = np.array([value for _, value in history], np.bool_)
+    return codes, pack(np.arange(len(history), dtype=np.int64), is_value)
+
+
+def _model(history: list[tuple[int, bool]]) -> tuple[list[int], int]:
+    outcome = latest([Message(b"%d" % key, b"v" if value else b"") for key, value in history])
+    return outcome.survivors, outcome.removed_events - outcome.tombstones
+
+
+@given(HISTORIES)
+def test_one_fold_equals_the_model(history: list[tuple[int, bool]]) -> None:
+    """A history folded at once leaves what the map of keys leaves."""
+    _, fragments, replaced = _fold(*_columns(history))
+    assert (sorted(survivors(fragments).tolist()), replaced) == _model(history)
+
+
+@given(HISTORIES, st.sets(st.integers(0, 40)), st.randoms())
+def test_any_chunking_and_any_order_give_the_same(
+    history: list[tuple[int, bool]], cuts: set[int], random: st.DataObject
+) -> None:
+    """Chunks folded apart, then together in any order: the same survivors, the same count."""
+    codes, fragments = _columns(history)
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(history)), len(history)]
+    parts = [_fold(codes[start:end], fragments[start:end]) for start, end in pairwise(bounds)]
+    random.shuffle(parts)  # type: ignore[attr-defined]
+    _, joined, replaced = _fold(
+        np.concatenate([keys for keys, _, _ in parts]),
+        np.concatenate([part for _, part, _ in parts]),
+    )
+    total = replaced + sum(count for _, _, count in parts)
+    assert (sorted(survivors(joined).tolist()), total) == _model(history)
+
+
+@pytest.mark.parametrize(
+    ("history", "left", "events"),
+    [
+        ([(0, True), (0, True), (0, False)], [], 2),
+        ([(0, True), (0, False), (0, True)], [2], 1),
+        ([(0, False)], [], 1),
+        ([(0, True), (1, True), (1, False)], [0], 1),
+        ([], [], 0),
+    ],
+)
+def test_counts_as_pulsar_does(
+    history: list[tuple[int, bool]], left: list[int], events: int
+) -> None:
+    """The worked histories of Pulsar's rules, with a tombstone counting one event."""
+    _, fragments, replaced = _fold(*_columns(history))
+    tombstones = sum(not is_value for _, is_value in history)
+    assert survivors(fragments).tolist() == left
+    assert replaced + tombstones == events

@@ -1,0 +1,82 @@
+"""A plan, checked and cut into tasks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from compactor.plan import cut, input_segments
+from storage.entry import EARLIEST, Position
+from storage.errors import InvalidRequest
+
+MIB = 1024 * 1024
+
+
+def _record(ledger_id: int, size_bytes: int = MIB) -> SegmentRecord:
+    position = PositionRecord(ledger_id=ledger_id, entry_id=0)
+    return SegmentRecord(
+        path=f"{ledger_id}/0.log",
+        sealed=True,
+        size_bytes=size_bytes,
+        key_bytes=size_bytes // 4,
+        entries=1,
+        messages=1,
+        first=position,
+        last=position,
+    )
+
+
+def _plan(*sizes: int) -> CompactionPlan:
+    return CompactionPlan(
+        run_id="r",
+        policy="latest",
+        ledgers_dir="/ledgers",
+        segments=[_record(number, size) for number, size in enumerate(sizes, 1)],
+        ledger_id=100,
+        horizon=PositionRecord(ledger_id=len(sizes), entry_id=0),
+        segment_bytes_max=64 * MIB,
+    )
+
+
+@given(st.lists(st.integers(0, 200 * MIB), min_size=1, max_size=30), st.integers(1, 8))
+def test_tasks_are_contiguous_runs_of_all_segments(sizes: list[int], cores: int) -> None:
+    """No segment is lost, doubled or out of order, in scans and in copies; no task is empty."""
+    tasks = cut(_plan(*sizes), cores)
+    for runs in (tasks.scans, tasks.copies):
+        assert all(runs)
+        ordinals = [segment.ordinal for run in runs for segment in run]
+        assert ordinals == list(range(len(sizes)))
+
+
+def test_a_small_plan_is_one_task() -> None:
+    """Ten megabytes need no shuffle; a gigabyte is spread over the cores."""
+    assert cut(_plan(10 * MIB), 2).is_solo
+    large = cut(_plan(*[64 * MIB] * 16), 2)
+    assert (len(large.scans) % 2, large.buckets % 2, len(large.copies)) == (0, 0, 8)
+
+
+def test_ranges() -> None:
+    """Compacted segments count up to the previous horizon, raw ones from there to the horizon."""
+    plan = _plan(MIB, MIB)
+    plan.compacted_segments = 1
+    plan.horizon_previous.ledger_id = 1
+    compacted, raw = input_segments(plan)
+    assert (compacted.after, compacted.up_to) == (EARLIEST, Position(1, 0))
+    assert (raw.after, raw.up_to) == (Position(1, 0), Position(2, 0))
+
+
+def test_plans_that_make_no_sense_are_refused() -> None:
+    """Unknown policy, relative folder, open segment, segments out of order, too many compacted."""
+    plans = [_plan(MIB, MIB) for _ in range(5)]
+    plans[0].policy = "oldest"
+    plans[1].ledgers_dir = "ledgers"
+    plans[2].segments[1].sealed = False
+    plans[3].segments[1].first.ledger_id = 1
+    plans[4].compacted_segments = 3
+    for plan in plans:
+        with pytest.raises(InvalidRequest):
+            input_segments(plan)

@@ -1,0 +1,183 @@
+"""Scan, merge and copy, chained in this process, against the model."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ledgerfold.v1.compactor_pb2 import Manifest
+
+from compactor import scan as scan_module
+from compactor.plan import TaskPlan, cut
+from compactor.rows import Counts, Failure
+from storage.entry import HEADER_BYTES, Compression
+from storage.errors import Corruption, LedgerfoldError, MissingFile
+from tests.model.policy_model import Message
+from tests.support.compaction import (
+    COMPRESSIONS,
+    LOGS,
+    LogBuilder,
+    damage,
+    read_messages,
+)
+from tests.unit.compactor.local_run import run_tasks
+
+A1, A2, B1, B2 = (
+    Message(b"a", b"1"),
+    Message(b"a", b"2"),
+    Message(b"b", b"1"),
+    Message(b"b", b"2"),
+)
+NONE = Message(None, b"1")
+LogShape = list[list[list[Message]]]
+
+
+def _spread(tasks: TaskPlan, buckets: int) -> TaskPlan:
+    single = tuple((segment,) for run in tasks.scans for segment in run)
+    return replace(tasks, scans=single, buckets=buckets, copies=single)
+
+
+def _log(folder: Path, shape: LogShape, compression: int = Compression.NONE) -> LogBuilder:
+    log = LogBuilder(folder)
+    for ledger_id, batches in enumerate(shape, 1):
+        log.add_segment(ledger_id, batches, compression)
+    return log
+
+
+@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12))
+def test_a_run_equals_the_model(
+    shape: LogShape, compression: Compression, retain: bool, buckets: int, chunk_rows: int
+) -> None:
+    """Any log, any number of buckets and tasks, any chunk: the model's survivors and counts."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        log = _log(Path(folder), shape, compression)
+        tasks = _spread(cut(log.plan(100, retain), 2), buckets)
+        records, counts = run_tasks(tasks)
+        assert read_messages(Path(folder), records) == log.expected(retain)
+        outcome = log.outcome(retain)
+        assert counts == Counts(
+            messages_in=len(log.messages),
+            entries_in=sum(record.entries for record in log.segments),
+            bytes_in=sum(record.size_bytes for record in log.segments),
+            tombstones=outcome.tombstones,
+            null_keys=outcome.null_keys,
+            removed_events=outcome.removed_events,
+            keys=outcome.keys,
+        )
+
+
+@given(LOGS, LOGS, st.booleans(), COMPRESSIONS)
+def test_a_second_run_on_the_first_ones_output_equals_the_model(
+    first: LogShape, second: LogShape, retain: bool, compression: Compression
+) -> None:
+    """Compacting what was compacted plus what is new leaves what one run over all would."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = _log(Path(folder), first, compression)
+        plan = log.plan(100, retain)
+        previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
+        for ledger_id, batches in enumerate(second, 50):
+            log.add_segment(ledger_id, batches, compression)
+        records, _ = run_tasks(log.plan(101, retain, previous))
+        assert read_messages(Path(folder), records) == log.expected(retain)
+
+
+def test_files_roll_at_the_plans_limit(tmp_path: Path) -> None:
+    """No file but one of a single entry is larger than the limit; order and content stay."""
+    log = _log(tmp_path, [[[Message(b"%d" % n, b"v" * 100)] for n in range(20)]])
+    records, _ = run_tasks(log.plan(100, segment_bytes_max=700))
+    assert len(records) > 3
+    assert all(record.size_bytes <= 700 for record in records)
+    assert read_messages(tmp_path, records) == log.expected()
+
+
+def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
+    """A log of tombstones gives no file at all."""
+    log = _log(tmp_path, [[[A1, Message(b"a", b"")]]])
+    records, counts = run_tasks(log.plan(100))
+    assert (records, counts.removed_events) == ([], 1)
+    assert list((tmp_path / "100").iterdir()) == []
+
+
+def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
+    """A raw segment that reaches beyond the horizons at both ends gives only what is between."""
+    log = _log(tmp_path, [[[A1], [B1], [A2], [B2]]])
+    plan = log.plan(100)
+    plan.horizon_previous.ledger_id, plan.horizon_previous.entry_id = 1, 0
+    plan.horizon.entry_id = 2
+    records, counts = run_tasks(plan)
+    assert counts.messages_in == 2
+    assert read_messages(tmp_path, records) == [log.messages[1], log.messages[2]]
+
+
+def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
+    """What the previous run cannot have seen must not be in its ledger."""
+    log = _log(tmp_path, [[[A1], [B1]]])
+    plan = log.plan(100)
+    plan.compacted_segments = 1
+    plan.horizon_previous.ledger_id, plan.horizon_previous.entry_id = 1, 0
+    with pytest.raises(Corruption, match="up to the horizon 1:0"):
+        run_tasks(plan)
+
+
+@pytest.mark.parametrize("section", ["header", "key", "value"])
+def test_damage_is_an_error_with_file_and_place(tmp_path: Path, section: str) -> None:
+    """A flipped bit anywhere in a surviving entry fails the run and says where."""
+    log = _log(tmp_path, [[[A1, B1], [A2]]])
+    path = tmp_path / log.segments[0].path
+    size = log.segments[0].size_bytes
+    damage(path, {"header": 20, "key": HEADER_BYTES + 4, "value": size - 4}[section])
+    with pytest.raises(Corruption) as raised:
+        run_tasks(log.plan(100))
+    assert raised.value.path == str(path)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """A segment that is named and not there fails the run."""
+    log = _log(tmp_path, [[[A1]]])
+    (tmp_path / log.segments[0].path).unlink()
+    with pytest.raises(MissingFile):
+        run_tasks(log.plan(100))
+
+
+def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
+    """A producer may send any bytes under a right checksum: columns are checked before use."""
+    from ledgerfold.v1.entry_pb2 import NativeKeys
+
+    from compactor.key_columns import KeyColumns
+    from compactor.segment_map import SegmentMap
+
+    log = _log(tmp_path, [[[A1, B1], [A2, B2]]])
+    segment = cut(log.plan(100), 2).scans[0][0]
+    good = NativeKeys(
+        key_offsets=bytes([0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0]),
+        keys=b"ab",
+        flags=b"\1\1",
+        value_sizes=bytes(8),
+    )
+    bad = NativeKeys.FromString(good.SerializeToString())
+    bad.key_offsets = bytes([0, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0])
+    for sections, place in (([good, bad], 1), ([bad, good], 0)):
+        columns = KeyColumns()
+        with SegmentMap(segment) as mapped, pytest.MonkeyPatch.context() as patch:
+            entries = list(mapped.entries())
+            for entry, keys in zip(entries, sections, strict=True):
+                patch.setattr(mapped, "key_section", lambda _, k=keys: k.SerializeToString())
+                columns.add(mapped, entry)
+            with pytest.raises(Corruption) as raised:
+                columns.check()
+            assert raised.value.offset == entries[place].offset + HEADER_BYTES
+
+
+@pytest.mark.parametrize(
+    "error", [Corruption("f", 3, "x", "y"), MissingFile("f", "the plan")], ids=lambda e: e.reason
+)
+def test_an_error_keeps_its_class_on_its_way_to_the_driver(error: LedgerfoldError) -> None:
+    """What a task met is raised with class, reason and sentence."""
+    arrived = Failure.of(error).error()
+    assert type(arrived) is type(error)
+    assert (arrived.reason, arrived.message) == (error.reason, error.message)
