@@ -70,7 +70,8 @@ class LogTail:
             await self.flush()
         writer, self._writer = self._writer, None
         self._fail(Moved(f"{self._record.name} was unloaded; connect again."))
-        if writer is not None and not writer.is_failed:
+        # NOTE: not after a failure, in whatever ledger: what is queued here follows what was lost.
+        if writer is not None and not self.has_failed_writer:
             async with self._disk:
                 await self._in_thread(writer.close)
 

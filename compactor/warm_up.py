@@ -20,11 +20,11 @@ from compactor.pipeline import Clock, run_job
 from compactor.plan import TaskPlan, cut
 from compactor.policies import latest
 from compactor.session import Session
-from storage.entry import read_header, stamp
+from storage.entry import stamp
 from storage.files import Files
 from storage.names import segment_path
 from storage.native import NativeBatchBuilder
-from storage.segment import SegmentTally
+from storage.segment import tally_segment
 
 _LEDGER, _COMPACTED = 1, 2
 
@@ -59,17 +59,13 @@ def _segment(folder: Path, entry_id: int, files: Files) -> SegmentRecord:
     builder.add(None if entry_id else b"value", b"key")
     built = builder.build(sequence_id=entry_id, publish_time_ms=0)
     entry = stamp(built, _LEDGER, entry_id, append_time_ms=0, producer_number=1)
-    tally = SegmentTally(segment_path(_LEDGER, entry_id))
-    path = folder / tally.record.path
+    record = SegmentRecord(path=segment_path(_LEDGER, entry_id), size_bytes=len(entry))
+    path = folder / record.path
     files.make_dir(path.parent)
     file = files.create(path)
     file.write([entry])
     file.close()
-    header = read_header(entry)
-    tally.add(header, header.position)
-    tally.add_crc(header.crc.to_bytes(4, "little"))
-    tally.record.sealed = True
-    return tally.record
+    return tally_segment(path, record)
 
 
 def _spread(tasks: TaskPlan, cores: int) -> TaskPlan:

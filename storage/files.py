@@ -49,7 +49,7 @@ class ReadFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Fewer bytes than `size` only at the end of the file."""
+        """Fewer bytes than `size` only at the end of the file. Raises DiskFailure."""
         ...
 
     def close(self) -> None: ...
@@ -59,10 +59,13 @@ class Files(Protocol):
     """What storage asks of a file system."""
 
     def create(self, path: Path) -> AppendFile:
-        """A new file. Raises FileExistsError."""
+        """A new file. Raises DiskFailure, also when there is one."""
         ...
 
-    def open_read(self, path: Path) -> ReadFile: ...
+    def open_read(self, path: Path) -> ReadFile:
+        """Raises FileNotFoundError, DiskFailure."""
+        ...
+
     def exists(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
     def listdir(self, path: Path) -> list[str]: ...
@@ -103,6 +106,7 @@ class RealAppendFile:
     """An AppendFile on a descriptor."""
 
     def __init__(self, path: Path) -> None:
+        self._descriptor = -1
         self.path = str(path)
         self.size_bytes = 0
         self._failure: DiskFailure | None = None
@@ -147,11 +151,16 @@ class RealAppendFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def __del__(self) -> None:
+        self.close()
+
 
 class RealReadFile:
     """A ReadFile on a descriptor; threads may share it."""
 
     def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        self._path = str(path)
         self._descriptor = os.open(path, os.O_RDONLY)
 
     @property
@@ -159,12 +168,15 @@ class RealReadFile:
         return os.fstat(self._descriptor).st_size
 
     def pread(self, size: int, offset: int) -> bytes:
-        data = os.pread(self._descriptor, size, offset)
-        while 0 < len(data) < size:
-            more = os.pread(self._descriptor, size - len(data), offset + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self._descriptor, size, offset)
+            while 0 < len(data) < size:
+                more = os.pread(self._descriptor, size - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as error:
+            raise DiskFailure(self._path, "A read", error) from error
         return data
 
     def close(self) -> None:
@@ -184,16 +196,19 @@ class RealFiles:
             return RealAppendFile(path)
 
     def open_read(self, path: Path) -> RealReadFile:
-        return RealReadFile(path)
+        with _disk(str(path), "Opening a file"):
+            return RealReadFile(path)
 
     def exists(self, path: Path) -> bool:
         return path.exists()
 
     def size(self, path: Path) -> int:
-        return path.stat().st_size
+        with _disk(str(path), "A look at a file"):
+            return path.stat().st_size
 
     def listdir(self, path: Path) -> list[str]:
-        return sorted(os.listdir(path))
+        with _disk(str(path), "A look into a folder"):
+            return sorted(os.listdir(path))
 
     def make_dir(self, path: Path) -> None:
         with _disk(str(path), "Creating a folder"):

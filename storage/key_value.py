@@ -6,11 +6,12 @@ here compares before it writes (RocksDB through rocksdict has no transactions).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from storage.errors import DiskFailure
+from storage.errors import Corruption, DiskFailure
 
 _WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 
@@ -47,18 +48,21 @@ class RocksKeyValue:
         self._options = WriteOptions()
         self._options.sync = True
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = Rdict(self._path, options)
+        with self._typed_errors("Opening the metadata"):
+            self._db = Rdict(self._path, options)
 
     def get(self, key: bytes) -> bytes | None:
-        value = self._db.get(key)
+        with self._typed_errors("A metadata read"):
+            value = self._db.get(key)
         return None if value is None else bytes(value)
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         pairs = []
-        for key, value in self._db.items(from_key=prefix):
-            if not key.startswith(prefix):
-                break
-            pairs.append((bytes(key), bytes(value)))
+        with self._typed_errors("A metadata read"):
+            for key, value in self._db.items(from_key=prefix):
+                if not key.startswith(prefix):
+                    break
+                pairs.append((bytes(key), bytes(value)))
         return pairs
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
@@ -67,11 +71,19 @@ class RocksKeyValue:
             batch.delete(key)
         for key, value in puts.items():
             batch.put(key, value)
-        try:
+        with self._typed_errors("A metadata write"):
             self._db.write(batch, self._options)
+
+    @contextmanager
+    def _typed_errors(self, operation: str) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:
             # rocksdict raises plain Exception for whatever RocksDB reports.
-            raise DiskFailure(self._path, "A metadata write", OSError(0, str(error))) from error
+            text = str(error)
+            if text.startswith("Corruption"):
+                raise Corruption(self._path, 0, "an undamaged RocksDB store", text) from error
+            raise DiskFailure(self._path, operation, OSError(0, text)) from error
 
     def close(self) -> None:
         self._db.close()

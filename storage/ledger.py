@@ -8,7 +8,7 @@ after a crash recovery (storage/recovery.py) sees either all of a ledger or what
     with metadata.batch() as batch:
         writer = store.create_ledger("persistent://public/default/t", batch)
 
-Bound: OPEN_FILES_MAX descriptors for reading.
+Bounds: OPEN_FILES_MAX descriptors for reading; READERS_MAX readers, with the offsets they remember.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from storage import recovery
-from storage.errors import Corruption, MissingFile, StorageError
+from storage.errors import Corruption, MissingFile
 from storage.files import REAL, Files, ReadFile
 from storage.metadata import MetadataBatch, MetadataStore
 from storage.names import ledgers_dir
@@ -42,6 +42,7 @@ from storage.writer import LedgerWriter
 __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "StoredEntry"]
 
 OPEN_FILES_MAX = 256
+READERS_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +79,38 @@ class LedgerStore:
         self._files = files
         self._clock_ms = clock_ms
         self._writers: dict[int, LedgerWriter] = {}
-        self._readers: dict[int, LedgerReader] = {}
-        # Ledgers that recovery found damaged: whoever opens them gets the error.
-        self._damaged: dict[int, StorageError] = {}
+        self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
+        # Open ledgers that recovery found damaged and left as they are, as far as they are known.
+        self._damaged: dict[int, LedgerRecord] = {}
         self._open_files: OrderedDict[str, ReadFile] = OrderedDict()
         self._lock = threading.Lock()
-        files.make_dir(self.ledgers_dir)
+        if not files.exists(self.ledgers_dir):
+            files.make_dir(self.ledgers_dir)
+            files.sync_dir(data_dir)
+            files.sync_dir(data_dir.parent)
 
     def recover(self) -> RecoveryReport:
         """At start, before anything else. See storage/recovery.py."""
         report = recovery.recover_all(
             self.ledgers_dir, self._metadata, self._files, self._clock_ms()
         )
-        self._damaged = dict(report.damaged)
+        self._damaged = dict(report.damaged_records)
         return report
 
     def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
-        """Closes open ledgers whose writer failed, cutting what was not written whole."""
+        """Closes those that have a writer at their last durable entry: after one of them failed.
+
+        What is queued behind a failed flush must not be written either, in whatever ledger.
+        Raises DiskFailure.
+        """
         for ledger_id in ledger_ids:
-            record = self._metadata.ledger(ledger_id)
-            if record is None or record.state != LEDGER_STATE_OPEN:
-                continue
-            self._forget(ledger_id)
-            error = recovery.close_ledger(
-                record, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
-            )
-            if error is not None:
-                self._damaged[ledger_id] = error
+            writer = self._writers.get(ledger_id)
+            if writer is not None:
+                durable = writer.abandon()
+                recovery.close_at_durable(
+                    durable, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
+                )
+                self._forget(ledger_id)
 
     def create_ledger(self, topic: str, batch: MetadataBatch) -> LedgerWriter:
         """A new raw ledger. Its record goes into `batch`; its files come with the first flush."""
@@ -123,34 +129,40 @@ class LedgerStore:
             self._files,
             self.settings,
             self._clock_ms,
+            self._on_closed,
         )
         self._writers[record.ledger_id] = writer
         return writer
 
-    def open_reader(self, ledger_id: int) -> LedgerReader:
-        """The ledger's reader, the same for everybody.
+    def _on_closed(self, ledger_id: int) -> None:
+        self._writers.pop(ledger_id, None)
 
-        Raises MissingFile when there is no such ledger, or what recovery found wrong with it.
+    def open_reader(self, ledger_id: int) -> LedgerReader:
+        """The ledger's reader, shared by everybody. Damage shows when what is damaged is read.
+
+        Raises MissingFile when there is no such ledger.
         """
-        reader = self._readers.get(ledger_id)
-        if reader is not None:
-            return reader
-        damage = self._damaged.get(ledger_id)
-        if damage is not None:
-            raise damage
         with self._lock:
-            reader = self._readers.get(ledger_id) or self._make_reader(ledger_id)
-            self._readers[ledger_id] = reader
+            reader = self._readers.get(ledger_id)
+            if reader is None:
+                reader = self._readers[ledger_id] = self._make_reader(ledger_id)
+                self._drop_readers()
+            self._readers.move_to_end(ledger_id)
         return reader
 
     def _make_reader(self, ledger_id: int) -> LedgerReader:
         writer = self._writers.get(ledger_id)
         if writer is not None:
-            return LedgerReader(writer.record, self._open_file, lambda: writer.durable)
-        record = self._metadata.ledger(ledger_id)
+            return LedgerReader(lambda: writer.record, self._open_file)
+        record = self._damaged.get(ledger_id) or self._metadata.ledger(ledger_id)
         if record is None:
             raise MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
-        return LedgerReader(record, self._open_file, None)
+        return LedgerReader(lambda: record, self._open_file)
+
+    def _drop_readers(self) -> None:
+        """Forgets the reader that was asked for longest ago; whoever has it may go on with it."""
+        if len(self._readers) > READERS_MAX:
+            self._readers.popitem(last=False)
 
     def _open_file(self, relative: str) -> ReadFile:
         with self._lock:
@@ -208,11 +220,7 @@ class LedgerStore:
     def delete_files(self, ledger_id: int) -> None:
         """Deletes files, folder, then the record. Fine when any of them is gone, or never was."""
         self._forget(ledger_id)
-        self._files.remove_dir(self.ledger_dir(ledger_id))
-        self._files.sync_dir(self.ledgers_dir)
-        if self._metadata.ledger(ledger_id) is not None:
-            with self._metadata.batch() as batch:
-                batch.delete_ledger(ledger_id)
+        recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
 
     def _forget(self, ledger_id: int) -> None:
         self._writers.pop(ledger_id, None)

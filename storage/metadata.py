@@ -13,6 +13,7 @@ digits>. A value is a version byte and a protobuf message of ledgerfold.v1.recor
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -126,6 +127,7 @@ class MetadataStore:
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
         self._free_ledger_ids = iter(range(0))
+        self._ids_lock = threading.Lock()
 
     def _get(self, kind: type[M], key: bytes) -> M | None:
         value = self._store.get(key)
@@ -133,6 +135,10 @@ class MetadataStore:
 
     def _all(self, kind: type[M], prefix: bytes) -> list[M]:
         return [_decode(kind, key, value) for key, value in self._store.scan(prefix)]
+
+    def store(self) -> StoreRecord | None:
+        """None in a directory in which no ledger was ever made."""
+        return self._get(StoreRecord, _STORE)
 
     def topic(self, name: str) -> TopicRecord | None:
         return self._get(TopicRecord, _key("topic", name))
@@ -169,16 +175,20 @@ class MetadataStore:
 
     def allocate_ledger_id(self) -> int:
         """An id that was never given out and never will be again, not even after a crash."""
-        ledger_id = next(self._free_ledger_ids, None)
-        if ledger_id is None:
-            record = self._get(StoreRecord, _STORE) or StoreRecord(next_ledger_id=1)
-            first = record.next_ledger_id
-            record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
-            with self.batch() as batch:
-                batch.put_store(record)
-            self._free_ledger_ids = iter(range(first, first + _LEDGER_IDS_PER_BLOCK))
-            ledger_id = next(self._free_ledger_ids)
-        return ledger_id
+        with self._ids_lock:
+            ledger_id = next(self._free_ledger_ids, None)
+            if ledger_id is None:
+                self._reserve_ledger_ids()
+                ledger_id = next(self._free_ledger_ids)
+            return ledger_id
+
+    def _reserve_ledger_ids(self) -> None:
+        record = self.store() or StoreRecord(next_ledger_id=1)
+        first = record.next_ledger_id
+        record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
+        with self.batch() as batch:
+            batch.put_store(record)
+        self._free_ledger_ids = iter(range(first, record.next_ledger_id))
 
     def close(self) -> None:
         self._store.close()

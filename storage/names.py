@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 LOCK = "lock"
+METADATA = "metadata"
 SEGMENT_SUFFIX = ".log"
 # Being written; renamed when complete.
 ASIDE_SUFFIX = ".tmp"
@@ -23,7 +24,7 @@ def lock_path(data_dir: Path) -> Path:
 
 
 def metadata_dir(data_dir: Path) -> Path:
-    return data_dir / "metadata"
+    return data_dir / METADATA
 
 
 def ledgers_dir(data_dir: Path) -> Path:

@@ -10,17 +10,19 @@ are remembered a ledger; an index costs two numbers for each INDEX_EVERY entries
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
-from storage.errors import Corruption
+from storage.errors import Corruption, IncompatibleFormat, MissingFile
 from storage.files import ReadFile
-from storage.segment import record_position
+from storage.segment import record_position, shifted
 
 INDEX_EVERY = 32
 NEXT_MAX = 64
@@ -36,39 +38,39 @@ class StoredEntry(NamedTuple):
 
 
 class _Index:
-    """Offsets of some entries of one segment, in order."""
+    """Offsets of some entries of one segment, in order. Threads may share it."""
 
     def __init__(self) -> None:
-        self.positions: list[Position] = []
-        self.offsets: list[int] = []
-        self.hops = 0
+        # One list of pairs: two lists could be seen, or grown by two threads, out of step.
+        self._known: list[tuple[Position, int]] = []
+        self._lock = threading.Lock()
 
     def at_or_before(self, position: Position) -> int:
-        at = bisect_right(self.positions, position)
-        return self.offsets[at - 1] if at else 0
+        at = bisect_right(self._known, position, key=itemgetter(0))
+        return self._known[at - 1][1] if at else 0
 
     def add(self, position: Position, offset: int) -> None:
-        if not self.positions or position > self.positions[-1]:
-            self.positions.append(position)
-            self.offsets.append(offset)
+        with self._lock:
+            if not self._known or position > self._known[-1][0]:
+                self._known.append((position, offset))
 
 
 class LedgerReader:
     """Made by LedgerStore.open_reader(); threads may share it."""
 
     def __init__(
-        self,
-        record: LedgerRecord,
-        open_file: Callable[[str], ReadFile],
-        durable: Callable[[], Position] | None,
+        self, record: Callable[[], LedgerRecord], open_file: Callable[[str], ReadFile]
     ) -> None:
-        self.record = record
+        self._record = record
         self._open_file = open_file
-        # Of an open ledger; None for a closed one, which is durable as it is.
-        self._durable = durable
-        self._is_compacted = record.kind == LEDGER_KIND_COMPACTED
+        self._is_compacted = record().kind == LEDGER_KIND_COMPACTED
         self._indexes: dict[str, _Index] = {}
         self._next: OrderedDict[Position, tuple[str, int]] = OrderedDict()
+
+    @property
+    def record(self) -> LedgerRecord:
+        """What is durable now, as a record that nobody changes any more."""
+        return self._record()
 
     @property
     def first(self) -> Position | None:
@@ -78,9 +80,6 @@ class LedgerReader:
     @property
     def last(self) -> Position | None:
         """The last durable entry."""
-        if self._durable is not None:
-            durable = self._durable()
-            return durable if durable.entry_id >= 0 else None
         segments = self._segments()
         return record_position(segments[-1], last=True) if segments else None
 
@@ -110,19 +109,21 @@ class LedgerReader:
     def read(self, start: Position, *, bytes_max: int, end: Position) -> list[StoredEntry]:
         """Entries p with start <= p <= end, in order: at least one if there is one.
 
-        Stops after about `bytes_max`. Raises Corruption, MissingFile.
+        Stops after about `bytes_max`, and before damage: then the next read raises Corruption, or
+        MissingFile.
         """
-        last = self.last
-        if last is None:
-            return []
-        end = min(end, last)
         found: list[StoredEntry] = []
         segments = self._segments()
-        at = bisect_left([record_position(each, last=True) for each in segments], start)
+        at = bisect_left(segments, start, key=lambda each: record_position(each, last=True))
         for segment in segments[at:]:
             if record_position(segment, last=False) > end:
                 break
-            bytes_max -= self._read_segment(segment, start, end, bytes_max, found)
+            try:
+                bytes_max -= self._read_segment(segment, start, end, bytes_max, found)
+            except (Corruption, IncompatibleFormat, MissingFile):
+                if found:
+                    break
+                raise
             # NOTE: a read may stop short of the segment's end with bytes to spare, when the next
             # entry does not fit in them; the next segment must wait then.
             is_whole = found and found[-1].header.position >= record_position(segment, last=True)
@@ -140,29 +141,28 @@ class LedgerReader:
     ) -> int:
         """Appends to `found`; the bytes it took."""
         path, taken = segment.path, 0
-        end = min(end, record_position(segment, last=True))
+        last = record_position(segment, last=True)
+        end = min(end, last)
         file = self._open_file(path)
         offset = self._offset_of(segment, file, start)
-        expected: Position | None = None
-        while taken < bytes_max or not found:
-            block = file.pread(max(bytes_max - taken, HEADER_BYTES), offset)
-            for entry in self._entries(file, path, block, offset, end, bool(found)):
-                position = entry.header.position
-                self._check_position(path, offset, position, expected, segment)
-                found.append(entry)
-                taken += len(entry.data)
-                offset += len(entry.data)
-                expected = position.next
-                if position >= end:
-                    self._remember(position.next, path, offset)
-                    return taken
-            if expected is None and found:
-                return taken  # no room for this segment's first entry
-            if expected is None:
-                raise Corruption(path, offset, f"entry {end}", "the end of the file")
-            if taken >= bytes_max or found:
+        expected = max(start, record_position(segment, last=False))
+        # The file may be longer: what follows is being written, or was never acknowledged.
+        wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
+        block, base = file.pread(wanted, offset), offset
+        for entry in self._entries(file, path, block, base, end, bool(found)):
+            position = entry.header.position
+            self._check_position(segment, offset, position, expected)
+            found.append(entry)
+            taken += len(entry.data)
+            offset += len(entry.data)
+            expected = position.next
+            if position >= end:
                 break
-        if expected is not None:
+        # Between two entries of a compacted ledger there may be nothing to read.
+        is_there = expected <= end and (not self._is_compacted or end == last)
+        if is_there and not found:
+            raise Corruption(path, offset, f"entry {expected}", "no such entry")
+        if taken:
             self._remember(expected, path, offset)
         return taken
 
@@ -184,25 +184,20 @@ class LedgerReader:
             try:
                 verify_sections(data, header, 0, path)
             except Corruption as error:
-                raise _shifted(error, offset + at) from error
+                raise shifted(error, offset + at) from error
             yield StoredEntry(header, data)
             at += size
 
     def _check_position(
-        self,
-        path: str,
-        offset: int,
-        position: Position,
-        expected: Position | None,
-        segment: SegmentRecord,
+        self, segment: SegmentRecord, offset: int, position: Position, expected: Position
     ) -> None:
         if self._is_compacted:
-            good = expected is None or position >= expected
-            good = good and position <= record_position(segment, last=True)
+            good = expected <= position <= record_position(segment, last=True)
+            good = good and (offset > 0 or position == record_position(segment, last=False))
         else:
-            good = position.ledger_id == self.record.ledger_id and expected in (None, position)
+            good = position == expected
         if not good:
-            raise Corruption(path, offset, f"entry {expected}", f"entry {position}")
+            raise Corruption(segment.path, offset, f"entry {expected}", f"entry {position}")
 
     def _offset_of(self, segment: SegmentRecord, file: ReadFile, start: Position) -> int:
         """Of the first entry at or after `start`, which the segment holds."""
@@ -252,17 +247,14 @@ class LedgerReader:
 
     def position_at_time(self, publish_time_ms: int) -> Position | None:
         """The first durable entry published at or after, ms since the epoch."""
-        durable = self.last
         for segment in self._segments():
-            if durable is None or segment.publish_time_max_ms < publish_time_ms:
+            if segment.publish_time_max_ms < publish_time_ms:
                 continue
-            end = min(record_position(segment, last=True), durable)
+            end = record_position(segment, last=True)
             for header, _ in self._hop(self._open_file(segment.path), segment.path, 0):
-                if header.position > end:
-                    break
                 if header.publish_time_ms >= publish_time_ms:
                     return header.position
-                if header.position == end:
+                if header.position >= end:
                     break
         return None
 
@@ -271,9 +263,4 @@ def _header(block: bytes, at: int, base: int, path: str) -> EntryHeader:
     try:
         return read_header(block, at, path)
     except Corruption as error:
-        raise _shifted(error, base) from error
-
-
-def _shifted(error: Corruption, base: int) -> Corruption:
-    """The same error with an offset in the file instead of one in a block."""
-    return Corruption(error.path, error.offset + base, error.expected, error.found)
+        raise shifted(error, base) from error

@@ -4,8 +4,13 @@
    one of the same ledger behind it is a torn tail, which is copied aside (.torn) and cut off; a bad
    entry with good ones behind it is damage, and nothing is touched.
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
-   is reported, and whoever opens it gets the error. The broker starts all the same.
-3. Ledgers in state DELETING are deleted; files and folders that no record names are removed.
+   is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
+   not gets the error.
+3. Ledgers in state DELETING are deleted; files and folders that no record names are removed, unless
+   the metadata never gave out a ledger id: then it is the metadata that is lost.
+
+A ledger whose writer failed is closed without a restart at its last durable entry: nobody was told
+of what came after, and after a failed sync what a read shows is not what the disk holds.
 
 Sources: BookKeeper's ledger recovery; etcd's wal/repair.go for the copy kept aside.
 """
@@ -17,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
     LEDGER_STATE_OPEN,
@@ -26,11 +32,14 @@ from ledgerfold.v1.records_pb2 import (
 
 from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
 from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
-from storage.files import Files
+from storage.files import Files, ReadFile
 from storage.metadata import MetadataStore
-from storage.names import TORN_SUFFIX, parse_ledger_dir
-from storage.segment import SegmentTally
+from storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
+from storage.segment import SegmentTally, shifted
 
+# Read at once in the search for good entries behind a bad one.
+_SEARCH_BYTES = 4 * 1024 * 1024
+_MAX_MS = 2**63 - 1
 _log = logging.getLogger(__name__)
 
 
@@ -44,6 +53,8 @@ class RecoveryReport:
     deleted: list[int] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     damaged: dict[int, StorageError] = field(default_factory=dict)
+    # Damaged ledgers that could not be closed, as far as they are known. Their records stay open.
+    damaged_records: dict[int, LedgerRecord] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return (
@@ -58,17 +69,15 @@ def recover_all(
 ) -> RecoveryReport:
     """Everything above. Raises DiskFailure, and what the metadata raises."""
     report = RecoveryReport()
+    _check_metadata(ledgers_dir, metadata, files)
     for record in metadata.ledgers():
         if record.state == LEDGER_STATE_DELETING:
-            files.remove_dir(ledgers_dir / str(record.ledger_id))
-            with metadata.batch() as batch:
-                batch.delete_ledger(record.ledger_id)
+            delete_ledger(record.ledger_id, ledgers_dir, metadata, files)
             report.deleted.append(record.ledger_id)
             continue
         report.ledgers += 1
         if record.state == LEDGER_STATE_OPEN:
-            error = close_ledger(record, ledgers_dir, metadata, files, now_ms, report)
-            report.closed.append(record.ledger_id)
+            error = _close_ledger(record, ledgers_dir, metadata, files, now_ms, report)
         else:
             error = _check_files(record, ledgers_dir, files)
         if error is not None:
@@ -76,6 +85,14 @@ def recover_all(
             report.damaged[record.ledger_id] = error
     _sweep(ledgers_dir, metadata, files, report)
     return report
+
+
+def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
+    """Without this, a lost metadata folder would make every ledger a file that nobody names."""
+    folders = [each for each in files.listdir(ledgers_dir) if parse_ledger_dir(each) is not None]
+    if folders and metadata.store() is None:
+        path = str(ledgers_dir.parent / METADATA)
+        raise Corruption(path, 0, f"records of {len(folders)} ledgers", "no store record")
 
 
 def _check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:
@@ -86,98 +103,157 @@ def _check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> Stora
     return None
 
 
-def close_ledger(
+def _close_ledger(
     record: LedgerRecord,
     ledgers_dir: Path,
     metadata: MetadataStore,
     files: Files,
     now_ms: int,
-    report: RecoveryReport | None = None,
+    report: RecoveryReport,
 ) -> StorageError | None:
-    """Closes an open raw ledger as far as it is whole; the error if it is damaged."""
-    report = report or RecoveryReport()
-    kept: list[SegmentRecord] = []
-    try:
-        for segment in record.segments:
-            path = ledgers_dir / segment.path
-            if segment.sealed:
-                kept.append(segment)
-                continue
-            if not files.exists(path):
-                raise MissingFile(str(path), f"the record of ledger {record.ledger_id}")
-            found = _recover_segment(path, segment.path, record.ledger_id, files, report)
-            if found.entries:
-                kept.append(found)
-            else:
-                files.remove(path)
-    except (Corruption, MissingFile, IncompatibleFormat) as error:
-        return error
-    closed = LedgerRecord()
-    closed.CopyFrom(record)
-    del closed.segments[:]
-    closed.segments.extend(kept)
-    closed.state = LEDGER_STATE_CLOSED
-    closed.closed_ms = now_ms
+    """Closes an open raw ledger if it is whole; the error if it is damaged."""
+    found: list[SegmentRecord] = []
+    damage: StorageError | None = None
+    for segment in record.segments:
+        if not segment.sealed:
+            segment, error = _recover_segment(segment, record.ledger_id, ledgers_dir, files, report)
+            damage = damage or error
+        found.append(segment)
+    closed = _closed(record, found, now_ms)
+    if damage is not None:
+        report.damaged_records[record.ledger_id] = closed
+        return damage
     with metadata.batch() as batch:
         batch.put_ledger(closed)
+    report.closed.append(record.ledger_id)
+    # What became empty goes with the files that no record names.
     return _check_files(closed, ledgers_dir, files)
 
 
+def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:
+    closed = LedgerRecord()
+    closed.CopyFrom(record)
+    del closed.segments[:]
+    closed.segments.extend(segment for segment in segments if segment.entries)
+    closed.state = LEDGER_STATE_CLOSED
+    closed.closed_ms = now_ms
+    return closed
+
+
+def close_at_durable(
+    record: LedgerRecord, ledgers_dir: Path, metadata: MetadataStore, files: Files, now_ms: int
+) -> None:
+    """Closes a ledger whose writer failed: `record` is what the writer knows to be durable.
+
+    Raises DiskFailure.
+    """
+    sealed = LedgerRecord()
+    sealed.CopyFrom(record)
+    for segment in sealed.segments:
+        path = ledgers_dir / segment.path
+        if segment.entries and files.size(path) > segment.size_bytes:
+            _log.warning("%s: cut what was not acknowledged at %d", path, segment.size_bytes)
+            files.truncate(path, segment.size_bytes)
+        segment.sealed = True
+    closed = _closed(sealed, list(sealed.segments), now_ms)
+    with metadata.batch() as batch:
+        batch.put_ledger(closed)
+    if files.exists(ledgers_dir / str(record.ledger_id)):
+        named = {segment.path for segment in closed.segments}
+        _sweep_folder(str(record.ledger_id), named, ledgers_dir, files)
+
+
+# -- an unsealed segment ---------------------------------------------------------------------
+
+
 def _recover_segment(
-    path: Path, relative: str, ledger_id: int, files: Files, report: RecoveryReport
-) -> SegmentRecord:
-    """Scans an unsealed segment and cuts its torn tail. Raises Corruption."""
+    segment: SegmentRecord, ledger_id: int, ledgers_dir: Path, files: Files, report: RecoveryReport
+) -> tuple[SegmentRecord, StorageError | None]:
+    """Scans it and cuts its torn tail. What it holds, and what is wrong with it."""
+    path = ledgers_dir / segment.path
+    first = Position(ledger_id, parse_segment_name(path.name) or 0)
+    if not files.exists(path):
+        error = MissingFile(str(path), f"the record of ledger {ledger_id}")
+        return _damaged_record(segment, first, first, 0), error
     file = files.open_read(path)
+    size, offset, expected = file.size_bytes, 0, first
+    tally = SegmentTally(segment.path)
     try:
-        content = file.pread(file.size_bytes, 0)
+        while offset < size:
+            header = _whole_entry(file, size, offset, str(path), expected)
+            tally.add_stored(header)
+            offset += header.size_bytes
+            expected = expected.next
+    except (Corruption, IncompatibleFormat) as damage:
+        last = _last_good_behind(file, offset + 1, expected)
+        if last is None and isinstance(damage, Corruption):
+            _cut(path, offset, damage, files, report)
+        else:
+            return _damaged_record(tally.record, first, last or expected, size), damage
     finally:
         file.close()
-    tally = SegmentTally(relative)
-    offset = 0
-    while offset < len(content):
-        try:
-            header = _whole_entry(content, offset, str(path), ledger_id, tally.record)
-        except Corruption as damage:
-            last = Position(ledger_id, tally.record.last.entry_id if tally.record.entries else -1)
-            if _good_entry_behind(content, offset, last):
-                raise
-            _cut(path, offset, damage, files, report)
-            break
-        tally.add(header, header.position)
-        tally.add_crc(content[offset : offset + 4])
-        offset += header.size_bytes
     tally.record.sealed = True
-    return tally.record
+    return tally.record, None
 
 
 def _whole_entry(
-    content: bytes, offset: int, path: str, ledger_id: int, so_far: SegmentRecord
+    file: ReadFile, file_bytes: int, offset: int, path: str, expected: Position
 ) -> EntryHeader:
-    header = read_header(content, offset, path)
-    verify_sections(content, header, offset, path)
-    follows = not so_far.entries or header.entry_id == so_far.last.entry_id + 1
-    if header.ledger_id != ledger_id or not follows:
-        raise Corruption(
-            path, offset, f"the entry after {so_far.last.entry_id}", str(header.position)
-        )
+    """The header of an entry that is good in every byte."""
+    try:
+        header = read_header(file.pread(HEADER_BYTES, offset), 0, path)
+        size = min(header.size_bytes, file_bytes - offset)
+        verify_sections(file.pread(size, offset), header, 0, path)
+    except Corruption as error:
+        raise shifted(error, offset) from error
+    if header.position != expected:
+        raise Corruption(path, offset, f"entry {expected}", f"entry {header.position}")
     return header
 
 
-def _good_entry_behind(content: bytes, offset: int, last: Position) -> bool:
-    """Whether a header of this ledger with a higher entry id stands anywhere behind `offset`."""
+def _damaged_record(
+    so_far: SegmentRecord, first: Position, last: Position, size_bytes: int
+) -> SegmentRecord:
+    """A segment that reaches to `last`: reads of its good part succeed, all others raise."""
+    record = SegmentRecord()
+    record.CopyFrom(so_far)
+    record.first.ledger_id, record.first.entry_id = first
+    record.last.ledger_id, record.last.entry_id = last
+    record.entries = last.entry_id - first.entry_id + 1
+    record.size_bytes = size_bytes
+    # Nobody knows: a search by time must look, and meet the damage.
+    record.publish_time_max_ms = _MAX_MS
+    return record
+
+
+def _last_good_behind(file: ReadFile, offset: int, bad: Position) -> Position | None:
+    """The highest position above `bad` of any good header that stands at or behind `offset`.
+
+    The header alone decides. If good sections were asked for too, damage to two neighbours, the
+    second the last one, would pass for a torn tail.
+    """
     # Bytes 8 to 15 of a header are the ledger id: the only places worth a checksum.
-    wanted = last.ledger_id.to_bytes(8, "little")
-    at = content.find(wanted, offset + 9)
-    while at >= 0:
-        start = at - 8
-        if start > offset and start + HEADER_BYTES <= len(content):
-            try:
-                if read_header(content, start).position > last:
-                    return True
-            except (Corruption, IncompatibleFormat):
-                pass
-        at = content.find(wanted, at + 1)
-    return False
+    wanted = bad.ledger_id.to_bytes(8, "little")
+    found: Position | None = None
+    block = file.pread(_SEARCH_BYTES, offset)
+    while len(block) >= HEADER_BYTES:
+        at = block.find(wanted, 8)
+        while 8 <= at <= len(block) - HEADER_BYTES + 8:
+            found = max(found or bad, _good_position(block, at - 8, bad))
+            at = block.find(wanted, at + 1)
+        offset += len(block) - HEADER_BYTES + 1
+        block = file.pread(_SEARCH_BYTES, offset)
+    return found if found is not None and found > bad else None
+
+
+def _good_position(block: bytes, at: int, bad: Position) -> Position:
+    """That of a good header at `at`, else `bad`."""
+    try:
+        return read_header(block, at).position
+    except Corruption:
+        return bad
+    except IncompatibleFormat:
+        return bad.next
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:
@@ -188,6 +264,41 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
     _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
 
 
+# -- removing --------------------------------------------------------------------------------
+
+
+def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
+    """Deletes files, folder, then the record, durably. What another ledger lists stays.
+
+    Raises DiskFailure.
+    """
+    record = metadata.ledger(ledger_id)
+    shared: set[str] = set()
+    listed: list[str] = []
+    # Only a compacted ledger may list a segment of another, and only another compacted one's.
+    if record is not None and record.kind == LEDGER_KIND_COMPACTED:
+        shared = {
+            segment.path
+            for other in metadata.ledgers()
+            if other.ledger_id != ledger_id and other.state != LEDGER_STATE_DELETING
+            for segment in other.segments
+        }
+        listed = [segment.path for segment in record.segments]
+    for folder in {str(ledger_id), *(path.split("/")[0] for path in listed)}:
+        if not files.exists(ledgers_dir / folder):
+            continue
+        named = {path for path in shared if path.startswith(f"{folder}/")}
+        is_own = folder == str(ledger_id)
+        if named:
+            _sweep_folder(folder, named, ledgers_dir, files)
+        elif is_own or metadata.ledger(int(folder)) is None:
+            files.remove_dir(ledgers_dir / folder)
+    files.sync_dir(ledgers_dir)
+    if record is not None:
+        with metadata.batch() as batch:
+            batch.delete_ledger(ledger_id)
+
+
 def _sweep(
     ledgers_dir: Path, metadata: MetadataStore, files: Files, report: RecoveryReport
 ) -> None:
@@ -196,17 +307,21 @@ def _sweep(
     named = {segment.path for record in ledgers.values() for segment in record.segments}
     for folder in files.listdir(ledgers_dir):
         ledger_id = parse_ledger_dir(folder)
-        if ledger_id is None:
+        if ledger_id is None or ledger_id in report.damaged:
             continue
         names = files.listdir(ledgers_dir / folder)
-        is_named = any(f"{folder}/{name}" in named for name in names)
-        if ledger_id not in ledgers and not is_named:
+        if ledger_id not in ledgers and not any(f"{folder}/{name}" in named for name in names):
             files.remove_dir(ledgers_dir / folder)
             report.orphans.append(folder)
-            continue
-        if ledger_id in report.damaged:
-            continue
-        for name in names:
-            if f"{folder}/{name}" not in named and not name.endswith(TORN_SUFFIX):
-                files.remove(ledgers_dir / folder / name)
-                report.orphans.append(f"{folder}/{name}")
+        else:
+            report.orphans += _sweep_folder(folder, named, ledgers_dir, files)
+
+
+def _sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> list[str]:
+    """Removes the files of a ledger's folder that are not `named`; which they were."""
+    removed = []
+    for name in files.listdir(ledgers_dir / folder):
+        if f"{folder}/{name}" not in named and not name.endswith(TORN_SUFFIX):
+            files.remove(ledgers_dir / folder / name)
+            removed.append(f"{folder}/{name}")
+    return removed

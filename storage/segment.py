@@ -27,8 +27,8 @@ class SegmentTally:
     def __init__(self, path: str) -> None:
         self.record = SegmentRecord(path=path)
 
-    def add(self, header: EntryHeader, position: Position) -> None:
-        """One more entry at the end. `header` need not be stamped: `crc` is added by add_crc."""
+    def add(self, header: EntryHeader, position: Position, append_time_ms: int) -> None:
+        """One more entry at the end. `header` need not be stamped; its checksum is for add_crc."""
         record = self.record
         if not record.entries:
             record.first.ledger_id, record.first.entry_id = position
@@ -41,11 +41,21 @@ class SegmentTally:
         publish_ms = header.publish_time_ms
         record.publish_time_min_ms = min(record.publish_time_min_ms, publish_ms)
         record.publish_time_max_ms = max(record.publish_time_max_ms, publish_ms)
-        record.append_time_max_ms = max(record.append_time_max_ms, header.append_time_ms)
+        record.append_time_max_ms = max(record.append_time_max_ms, append_time_ms)
 
     def add_crc(self, header_crc: bytes) -> None:
         """The first four bytes of the stored header."""
         self.record.checksum = google_crc32c.extend(self.record.checksum, header_crc)
+
+    def add_stored(self, header: EntryHeader) -> None:
+        """One more entry whose header is as it is stored."""
+        self.add(header, header.position, header.append_time_ms)
+        self.add_crc(header.crc.to_bytes(4, "little"))
+
+
+def shifted(error: Corruption, base: int) -> Corruption:
+    """The same error with an offset in the file, not in a block that was read at `base`."""
+    return Corruption(error.path, error.offset + base, error.expected, error.found)
 
 
 def record_position(record: SegmentRecord, last: bool) -> Position:
@@ -88,8 +98,7 @@ def tally_segment(path: Path, record: SegmentRecord) -> SegmentRecord:
     """What a sealed file really holds, as a record. Raises Corruption, MissingFile."""
     tally = SegmentTally(record.path)
     for header, _ in scan_segment(path, record):
-        tally.add(header, header.position)
-        tally.add_crc(header.crc.to_bytes(4, "little"))
+        tally.add_stored(header)
     tally.record.sealed = True
     return tally.record
 
@@ -122,8 +131,7 @@ class SegmentWriter:
         """Entries end to end in `buffers`, which may be cut anywhere; `headers` are theirs."""
         self._file.write(buffers)
         for header in headers:
-            self._tally.add(header, header.position)
-            self._tally.add_crc(header.crc.to_bytes(4, "little"))
+            self._tally.add_stored(header)
 
     def seal(self) -> SegmentRecord:
         """Syncs, renames, syncs the folder."""

@@ -3,8 +3,9 @@
 append() on one thread gives positions and queues; flush() on any thread, one at a time, writes and
 syncs all that was queued when it began (group commit), rolling segments by size. What both touch is
 one deque and two counters that each have one writer: nothing is read, changed and written back by
-two threads. Readers see entries up to `durable` only. Order of effects for a new segment: create
-the file, sync the folder, write the ledger record that names it, then the entries.
+two threads. Readers see `record`, which is replaced as a whole when more is durable, never changed.
+Order of effects for a new segment: create the file, sync the folder, write the ledger record that
+names it, then the entries. Whatever goes wrong ends the writer: what came after could leave a gap.
 
 Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed, never both.
 """
@@ -12,7 +13,8 @@ Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +22,15 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 from storage.crash_points import reach
 from storage.entry import Buffer, EntryHeader, Position
-from storage.errors import DiskFailure
+from storage.errors import AlreadyClosed, DiskFailure
 from storage.files import AppendFile, Files
 from storage.metadata import MetadataStore
 from storage.names import segment_path
 from storage.segment import SegmentTally
+
+# Bytes of the stamped header: its checksum, and the broker's append time.
+_HEADER_CRC = slice(0, 4)
+_APPEND_TIME = slice(32, 40)
 
 if TYPE_CHECKING:
     from storage.ledger import StoreSettings
@@ -48,7 +54,9 @@ class LedgerWriter:
         files: Files,
         settings: StoreSettings,
         clock_ms: Callable[[], int],
+        on_closed: Callable[[int], None],
     ) -> None:
+        # What is durable, as a record that nobody changes any more.
         self.record = record
         self.ledger_id = record.ledger_id
         self.next_entry_id = 0
@@ -58,6 +66,7 @@ class LedgerWriter:
         self._files = files
         self._settings = settings
         self._clock_ms = clock_ms
+        self._on_closed = on_closed
         self._queue: deque[_Queued] = deque()
         # Changed by append() only, and by flush() only.
         self._appended_bytes = 0
@@ -78,9 +87,11 @@ class LedgerWriter:
     def append(self, header: EntryHeader, stamped: bytes, body: Buffer) -> Position:
         """Queues an entry: `stamped` are its header's bytes, `body` is the rest. No I/O.
 
-        Raises DiskFailure when an earlier flush failed.
+        Raises DiskFailure when an earlier flush failed, AlreadyClosed.
         """
         self._check()
+        if self.record.state == LEDGER_STATE_CLOSED:
+            raise AlreadyClosed(f"Ledger {self.ledger_id} is closed.")
         position = Position(self.ledger_id, self.next_entry_id)
         self.next_entry_id += 1
         self._queue.append(_Queued(header, position, stamped, body))
@@ -103,23 +114,29 @@ class LedgerWriter:
 
         Raises DiskFailure, and always from then on.
         """
-        self._check()
-        queue = [self._queue.popleft() for _ in range(len(self._queue))]
-        try:
+        with self._all_or_failed():
+            queue = [self._queue.popleft() for _ in range(len(self._queue))]
             start = 0
             while start < len(queue):
                 start = self._flush_segment(queue, start)
-        except DiskFailure as error:
-            self._failure = error
-            raise
-        except OSError as error:
-            self._failure = DiskFailure(str(self._ledgers_dir), "A flush", error)
-            raise self._failure from error
         return self.durable
 
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+    @contextmanager
+    def _all_or_failed(self) -> Iterator[None]:
+        self._check()
+        try:
+            yield
+        except DiskFailure as error:
+            self._failure = error
+            raise
+        except BaseException as error:
+            # Entries were taken from the queue and are lost: those behind them must not be written.
+            self._failure = DiskFailure(str(self._ledgers_dir), "A flush", OSError(0, repr(error)))
+            raise
 
     def _flush_segment(self, queue: list[_Queued], start: int) -> int:
         """Writes as much as the current segment takes; where the rest begins."""
@@ -149,14 +166,19 @@ class LedgerWriter:
         return end
 
     def _account(self, tally: SegmentTally, written: list[_Queued]) -> None:
-        now_ms = self._clock_ms()
         for queued in written:
-            tally.add(queued.header, queued.position)
-            tally.add_crc(queued.stamped[:4])
-        tally.record.append_time_max_ms = now_ms
-        self.record.segments[-1].CopyFrom(tally.record)
+            append_time_ms = int.from_bytes(queued.stamped[_APPEND_TIME], "little", signed=True)
+            tally.add(queued.header, queued.position, append_time_ms)
+            tally.add_crc(queued.stamped[_HEADER_CRC])
+        self._publish(tally)
         self.durable = written[-1].position
         self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
+
+    def _publish(self, tally: SegmentTally) -> None:
+        """Replaces the record by one whose last segment is what `tally` says."""
+        record = _copy(self.record)
+        record.segments[-1].CopyFrom(tally.record)
+        self.record = record
 
     def _begin_segment(self, first_entry_id: int) -> None:
         relative = segment_path(self.ledger_id, first_entry_id)
@@ -167,20 +189,24 @@ class LedgerWriter:
         self._files.sync_dir(self._ledgers_dir)
         reach("roll.before-record")
         tally = SegmentTally(relative)
-        self.record.segments.append(tally.record)
+        record = _copy(self.record)
+        record.segments.append(tally.record)
         with self._metadata.batch() as batch:
-            batch.put_ledger(self.record)
+            batch.put_ledger(record)
         reach("roll.after-record")
-        self._file, self._tally = file, tally
+        self.record, self._file, self._tally = record, file, tally
 
     def seal_segment(self) -> None:
-        """Ends the current segment, durably; the next flush begins another. Not during a flush."""
-        self._check()
-        if self._tally is None:
-            return
-        self._end_segment()
-        with self._metadata.batch() as batch:
-            batch.put_ledger(self.record)
+        """Ends the current segment, durably; the next flush begins another. Not during a flush.
+
+        Raises DiskFailure.
+        """
+        with self._all_or_failed():
+            if self._tally is None:
+                return
+            self._end_segment()
+            with self._metadata.batch() as batch:
+                batch.put_ledger(self.record)
 
     def _end_segment(self) -> None:
         if self._tally is not None and self._file is not None:
@@ -188,15 +214,36 @@ class LedgerWriter:
                 self._file.sync()
             self._file.close()
             self._tally.record.sealed = True
-            self.record.segments[-1].CopyFrom(self._tally.record)
+            self._publish(self._tally)
         self._file = self._tally = None
 
-    def close(self) -> LedgerRecord:
-        """Flushes and closes the ledger for ever. Raises DiskFailure."""
-        self.flush()
-        self._end_segment()
-        self.record.state = LEDGER_STATE_CLOSED
-        self.record.closed_ms = self._clock_ms()
-        with self._metadata.batch() as batch:
-            batch.put_ledger(self.record)
+    def abandon(self) -> LedgerRecord:
+        """Writes nothing any more, as after a failure; what is durable. Not during a flush."""
+        if self._failure is None:
+            why = OSError(0, "an earlier write to the same log failed")
+            self._failure = DiskFailure(str(self._ledgers_dir), "A flush", why)
+        if self._file is not None:
+            self._file.close()
         return self.record
+
+    def close(self) -> LedgerRecord:
+        """Flushes and closes the ledger for ever. Fine when it is closed. Raises DiskFailure."""
+        self.flush()
+        if self.record.state == LEDGER_STATE_CLOSED:
+            return self.record
+        with self._all_or_failed():
+            self._end_segment()
+            record = _copy(self.record)
+            record.state = LEDGER_STATE_CLOSED
+            record.closed_ms = self._clock_ms()
+            with self._metadata.batch() as batch:
+                batch.put_ledger(record)
+            self.record = record
+        self._on_closed(self.ledger_id)
+        return record
+
+
+def _copy(record: LedgerRecord) -> LedgerRecord:
+    copied = LedgerRecord()
+    copied.CopyFrom(record)
+    return copied

@@ -16,7 +16,7 @@ from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 ANY_PORT = ("--listen", "127.0.0.1:0")
-ROUNDS = 5
+ROUNDS = 2
 MESSAGES_A_ROUND = 3_000
 
 

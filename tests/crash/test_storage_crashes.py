@@ -1,0 +1,273 @@
+"""Ledgers on a disk that forgets, for every call that can fail or be the last one.
+
+One history (appends, group commits, rolls, a seal, a close, a second ledger) runs again and again;
+each time another call goes wrong. Then the store is opened anew, and what must hold is checked:
+
+1. what a flush acknowledged is there, under its position, byte for byte;
+2. nothing is there that was not appended, positions have no gaps;
+3. metadata names only files that exist, and no file is there that it does not name;
+4. the store can be appended to, and a second recovery changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
+
+from storage.entry import LATEST, Position
+from storage.errors import DiskFailure
+from storage.ledger import LedgerStore, LedgerWriter, StoreSettings
+from storage.metadata import MetadataStore
+from tests.support.ledgers import append
+from tests.support.lossy_files import TAILS, CountedKeyValue, Crash, LossyFiles, Tail
+
+DATA = Path("/disk/data")
+SETTINGS = StoreSettings(segment_bytes_max=500)
+
+
+class Disk:
+    """The disk, what was appended to it, and what it acknowledged."""
+
+    def __init__(self) -> None:
+        self.files = LossyFiles(Path("/disk"))
+        self.pairs = CountedKeyValue(self.files)
+        self.appended: dict[Position, bytes] = {}
+        self.acknowledged: set[Position] = set()
+
+    def open(self) -> LedgerStore:
+        self.metadata = MetadataStore(self.pairs)
+        return LedgerStore(
+            DATA, self.metadata, files=self.files, settings=SETTINGS, clock_ms=lambda: 1000
+        )
+
+    def create(self, store: LedgerStore) -> LedgerWriter:
+        with self.metadata.batch() as batch:
+            return store.create_ledger("t", batch)
+
+    def append(self, writer: LedgerWriter, count: int) -> None:
+        for _ in range(count):
+            position, entry = append(writer, value_bytes=100)
+            self.appended[position] = entry
+
+    def flush(self, writer: LedgerWriter) -> None:
+        durable = writer.flush()
+        self.acknowledged |= {
+            position
+            for position in self.appended
+            if position.ledger_id == durable.ledger_id and position <= durable
+        }
+
+    def history(self, store: LedgerStore) -> None:
+        writer = self.create(store)
+        self.append(writer, 2)
+        self.flush(writer)
+        self.append(writer, 5)
+        self.flush(writer)
+        writer.seal_segment()
+        self.append(writer, 1)
+        self.flush(writer)
+        self.append(writer, 2)
+        writer.close()
+        self.acknowledged |= set(self.appended)
+        writer = self.create(store)
+        self.append(writer, 3)
+        self.flush(writer)
+        self.append(writer, 2)
+        self.flush(writer)
+
+    def check(self, store: LedgerStore) -> None:
+        records = self.metadata.ledgers()
+        assert all(record.state == LEDGER_STATE_CLOSED for record in records)
+        found = {
+            entry.header.position: entry.data
+            for record in records
+            for entry in store.open_reader(record.ledger_id).read(
+                Position(record.ledger_id, 0), bytes_max=2**20, end=LATEST
+            )
+        }
+        assert self.acknowledged <= found.keys()
+        assert found.items() <= self.appended.items()
+        for record in records:
+            mine = [each.entry_id for each in found if each.ledger_id == record.ledger_id]
+            assert mine == list(range(len(mine)))
+            assert mine == list(range(sum(segment.entries for segment in record.segments)))
+        self._check_files(records)
+
+    def _check_files(self, records: list[LedgerRecord]) -> None:
+        named = {segment.path: segment.size_bytes for each in records for segment in each.segments}
+        ledgers = DATA / "ledgers"
+        there = {
+            f"{folder}/{name}": self.files.size(ledgers / folder / name)
+            for folder in self.files.listdir(ledgers)
+            for name in self.files.listdir(ledgers / folder)
+            if not name.endswith(".torn")
+        }
+        assert there == named
+
+    def check_all(self) -> None:
+        """Recovers, checks, appends again, and does so once more."""
+        store = self.open()
+        assert store.recover().damaged == {}
+        self.check(store)
+        writer = self.create(store)
+        self.append(writer, 6)
+        self.flush(writer)
+        self.files.crash()
+        store = self.open()
+        assert store.recover().damaged == {}
+        self.check(store)
+
+
+def length() -> int:
+    """How many calls the history makes."""
+    disk = Disk()
+    disk.history(disk.open())
+    return len(disk.files.calls)
+
+
+def test_the_history_is_what_it_says() -> None:
+    """Undisturbed, the history rolls segments and leaves a ledger open."""
+    disk = Disk()
+    disk.history(disk.open())
+    assert [len(record.segments) for record in disk.metadata.ledgers()] == [4, 2]
+    assert len(disk.acknowledged) == 15
+    disk.files.crash()
+    disk.check_all()
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=lambda tail: tail.__name__)
+def test_a_crash_after_any_call_loses_nothing_acknowledged(tail: Tail) -> None:
+    """The power goes after the n-th call, for every n."""
+    for number in range(1, length() + 1):
+        disk = Disk()
+        disk.files.crash_at(number)
+        with pytest.raises(Crash):
+            disk.history(disk.open())
+        disk.files.crash(tail)
+        disk.check_all()
+
+
+@pytest.mark.parametrize("tail", TAILS, ids=lambda tail: tail.__name__)
+@pytest.mark.parametrize(
+    ("error", "short"), [(errno.EIO, False), (errno.ENOSPC, True)], ids=["error", "short"]
+)
+def test_a_failure_of_any_call_then_a_crash(error: int, short: bool, tail: Tail) -> None:
+    """The n-th call fails, for every n; later the power goes too."""
+    for number in range(1, length() + 1):
+        disk = Disk()
+        disk.files.fail_at(number, error=error, short=short)
+        with pytest.raises(DiskFailure):
+            disk.history(disk.open())
+        disk.files.crash(tail)
+        disk.check_all()
+
+
+@pytest.mark.parametrize("short", [False, True], ids=["error", "short"])
+def test_a_failure_of_any_call_is_recovered_from_without_a_restart(short: bool) -> None:
+    """The n-th call fails, for every n; the failed ledgers are closed at what was acknowledged."""
+    for number in range(4, length() + 1):
+        disk = Disk()
+        disk.files.fail_at(number, short=short)
+        store = disk.open()
+        with pytest.raises(DiskFailure):
+            disk.history(store)
+        store.recover_ledgers(record.ledger_id for record in disk.metadata.ledgers())
+        disk.check(store)
+        writer = disk.create(store)
+        disk.append(writer, 3)
+        disk.flush(writer)
+        writer.close()
+        disk.check(store)
+        disk.files.crash()
+        disk.check_all()
+
+
+def test_a_crash_in_a_recovery_is_recovered_from() -> None:
+    """The power goes a second time after any call of the recovery of any state."""
+    for number in range(1, length() + 1):
+        step = 0
+        while True:
+            step += 1
+            disk = _crashed(number)
+            disk.files.crash_at(step)
+            try:
+                disk.open().recover()
+            except Crash:
+                disk.files.crash()
+                disk.check_all()
+                continue
+            break
+
+
+def _crashed(number: int) -> Disk:
+    disk = Disk()
+    disk.files.crash_at(number)
+    with pytest.raises(Crash):
+        disk.history(disk.open())
+    disk.files.crash(TAILS[1])
+    return disk
+
+
+Step = Callable[[Disk, LedgerStore, int], None]
+
+
+def delete(disk: Disk, store: LedgerStore, ledger_id: int) -> None:
+    with disk.metadata.batch() as batch:
+        store.mark_deleting(ledger_id, batch)
+    store.delete_files(ledger_id)
+
+
+def test_a_crash_while_a_ledger_is_deleted() -> None:
+    """A ledger that nobody names any more is gone for good after the next start."""
+    number = 0
+    while True:
+        number += 1
+        disk = Disk()
+        store = disk.open()
+        disk.history(store)
+        first = disk.metadata.ledgers()[0].ledger_id
+        disk.files.crash_at(number)
+        try:
+            delete(disk, store, first)
+        except Crash:
+            disk.files.crash()
+            store = disk.open()
+            store.recover()
+            assert first not in [each.ledger_id for each in disk.metadata.ledgers()]
+            assert str(first) not in disk.files.listdir(store.ledgers_dir)
+            continue
+        break
+    assert number > 3
+
+
+def test_a_writer_that_failed_refuses_everything() -> None:
+    """After a failed sync nothing is acknowledged, whatever the disk says later."""
+    disk = Disk()
+    writer = disk.create(disk.open())
+    disk.append(writer, 1)
+    disk.flush(writer)
+    disk.append(writer, 1)
+    disk.files.fail_at(2)  # the write goes well, the sync does not
+    with pytest.raises(DiskFailure):
+        writer.flush()
+    assert writer.is_failed
+    assert writer.durable == Position(writer.ledger_id, 0)
+    for refused in (writer.flush, writer.close, writer.seal_segment):
+        with pytest.raises(DiskFailure):
+            refused()
+    with pytest.raises(DiskFailure):
+        disk.append(writer, 1)
+
+
+def test_the_harness_notices_a_missing_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary: without fdatasync, acknowledged entries are lost and the check says so."""
+    monkeypatch.setattr("tests.support.lossy_files.LossyAppendFile.sync", lambda self: None)
+    disk = Disk()
+    disk.history(disk.open())
+    disk.files.crash()
+    with pytest.raises(AssertionError):
+        disk.check_all()

@@ -1,0 +1,36 @@
+"""The benchmarks run. What they measure is for people to read: no figure is asserted here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.main import BENCHMARKS, module_of
+from tests.benchmarks.options import Options
+
+WITH_SPARK = ("read", "compact-small", "compact-large")
+CASES = [
+    pytest.param(name, marks=pytest.mark.spark if name == "compact-small" else ())
+    for name in BENCHMARKS
+    # One of those that start a worker shows that they can.
+    if name not in WITH_SPARK or name == "compact-small"
+]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_benchmark_shows_figures(name: str, tmp_path: Path) -> None:
+    """In small, each gives a table and JSON with the same figures."""
+    report = module_of(name).run(Options(quick=True, folder=tmp_path))
+    figures = json.loads(report.json())["figures"]
+    assert figures
+    for figure in figures:
+        assert figure["value"] > 0, figure
+        assert figure["name"] in report.text()
+
+
+def test_every_benchmark_says_what_it_measures() -> None:
+    """The list that scripts/bench shows is made of the modules' docstrings."""
+    for name in BENCHMARKS:
+        assert (module_of(name).__doc__ or "").strip()

@@ -1,0 +1,276 @@
+"""A disk that forgets: Files and a key-value store for tests of durability.
+
+It keeps two states: what programs see, and what would be left if the power went now. A file's bytes
+become durable when it is synced; a name (a new file, a rename, a removal, a folder) becomes durable
+when its folder is synced. crash() makes the second state the first. A metadata write is one atomic,
+synced step, as RocksDB promises.
+
+Every call that changes something is counted, and one of them can be made to go wrong:
+
+    files.fail_at(n)    the n-th call from now raises DiskFailure; nothing of it, or half, happened
+    files.crash_at(n)   the n-th call from now takes effect, then Crash is raised
+
+What survives of the unsynced end of a file is the `tail` argument of crash(): nothing, the front
+half, zeros. Blocks that reached the disk out of order are not modelled.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.entry import Buffer
+from storage.errors import DiskFailure
+from storage.key_value import MemoryKeyValue
+
+Tail = Callable[[bytes], bytes]
+
+
+def nothing(tail: bytes) -> bytes:
+    """No unsynced byte survives."""
+    return b""
+
+
+def front_half(tail: bytes) -> bytes:
+    """A torn write."""
+    return tail[: (len(tail) + 1) // 2]
+
+
+def zeros(tail: bytes) -> bytes:
+    """The file's new size survives, its new content does not."""
+    return bytes(len(tail))
+
+
+def everything(tail: bytes) -> bytes:
+    """A process that died on a machine that did not."""
+    return tail
+
+
+TAILS = (nothing, front_half, zeros, everything)
+
+
+class Crash(BaseException):
+    """The machine went away. Not an Exception: nothing may handle it."""
+
+
+class _Node:
+    """A file's content, or a folder when `data` is None."""
+
+    def __init__(self, data: bytearray | None) -> None:
+        self.data = data
+        self.durable = b""
+
+    @property
+    def content(self) -> bytearray:
+        if self.data is None:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        return self.data
+
+
+class LossyFiles:
+    """Files in memory below `root`, which is there from the beginning."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen: dict[Path, _Node] = {root: _Node(None)}
+        self._durable: dict[Path, _Node] = dict(self._seen)
+        self.calls: list[str] = []
+        self._fail_at = self._crash_at = -1
+        self._error = errno.EIO
+        self._short = False
+
+    # -- making things go wrong --------------------------------------------------------------
+
+    def fail_at(self, number: int, *, error: int = errno.EIO, short: bool = False) -> None:
+        """Counted from 1. `short`: if the call is a write, half of it takes place."""
+        self._fail_at, self._error, self._short = len(self.calls) + number, error, short
+
+    def crash_at(self, number: int) -> None:
+        """Counted from 1."""
+        self._crash_at = len(self.calls) + number
+
+    def crash(self, tail: Tail = nothing) -> None:
+        """Forgets what was not synced; what was armed is disarmed."""
+        self._fail_at = self._crash_at = -1
+        self._seen = {
+            path: node for path, node in self._durable.items() if self._is_reachable(path)
+        }
+        self._durable = dict(self._seen)
+        for node in self._seen.values():
+            if node.data is not None:
+                node.durable += tail(bytes(node.data[len(node.durable) :]))
+                node.data = bytearray(node.durable)
+
+    def _is_reachable(self, path: Path) -> bool:
+        return all(each in self._durable for each in self._below_root(path))
+
+    def _below_root(self, path: Path) -> list[Path]:
+        """`path` and the folders above it, outermost first, without the root."""
+        return [each for each in (*reversed(path.parents), path) if self._root in each.parents]
+
+    @contextmanager
+    def step(
+        self, operation: str, path: Path, half: Callable[[], None] | None = None
+    ) -> Iterator[None]:
+        """Around the effect of one counted call."""
+        self.calls.append(f"{operation} {path}")
+        number = len(self.calls)
+        if number == self._fail_at:
+            if self._short and half is not None:
+                half()
+            cause = OSError(self._error, os.strerror(self._error))
+            raise DiskFailure(str(path), operation, cause)
+        yield
+        if number == self._crash_at:
+            raise Crash(self.calls[-1])
+
+    # -- looking -----------------------------------------------------------------------------
+
+    def _node(self, path: Path) -> _Node:
+        try:
+            return self._seen[path]
+        except KeyError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+
+    def exists(self, path: Path) -> bool:
+        return path in self._seen
+
+    def size(self, path: Path) -> int:
+        return len(self._node(path).content)
+
+    def listdir(self, path: Path) -> list[str]:
+        self._node(path)
+        return sorted(each.name for each in self._seen if each.parent == path and each != path)
+
+    def open_read(self, path: Path) -> LossyReadFile:
+        return LossyReadFile(self._node(path))
+
+    # -- changing ----------------------------------------------------------------------------
+
+    def create(self, path: Path) -> LossyAppendFile:
+        with self.step("create", path):
+            self._node(path.parent)
+            if path in self._seen:
+                cause = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+                raise DiskFailure(str(path), "create", cause)
+            self._seen[path] = _Node(bytearray())
+            return LossyAppendFile(self, path, self._seen[path])
+
+    def make_dir(self, path: Path) -> None:
+        with self.step("make_dir", path):
+            for each in self._below_root(path):
+                self._seen.setdefault(each, _Node(None))
+
+    def sync_dir(self, path: Path) -> None:
+        with self.step("sync_dir", path):
+            self._node(path)
+            for each in [each for each in self._durable if path in each.parents]:
+                child = path / each.relative_to(path).parts[0]
+                if child not in self._seen:
+                    del self._durable[each]
+            for each, node in self._seen.items():
+                if each.parent == path and each != path:
+                    self._durable[each] = node
+
+    def replace(self, source: Path, target: Path) -> None:
+        with self.step("replace", target):
+            self._seen[target] = self._node(source)
+            del self._seen[source]
+
+    def remove(self, path: Path) -> None:
+        with self.step("remove", path):
+            self._seen.pop(path, None)
+
+    def remove_dir(self, path: Path) -> None:
+        with self.step("remove_dir", path):
+            for each in [each for each in self._seen if each == path or path in each.parents]:
+                del self._seen[each]
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        with self.step("truncate", path):
+            node = self._node(path)
+            del node.content[size_bytes:]
+            node.durable = bytes(node.content)
+
+    def copy(self, source: Path, target: Path) -> None:
+        with self.step("copy", target):
+            copied = _Node(bytearray(self._node(source).content))
+            copied.durable = bytes(copied.content)
+            self._seen[target] = copied
+
+    # -- damaging, as if the disk had done it -------------------------------------------------
+
+    def damage(self, path: Path, change: Callable[[bytes], bytes]) -> None:
+        node = self._node(path)
+        node.data = bytearray(change(bytes(node.content)))
+        node.durable = bytes(node.data)
+
+
+class LossyAppendFile:
+    """An AppendFile that is broken after its first failure, as the real one is."""
+
+    def __init__(self, files: LossyFiles, path: Path, node: _Node) -> None:
+        self._files, self._path, self._node = files, path, node
+        self._is_broken = False
+
+    @property
+    def path(self) -> str:
+        return str(self._path)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._node.content)
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        data = b"".join(buffers)
+        node = self._node
+        with self._step("write", lambda: node.content.extend(data[: len(data) // 2])):
+            node.content.extend(data)
+
+    def sync(self) -> None:
+        with self._step("sync"):
+            self._node.durable = bytes(self._node.content)
+
+    @contextmanager
+    def _step(self, operation: str, half: Callable[[], None] | None = None) -> Iterator[None]:
+        if self._is_broken:
+            raise DiskFailure(self.path, operation, OSError(errno.EIO, "broken before"))
+        try:
+            with self._files.step(operation, self._path, half):
+                yield
+        except DiskFailure:
+            self._is_broken = True
+            raise
+
+    def close(self) -> None:
+        """Closing makes nothing durable."""
+
+
+class LossyReadFile:
+    def __init__(self, node: _Node) -> None:
+        self._node = node
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._node.content)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        return bytes(self._node.content[offset : offset + size])
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+class CountedKeyValue(MemoryKeyValue):
+    """A store whose writes are counted among the calls of `files`."""
+
+    def __init__(self, files: LossyFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
+        with self._files.step("write", Path("metadata")):
+            super().write(puts, deletes)

@@ -1,0 +1,368 @@
+"""Damage to a raw ledger's files, one damaging function per case.
+
+Each case writes entries, damages a file as a crash or a bad disk would, proves that, recovers,
+reads, appends to a new ledger, and reads again. After etcd's wal/repair_test.go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
+
+from storage.entry import HEADER_BYTES, LATEST, Position, crc32c, stamp
+from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
+from storage.key_value import MemoryKeyValue
+from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
+from storage.metadata import MetadataStore
+from storage.recovery import RecoveryReport
+from tests.support.ledgers import append
+
+ENTRIES = 6
+Damage = Callable[[bytes, list[int]], bytes]
+
+
+class Directory:
+    """A data directory with one ledger of ENTRIES entries, left open as by a crash."""
+
+    def __init__(self, path: Path, segment_bytes_max: int = 2**20) -> None:
+        self.path = path
+        self.pairs = MemoryKeyValue()
+        self.settings = StoreSettings(segment_bytes_max=segment_bytes_max)
+        self.store = self.open()
+        writer = self.create()
+        self.ledger_id = writer.ledger_id
+        self.written = [append(writer, publish_time_ms=10 * n)[1] for n in range(ENTRIES)]
+        # Where each entry begins, and where the last one ends.
+        self.offsets = [sum(map(len, self.written[:n])) for n in range(ENTRIES + 1)]
+        writer.flush()
+        self.first_file = self.segments()[0]
+
+    def open(self) -> LedgerStore:
+        self.metadata = MetadataStore(self.pairs)
+        return LedgerStore(self.path, self.metadata, settings=self.settings, clock_ms=lambda: 1_000)
+
+    def create(self) -> LedgerWriter:
+        with self.metadata.batch() as batch:
+            return self.store.create_ledger("t", batch)
+
+    def segments(self) -> list[Path]:
+        record = self.metadata.ledger(self.ledger_id)
+        assert record is not None
+        return [self.path / "ledgers" / segment.path for segment in record.segments]
+
+    def damage(self, change: Damage) -> None:
+        before = self.first_file.read_bytes()
+        after = change(before, self.offsets)
+        assert after != before
+        self.first_file.write_bytes(after)
+
+    def recover(self) -> RecoveryReport:
+        self.store = self.open()
+        return self.store.recover()
+
+    def reader(self) -> LedgerReader:
+        return self.store.open_reader(self.ledger_id)
+
+    def read(self, first: int = 0) -> list[bytes]:
+        start = Position(self.ledger_id, first)
+        return [each.data for each in self.reader().read(start, bytes_max=2**20, end=LATEST)]
+
+    def append_again(self) -> None:
+        """New entries in a new ledger, and what is in the old one stays as it is."""
+        writer = self.create()
+        written = [append(writer)[1] for _ in range(3)]
+        writer.close()
+        reader = self.store.open_reader(writer.ledger_id)
+        read = reader.read(Position(writer.ledger_id, 0), bytes_max=2**20, end=LATEST)
+        assert [each.data for each in read] == written
+
+
+def cut_in_the_last_header(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[5] + HEADER_BYTES // 2]
+
+
+def cut_in_the_last_section(content: bytes, offsets: list[int]) -> bytes:
+    return content[:-1]
+
+
+def zeros_in_the_last_section(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[5] + HEADER_BYTES].ljust(len(content), b"\0")
+
+
+def flipped_bit_in_the_last_entry(content: bytes, offsets: list[int]) -> bytes:
+    return flip(content, offsets[5] + 40)
+
+
+def zeros_for_the_last_two(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[4]].ljust(len(content), b"\0")
+
+
+def garbage_behind(content: bytes, offsets: list[int]) -> bytes:
+    return content + b"garbage" * 100
+
+
+def stale_entry_behind(content: bytes, offsets: list[int]) -> bytes:
+    return content + content[: offsets[1]]
+
+
+def other_ledgers_entry_behind(content: bytes, offsets: list[int]) -> bytes:
+    return content + stamp(content[: offsets[1]], 99, ENTRIES, 1, 1)
+
+
+def only_half_a_header(content: bytes, offsets: list[int]) -> bytes:
+    return content[:30]
+
+
+def nothing_left(content: bytes, offsets: list[int]) -> bytes:
+    return b""
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+TORN: list[tuple[Damage, int]] = [
+    (cut_in_the_last_header, 5),
+    (cut_in_the_last_section, 5),
+    (zeros_in_the_last_section, 5),
+    (flipped_bit_in_the_last_entry, 5),
+    (zeros_for_the_last_two, 4),
+    (garbage_behind, 6),
+    (stale_entry_behind, 6),
+    (other_ledgers_entry_behind, 6),
+    (only_half_a_header, 0),
+]
+
+
+def name(damage: object) -> str:
+    return getattr(damage, "__name__", str(damage))
+
+
+@pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
+def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survive: int) -> None:
+    """What follows the last whole entry is in a .torn file, the rest of the ledger is closed."""
+    directory = Directory(tmp_path)
+    directory.damage(damage)
+    torn = directory.first_file.read_bytes()
+
+    report = directory.recover()
+
+    assert report.damaged == {}
+    assert report.torn == [str(directory.first_file)]
+    assert directory.first_file.with_name(directory.first_file.name + ".torn").read_bytes() == torn
+    assert directory.read() == directory.written[:survive]
+    record = directory.metadata.ledger(directory.ledger_id)
+    assert record is not None
+    assert record.state == LEDGER_STATE_CLOSED
+    assert sum(segment.entries for segment in record.segments) == survive
+    assert directory.first_file.exists() == bool(survive)
+    directory.append_again()
+    directory.recover()
+    assert directory.read() == directory.written[:survive]
+    directory.append_again()
+
+
+def test_an_empty_file_leaves_an_empty_ledger(tmp_path: Path) -> None:
+    """A segment whose entries never reached the disk goes; the ledger is closed and empty."""
+    directory = Directory(tmp_path)
+    directory.damage(nothing_left)
+    report = directory.recover()
+    assert report.damaged == {}
+    assert report.torn == []
+    assert directory.segments() == []
+    assert directory.reader().last is None
+    assert directory.read() == []
+    directory.append_again()
+
+
+def flipped_bit_in_a_header(content: bytes, offsets: list[int]) -> bytes:
+    return flip(content, offsets[2] + 40)
+
+
+def flipped_bit_in_a_key_section(content: bytes, offsets: list[int]) -> bytes:
+    return flip(content, offsets[2] + HEADER_BYTES)
+
+
+def flipped_bit_in_a_value_section(content: bytes, offsets: list[int]) -> bytes:
+    return flip(content, offsets[3] - 1)
+
+
+def an_entry_missing(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[2]] + content[offsets[3] :]
+
+
+def a_byte_missing(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[2] + 80] + content[offsets[2] + 81 :]
+
+
+def zeros_in_the_middle(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[2]] + bytes(offsets[4] - offsets[2]) + content[offsets[4] :]
+
+
+MIDDLE = [
+    flipped_bit_in_a_header,
+    flipped_bit_in_a_key_section,
+    flipped_bit_in_a_value_section,
+    an_entry_missing,
+    a_byte_missing,
+    zeros_in_the_middle,
+]
+
+
+@pytest.mark.parametrize("damage", MIDDLE, ids=name)
+def test_damage_before_good_entries_is_never_cut(tmp_path: Path, damage: Damage) -> None:
+    """The file stays as it is, what is good is read, what is not raises each time."""
+    directory = Directory(tmp_path)
+    directory.damage(damage)
+    damaged = directory.first_file.read_bytes()
+
+    report = directory.recover()
+
+    error = report.damaged[directory.ledger_id]
+    assert isinstance(error, Corruption)
+    assert error.path == str(directory.first_file)
+    assert directory.offsets[2] <= error.offset < directory.offsets[3]
+    assert directory.first_file.read_bytes() == damaged
+    assert directory.reader().last == Position(directory.ledger_id, ENTRIES - 1)
+    assert directory.read() == directory.written[:2]
+    with pytest.raises(Corruption, match="is damaged at byte"):
+        directory.read(2)
+    for first in range(3, ENTRIES):
+        with contextlib.suppress(Corruption):
+            assert directory.read(first) == directory.written[first:]
+    directory.append_again()
+    assert directory.ledger_id in directory.recover().damaged
+    assert directory.read() == directory.written[:2]
+
+
+@pytest.mark.parametrize("damage", MIDDLE, ids=name)
+def test_damage_in_a_closed_ledger_is_met_by_whoever_reads_it(
+    tmp_path: Path, damage: Damage
+) -> None:
+    """A disk that rots later: the good part is read, the damaged part raises, each time."""
+    directory = Directory(tmp_path)
+    directory.recover()
+    directory.damage(damage)
+    assert directory.read() == directory.written[:2]
+    for _ in range(2):
+        with pytest.raises(Corruption) as raised:
+            directory.read(2)
+        assert directory.offsets[2] <= raised.value.offset < directory.offsets[3]
+
+
+def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
+    """Nothing good comes before the damage: every read raises, none is empty."""
+    directory = Directory(tmp_path)
+    directory.damage(lambda content, offsets: flip(content, 10))
+    directory.recover()
+    assert directory.reader().first == Position(directory.ledger_id, 0)
+    for first in range(ENTRIES):
+        with pytest.raises(Corruption):
+            directory.read(first)
+    with pytest.raises(Corruption):
+        directory.reader().position_at_time(30)
+
+
+def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -> None:
+    """What a newer build wrote is left for it."""
+    directory = Directory(tmp_path)
+
+    def newer(content: bytes, offsets: list[int]) -> bytes:
+        body = b"\x02" + content[offsets[5] + 5 : offsets[5] + HEADER_BYTES]
+        header = crc32c(body).to_bytes(4, "little") + body
+        return content[: offsets[5]] + header + content[offsets[5] + HEADER_BYTES :]
+
+    directory.damage(newer)
+    report = directory.recover()
+    assert isinstance(report.damaged[directory.ledger_id], IncompatibleFormat)
+    assert directory.read() == directory.written[:5]
+    with pytest.raises(IncompatibleFormat, match="version 2"):
+        directory.read(5)
+    directory.append_again()
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+def test_a_missing_file_is_reported_and_raises_when_read(tmp_path: Path, is_closed: bool) -> None:
+    """Only the part that lay in the file is lost, and reads of that part say so."""
+    directory = Directory(tmp_path, segment_bytes_max=250)
+    if is_closed:
+        directory.recover()
+    lost = directory.segments()[1]
+    lost.unlink()
+
+    report = directory.recover()
+
+    assert isinstance(report.damaged[directory.ledger_id], MissingFile)
+    first = int(lost.stem)
+    assert directory.read() == directory.written[:first]
+    with pytest.raises(MissingFile, match=lost.name):
+        directory.read(first)
+    directory.append_again()
+
+
+def test_the_missing_last_file_of_an_open_ledger_raises_when_read(tmp_path: Path) -> None:
+    """Of a file that is gone before it was sealed nobody knows how much it held: not nothing."""
+    directory = Directory(tmp_path, segment_bytes_max=250)
+    lost = directory.segments()[-1]
+    lost.unlink()
+    report = directory.recover()
+    assert isinstance(report.damaged[directory.ledger_id], MissingFile)
+    first = int(lost.stem)
+    assert directory.read() == directory.written[:first]
+    with pytest.raises(MissingFile, match=lost.name):
+        directory.read(first)
+
+
+def test_a_sealed_file_that_is_too_short_raises_at_its_end(tmp_path: Path) -> None:
+    """A truncated file gives what it has, then an error, never silence."""
+    directory = Directory(tmp_path)
+    directory.recover()
+    directory.damage(lambda content, offsets: content[: offsets[4]])
+    assert directory.ledger_id in directory.recover().damaged
+    assert directory.read() == directory.written[:4]
+    with pytest.raises(StorageError):
+        directory.read(4)
+
+
+def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
+    """With the metadata gone, recovery stops instead of removing every ledger."""
+    directory = Directory(tmp_path)
+    directory.pairs = MemoryKeyValue()
+    with pytest.raises(Corruption, match="no store record"):
+        directory.recover()
+    assert directory.first_file.exists()
+
+
+def test_what_no_record_names_is_removed(tmp_path: Path) -> None:
+    """Files and folders of a run that died go; what is not ours stays."""
+    directory = Directory(tmp_path)
+    ledgers = tmp_path / "ledgers"
+    (ledgers / "77").mkdir()
+    (ledgers / "77" / "00000000000000000000.log.tmp").write_bytes(b"half")
+    (ledgers / "notes").mkdir()
+    stray = directory.first_file.with_name("00000000000000000009.log")
+    stray.write_bytes(b"stray")
+    report = directory.recover()
+    assert sorted(report.orphans) == [f"{directory.ledger_id}/{stray.name}", "77"]
+    assert not stray.exists()
+    assert not (ledgers / "77").exists()
+    assert (ledgers / "notes").exists()
+    assert directory.read() == directory.written
+
+
+def test_recovery_closes_and_counts(tmp_path: Path) -> None:
+    """A closed ledger's record is the same whether its writer or recovery closed it."""
+    directory = Directory(tmp_path, segment_bytes_max=250)
+    record = directory.metadata.ledger(directory.ledger_id)
+    assert record is not None
+    assert record.state == LEDGER_STATE_OPEN
+    assert directory.recover().closed == [directory.ledger_id]
+    by_recovery = directory.metadata.ledger(directory.ledger_id)
+    twin = Directory(tmp_path / "twin", segment_bytes_max=250)
+    writer = twin.store._writers[twin.ledger_id]
+    assert writer.close() == by_recovery
+    assert twin.metadata.ledger(twin.ledger_id) == by_recovery
