@@ -254,21 +254,6 @@ def test_a_restart_brings_what_was_not_acknowledged(
     assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
 
 
-def test_acknowledgements_while_away_are_sent_later(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
-    """They are not lost, and come before new permits."""
-    fill(client, 3, 1)
-    consumer = subscribe(client)
-    messages = receive(consumer, 3)
-    broker.stop_now()
-    for message in messages[:2]:
-        consumer.acknowledge(message)
-    broker.start_now()
-    wait_until(broker, lambda: len(subscription(broker).acknowledged) == 2)
-    assert values(receive(consumer, 1)) == [2]
-
-
 def test_an_exclusive_subscription_has_one_consumer(client: Client) -> None:
     """The second one is refused at once."""
     subscribe(client)
