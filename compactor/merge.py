@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from compactor.arrow_integers import from_arrow
 from compactor.policies import latest
 from compactor.policies.latest import Integers
 from compactor.rows import Counts, Failure, Fragments, Positions, Row
@@ -23,7 +24,7 @@ def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:
     `first_ordinals`: the first segment of each copy task.
     """
     keys: list[pa.BinaryArray] = []
-    fragments: list[pa.Int64Array] = []
+    fragments: list[Integers] = []
     for row in rows:
         match row[1]:
             case Fragments() as content:
@@ -39,15 +40,15 @@ def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:
             case Counts() as content:
                 yield 0, content
     if keys:
-        yield from _merged(pa.concat_arrays(keys), pa.concat_arrays(fragments), first_ordinals)
+        yield from _merged(pa.concat_arrays(keys), np.concatenate(fragments), first_ordinals)
 
 
 def _merged(
-    keys: pa.BinaryArray, fragments: pa.Int64Array, first_ordinals: Sequence[int]
+    keys: pa.BinaryArray, fragments: Integers, first_ordinals: Sequence[int]
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
     count = len(encoded.dictionary)
-    folded = latest.fold(encoded.indices.to_numpy(), fragments.to_numpy(), count)
+    folded = latest.fold(from_arrow(encoded.indices), fragments, count)
     positions = latest.survivors(folded.fragments)
     positions.sort()
     yield from _to_copy_tasks(positions, first_ordinals)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from compactor.arrow_integers import from_arrow, to_arrow
 from compactor.policies.latest import Integers
 from storage.errors import LedgerfoldError
 
@@ -25,17 +26,17 @@ class Fragments(NamedTuple):
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, fragments: Integers) -> Fragments:
-        batch = pa.record_batch({"key": keys, "fragment": pa.array(fragments, pa.int64())})
+        batch = pa.record_batch({"key": keys, "fragment": to_arrow(fragments)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         return cls(sink.getvalue().to_pybytes())
 
     @property
-    def columns(self) -> tuple[pa.BinaryArray, pa.Int64Array]:
+    def columns(self) -> tuple[pa.BinaryArray, Integers]:
         """Keys and fragments, over the blob's own memory."""
         batch = pa.ipc.open_stream(self.blob).read_next_batch()
-        return batch.column(0), batch.column(1)
+        return batch.column(0), from_arrow(batch.column(1)).astype(np.int64, copy=False)
 
 
 class Positions(NamedTuple):

@@ -7,6 +7,7 @@ removing it is tried until it holds.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -59,7 +60,9 @@ class CompactionRun:
     def cancel(self) -> None:
         """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start."""
         self._is_cancelled.set()
-        self._session.context.cancelJobGroup(self.plan.run_id)
+        # A JVM that is gone runs nothing, which `execute` learns by itself.
+        with contextlib.suppress(Py4JError, OSError):
+            self._session.context.cancelJobGroup(self.plan.run_id)
 
     def execute(self) -> Manifest:
         """Raises CompactionCancelled, CompactionFailed, StorageError; no files are left then."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from compactor.arrow_integers import from_arrow, to_arrow
 from compactor.key_columns import KeyColumns
 from compactor.plan import InputSegment
 from compactor.policies import latest
@@ -55,12 +56,12 @@ def reduce_chunk(columns: KeyColumns, buckets: int, retain_null_key: bool) -> It
     if keyless:
         if retain_null_key:
             yield 0, Positions.of(positions[~has_key])
-        keys = keys.filter(pa.array(has_key))
+        keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         positions, is_value = positions[has_key], is_value[has_key]
     tombstones = len(is_value) - int(np.count_nonzero(is_value))
     encoded = keys.dictionary_encode()
     folded = latest.fold(
-        encoded.indices.to_numpy(), latest.pack(positions, is_value), len(encoded.dictionary)
+        from_arrow(encoded.indices), latest.pack(positions, is_value), len(encoded.dictionary)
     )
     yield from _in_buckets(encoded.dictionary, folded.fragments, buckets)
     yield (
@@ -83,7 +84,7 @@ def _in_buckets(keys: pa.BinaryArray, fragments: Integers, buckets: int) -> Iter
     # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
     hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
     order = np.argsort(hashes, kind="stable")
-    keys, fragments = keys.take(pa.array(order)), fragments[order]
+    keys, fragments = keys.take(to_arrow(order)), fragments[order]
     ends = np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
     for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < end:

@@ -141,8 +141,9 @@ class Worker:
         session = self._service.session
         if session is None:
             return
-        stopped = asyncio.get_running_loop().run_in_executor(None, session.stop)
-        await asyncio.wait({stopped}, timeout=_SPARK_STOP_SECONDS)
+        if not self._is_jvm_dead:
+            stopped = asyncio.get_running_loop().run_in_executor(None, session.stop)
+            await asyncio.wait({stopped}, timeout=_SPARK_STOP_SECONDS)
         await asyncio.to_thread(REAL.remove_dir, self._settings.local_dir)
 
     def _watch_signals(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import grpc
@@ -16,6 +17,7 @@ from ledgerfold.v1.compactor_pb2 import (
 from tests.model.policy_model import Message
 from tests.spark.worker_process import CompactorProcess, reason_of
 from tests.support.compaction import LogBuilder, damage, read_messages
+from tests.support.processes import command
 from tests.support.waiting import wait_until
 
 A1, A2, B1 = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")
@@ -130,3 +132,19 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
         assert doomed.process.wait(30) == 0
         wait_until(lambda: not doomed.children(), "the end of the JVM and its children")
         assert not (doomed.local_dir / "spark").exists()
+
+
+def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
+    """Killed in the middle of a run: the run fails, the process ends with 1 for its supervisor."""
+    plan = _endless(tmp_path / "ledgers")
+    with CompactorProcess(tmp_path, cache_dir) as orphaned:
+        orphaned.wait_until_serving()
+        with orphaned.running(plan) as call:
+            wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
+            java = [pid for pid in orphaned.children() if "java" in command(pid).split(" ")[0]]
+            for pid in java:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(call.done, "the end of the run")
+        assert orphaned.process.wait(30) == 1
+        wait_until(lambda: not orphaned.children(), "the end of its Python workers")
+        assert not (tmp_path / "ledgers" / "100").exists()
