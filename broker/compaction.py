@@ -9,13 +9,15 @@ Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic)
 
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
 * A trigger without anything new since the horizon starts no run and changes no status
-  (apache/pulsar#24449). A topic that was never compacted and is empty: a run, a success, no ledger.
+  (apache/pulsar#24449), unless the profile wants a run. A topic that was never compacted and is
+  empty: a run, a success, no ledger.
 * Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
-  is durable here. A cancelled run counts as an error, "cancelled".
+  is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
+  "cancelled".
 * Unloading or deleting a topic fences its run, which then changes nothing.
 
     number = await scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-    async for status in scheduler.watch(topic.name):
+    async for status in scheduler.watch(topic):
         print(status.progress)
 """
 
@@ -40,7 +42,12 @@ from ledgerfold.v1.records_pb2 import (
     RunTrigger,
 )
 
-from broker.compaction_history import RESTARTED_MESSAGE, CompactionHistory
+from broker.compaction_history import (
+    RESTARTED_MESSAGE,
+    CompactionHistory,
+    CompactionStats,
+    stats_of,
+)
 from broker.compaction_interfaces import CompactableTopic, CompactionBroker, Compactor
 from broker.compaction_queue import CompactionQueue
 from broker.compaction_run import CompactionRun
@@ -112,7 +119,7 @@ class CompactionScheduler:
         self._check_free(topic)
         if trigger == RUN_TRIGGER_ADMIN:
             self.compactor.retry_now()
-        if not _has_news(topic):
+        if topic.emulation().skip_run_without_new_data and not _has_news(topic):
             return 0
         self._queue.check_room(len(self._reserved))
         self._reserved.add(topic.name)
@@ -160,18 +167,22 @@ class CompactionScheduler:
     def is_on_its_way(self, topic: str) -> bool:
         return topic in self._runs or topic in self._reserved
 
-    def status(self, topic: str) -> GetCompactionStatusResponse:
-        run = self._runs.get(topic)
+    def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
+        run = self._runs.get(topic.name)
         if run is not None:
             return _status_of_run(run)
-        return _status_of_record(self.history.last(topic))
+        runs = self._runs_known(topic)
+        return _status_of_record(runs[-1] if runs else None)
 
-    async def watch(self, topic: str) -> AsyncIterator[GetCompactionStatusResponse]:
+    def stats(self, topic: CompactableTopic) -> CompactionStats:
+        return stats_of(self._runs_known(topic))
+
+    async def watch(self, topic: CompactableTopic) -> AsyncIterator[GetCompactionStatusResponse]:
         """The status now, then at each change until the run on its way, if any, has ended.
 
         A watcher that is slow gets the latest, not all that it missed.
         """
-        run = self._runs.get(topic)
+        run = self._runs.get(topic.name)
         if run is None:
             yield self.status(topic)
             return
@@ -183,6 +194,13 @@ class CompactionScheduler:
                 await changed.wait()
 
     # Inside
+
+    def _runs_known(self, topic: CompactableTopic) -> list[RunRecord]:
+        """Oldest first: what status and stats speak of."""
+        runs = self.history.oldest_first(topic.name)
+        if topic.emulation().status_survives_unload:
+            return runs
+        return [run for run in runs if run.number > topic.last_run_before_load]
 
     def _is_alive(self, record: RunRecord) -> bool:
         run = self._runs.get(record.topic)

@@ -4,8 +4,8 @@ A record is written when a run is queued, when it starts, when its ledger id is 
 ends. The end of a successful run is not written here: it belongs to the batch that publishes the
 view (Topic.commit_compaction). The last RUNS_KEPT runs of a topic are kept.
 
-Pulsar keeps the status in memory and forgets it at each load; here it survives, so that a run which
-failed or was cut off by a restart can still be asked about.
+Pulsar keeps the status in memory and forgets it at each load; the history survives, so that a run
+which failed or was cut off by a restart can still be asked about.
 """
 
 from __future__ import annotations
@@ -102,10 +102,6 @@ class CompactionHistory:
                 batch.put_run(run)
         return len(interrupted)
 
-    def last(self, topic: str) -> RunRecord | None:
-        runs = self._metadata.runs(topic)
-        return runs[-1] if runs else None
-
     def oldest_first(self, topic: str) -> list[RunRecord]:
         return self._metadata.runs(topic)
 
@@ -114,9 +110,6 @@ class CompactionHistory:
         runs = self._metadata.runs(topic)
         newest_first = sorted(runs, key=lambda run: (run.queued_ms, run.number), reverse=True)
         return newest_first[:limit] if limit > 0 else newest_first
-
-    def stats(self, topic: str) -> CompactionStats:
-        return stats_of(self._metadata.runs(topic))
 
 
 def mark_interrupted(run: RunRecord, ended_ms: int) -> None:

@@ -14,6 +14,7 @@ from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
 
+from broker.emulation import Emulation
 from storage.entry import Position
 
 if TYPE_CHECKING:
@@ -57,8 +58,16 @@ class CompactableTopic(Protocol):
         """The effective ones."""
         ...
 
+    def emulation(self) -> Emulation:
+        """The profile's fields in force."""
+        ...
+
     def compaction_backlog_bytes(self) -> int: ...
     async def enable_compaction_cursor(self) -> None: ...
+
+    # Number of the last run given out before the topic was loaded.
+    last_run_before_load: int
+
     async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
         """Seals the open segment. None: nothing to compact."""
         ...

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.v1.records_pb2 import Policies
 
+from broker.emulation import FIELDS as EMULATION_FIELDS
+from broker.emulation import check_settings, emulation, in_force
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -42,17 +44,21 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         retention_ms=settings.retention_ms,
         retention_bytes=settings.retention_bytes,
         retain_null_key=settings.retain_null_key,
+        emulation=settings.emulation,
     )
 
 
 def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -> Policies:
     """Topic over namespace over broker, field by field.
 
-    A namespace's own applied values are those of a topic that sets nothing.
+    A namespace's own applied values are those of a topic that sets nothing. Of the emulation every
+    field is set, and none names a profile: what is in force may be a mixture.
     """
-    effective = Policies()
-    for level in (broker, namespace, topic):
+    effective, levels = Policies(), (broker, namespace, topic)
+    for level in levels:
         effective.MergeFrom(level)
+    values = emulation(*(level.emulation for level in levels))
+    effective.emulation.CopyFrom(in_force(values))
     return effective
 
 
@@ -70,10 +76,14 @@ def check_policies(policies: Policies) -> None:
         value = getattr(policies, name)
         if policies.HasField(name) and value < lowest:
             raise InvalidRequest(f"{name} is {value}; {lowest} is the least.")
+    check_settings(policies.emulation)
 
 
 def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]) -> Policies:
     """`current` with the fields of `changes` set and those named by `remove` unset.
+
+    A field of the emulation is named "emulation.exact_backlog"; "emulation" is all of it. Setting a
+    profile unsets the fields that stood beside another one.
 
     Raises InvalidRequest: a bad value, an unknown name, or one both set and removed. Then nothing
     of the update counts.
@@ -81,11 +91,23 @@ def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]
     check_policies(changes)
     updated = Policies()
     updated.CopyFrom(current)
+    if changes.emulation.HasField("profile"):
+        updated.ClearField("emulation")
     updated.MergeFrom(changes)
     for name in remove:
-        if name not in FIELDS:
-            raise InvalidRequest(f"No policy is called {name!r}; there are {', '.join(FIELDS)}.")
-        if changes.HasField(name):
-            raise InvalidRequest(f"{name} cannot be set and removed at once.")
-        updated.ClearField(name)
+        _remove(name, updated, changes)
     return updated
+
+
+def _remove(name: str, updated: Policies, changes: Policies) -> None:
+    group, dot, field = name.partition(".")
+    if dot and group == "emulation" and field in (*EMULATION_FIELDS, "profile"):
+        is_set = changes.emulation.HasField(field)
+        updated.emulation.ClearField(field)
+    elif not dot and name in FIELDS:
+        is_set = changes.HasField(name)
+        updated.ClearField(name)
+    else:
+        raise InvalidRequest(f"No policy is called {name!r}; there are {', '.join(FIELDS)}.")
+    if is_set:
+        raise InvalidRequest(f"{name} cannot be set and removed at once.")

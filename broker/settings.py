@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfold.v1.records_pb2 import Emulation
+
 from storage.ledger import StoreSettings
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
@@ -28,6 +30,8 @@ class BrokerSettings:
     retention_ms: int = 0
     retention_bytes: int = 0
     retain_null_key: bool = False
+    # Nothing set: the profile `documented` (broker/emulation.py).
+    emulation: Emulation = field(default_factory=Emulation)
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100

@@ -8,11 +8,11 @@ cursors under Pulsar's name for it, `__compaction`, once the topic has it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
+from broker.backlog import estimated_bytes_behind
 from broker.compaction_history import CompactionStats
 from storage.entry import EARLIEST, Position
 
@@ -40,7 +40,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "msgOutCounter": sum(each.get("msgOutCounter", 0) for each in subscriptions.values()),
         "bytesOutCounter": sum(each.get("bytesOutCounter", 0) for each in subscriptions.values()),
         "storageSize": sum(map(_size, ledgers)),
-        "backlogSize": backlog_size(ledgers, topic, durable),
+        "backlogSize": estimated_bytes_behind(min(durable), topic.log) if durable else 0,
         "publishers": [{"producerName": name} for name in topic.producers],
         "subscriptions": subscriptions,
         "compaction": compaction_block(compaction),
@@ -75,29 +75,6 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "cursors": cursors,
         "compactedLedger": _compacted_ledger(broker, topic),
     }
-
-
-def backlog_size(
-    ledgers: Iterable[LedgerRecord], topic: Topic, mark_deletes: Sequence[Position]
-) -> int:
-    """Bytes behind the slowest durable cursor, 0 without one.
-
-    Of the ledger in which it stands, the part that its entries there make of all (Pulsar's
-    estimate, ManagedLedgerImpl.getEstimatedBacklogSize).
-    """
-    if not mark_deletes:
-        return 0
-    slowest = min(mark_deletes)
-    size = 0
-    for ledger in ledgers:
-        entries = _entries(ledger)
-        if ledger.ledger_id > slowest.ledger_id:
-            size += _size(ledger)
-        elif ledger.ledger_id == slowest.ledger_id and entries:
-            last = max(segment.last.entry_id for segment in ledger.segments if segment.entries)
-            end = Position(ledger.ledger_id, last)
-            size += _size(ledger) * topic.log.entries_between(slowest, end) // entries
-    return size
 
 
 def _entries(ledger: LedgerRecord) -> int:

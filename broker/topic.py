@@ -19,8 +19,11 @@ from ledgerfold.v1.records_pb2 import (
     SegmentRecord,
     TopicRecord,
 )
+from ledgerfold.v1.records_pb2 import Emulation as Settings
 
+from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.deduplication import Deduplication
+from broker.emulation import Emulation, emulation
 from broker.log import TopicLog
 from broker.policies import broker_policies, effective_policies
 from broker.producer import Producer
@@ -54,6 +57,7 @@ class Topic:
     def __init__(self, broker: Broker, record: TopicRecord) -> None:
         self.broker = broker
         self.record = record
+        self.last_run_before_load = record.last_run_number
         self.log = TopicLog(record, broker.metadata, broker.store, broker.executor, broker.clock_ms)
         self.deduplication = Deduplication(record, broker.metadata)
         self.producers: dict[str, Producer] = {}
@@ -149,17 +153,21 @@ class Topic:
             broker_policies(self.broker.settings),
         )
 
+    def emulation(self) -> Emulation:
+        """The profile's fields in force for this topic."""
+        namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
+        return emulation(
+            self.broker.settings.emulation,
+            namespace.policies.emulation if namespace is not None else Settings(),
+            self.record.policies.emulation,
+        )
+
     # -- compaction ------------------------------------------------------------------------
 
     def compaction_backlog_bytes(self) -> int:
-        """Raw bytes behind the horizon. Exact: a run's range ends where a segment ends."""
-        horizon = self.log.horizon or EARLIEST
-        return sum(
-            segment.size_bytes
-            for record in self.log.ledger_records()
-            for segment in record.segments
-            if segment.entries and (segment.last.ledger_id, segment.last.entry_id) > horizon
-        )
+        """Raw bytes behind the horizon, exact or estimated as the profile wants."""
+        count = bytes_behind if self.emulation().exact_backlog else estimated_bytes_behind
+        return count(self.log.horizon or EARLIEST, self.log)
 
     async def enable_compaction_cursor(self) -> None:
         """From now on raw data wait for the horizon (Pulsar creates `__compaction`)."""
@@ -175,9 +183,11 @@ class Topic:
         """Seals the open segment; what is published later belongs to the next run."""
         last = await self.log.seal()
         view = self.log.view
-        if last is None or (view.horizon is not None and last <= view.horizon):
-            return None
         after = view.horizon or EARLIEST
+        if last is None or last <= after:
+            if view.horizon is None or self.emulation().skip_run_without_new_data:
+                return None
+            last = view.horizon
         compacted = list(view.compacted.record.segments) if view.compacted is not None else []
         raw = [
             segment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from broker.cli.emulation import add_emulation_options, emulation_of
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size, parse_time_ms
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
@@ -29,6 +30,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1")
     parser.add_argument("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1")
     parser.add_argument("--retain-null-key", action="store_true")
+    add_emulation_options(parser)
     parser.add_argument("--segment-size", type=parse_size, metavar="SIZE")
     parser.add_argument("--ledger-size", type=parse_size, metavar="SIZE")
     parser.add_argument("--ledger-entries", type=int, metavar="N")
@@ -59,6 +61,7 @@ def _serve(options: argparse.Namespace) -> int:
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,
             retain_null_key=options.retain_null_key,
+            emulation=emulation_of(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,
             spark_master=options.spark_master,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.cli.compaction import add_compaction_verbs
+from broker.cli.emulation import add_emulation_verbs
 from broker.cli.output import print_document
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
 
@@ -83,6 +84,7 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
     get = add("get-retention", "time in ms and size in bytes", _get_retention)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     add("remove-retention", "inherit it", _remove_retention)
+    add_emulation_verbs(verbs, of)
 
 
 def _create(options: argparse.Namespace) -> None:

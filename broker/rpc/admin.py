@@ -82,7 +82,7 @@ class AdminService(AdminServiceServicer):
         self, request: admin_pb2.GetTopicStatsRequest, context: Context
     ) -> admin_pb2.GetTopicStatsResponse:
         topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-        compaction = self._broker.compaction.history.stats(topic.name)
+        compaction = self._broker.compaction.stats(topic)
         document = stats.topic_stats(topic, compaction)
         return admin_pb2.GetTopicStatsResponse(json=json.dumps(document))
 
@@ -147,13 +147,15 @@ class AdminService(AdminServiceServicer):
     async def GetCompactionStatus(  # noqa: N802
         self, request: admin_pb2.GetCompactionStatusRequest, context: Context
     ) -> admin_pb2.GetCompactionStatusResponse:
-        return self._broker.compaction.status(self._existing(request.topic))
+        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
+        return self._broker.compaction.status(topic)
 
     @rpc_stream_errors
     async def WatchCompaction(  # noqa: N802
         self, request: admin_pb2.WatchCompactionRequest, context: Context
     ) -> AsyncIterator[admin_pb2.WatchCompactionResponse]:
-        async for status in self._broker.compaction.watch(self._existing(request.topic)):
+        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
+        async for status in self._broker.compaction.watch(topic):
             yield admin_pb2.WatchCompactionResponse(status=status)
 
     @rpc_errors

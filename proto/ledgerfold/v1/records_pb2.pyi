@@ -126,16 +126,46 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "emulation")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
+    EMULATION_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
     retention_bytes: int
     retain_null_key: bool
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ...) -> None: ...
+    emulation: Emulation
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+
+class Emulation(_message.Message):
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog")
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    SKIP_RUN_WITHOUT_NEW_DATA_FIELD_NUMBER: _ClassVar[int]
+    SEEK_BY_TIME_READS_VIEW_FIELD_NUMBER: _ClassVar[int]
+    FAILED_RUN_BLOCKS_DISABLING_FIELD_NUMBER: _ClassVar[int]
+    TRIM_WITHOUT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    ACKS_PASS_COMPACTED_OUT_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATE_DROPS_COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    STATUS_SURVIVES_UNLOAD_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONED_STATUS_FIELD_NUMBER: _ClassVar[int]
+    EXACT_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    profile: str
+    retention_hides_compacted: bool
+    lagging_readers_get_tombstones: bool
+    skip_run_without_new_data: bool
+    seek_by_time_reads_view: bool
+    failed_run_blocks_disabling: bool
+    trim_without_cursor: bool
+    acks_pass_compacted_out: bool
+    truncate_drops_compacted: bool
+    status_survives_unload: bool
+    partitioned_status: bool
+    exact_backlog: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")
@@ -148,7 +178,7 @@ class CompactedView(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number")
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +188,7 @@ class TopicRecord(_message.Message):
     LAST_RUN_NUMBER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_PRODUCER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FLOOR_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_ms: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -167,7 +198,8 @@ class TopicRecord(_message.Message):
     last_run_number: int
     epoch: int
     last_producer_number: int
-    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ...) -> None: ...
+    retention_floor: Position
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class NamespaceRecord(_message.Message):
     __slots__ = ("name", "policies")

@@ -31,6 +31,7 @@ from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.compaction import CompactionScheduler
 from broker.compaction_interfaces import OnProgress
+from broker.emulation import Emulation, emulation
 from broker.names import TopicName
 from broker.policies import broker_policies, effective_policies
 from broker.settings import BrokerSettings
@@ -149,6 +150,7 @@ class FakeTopic:
     # Called between the batch and the return of a commit.
     after_commit: Callable[[], None] = lambda: None
     epoch: int = 1
+    last_run_before_load: int = 0
 
     @property
     def name(self) -> str:
@@ -158,6 +160,11 @@ class FakeTopic:
         namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
         own = Policies() if namespace is None else namespace.policies
         return effective_policies(self.record.policies, own, broker_policies(self.lab.settings))
+
+    def emulation(self) -> Emulation:
+        namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
+        own = Policies() if namespace is None else namespace.policies
+        return emulation(own.emulation, self.record.policies.emulation)
 
     def compaction_backlog_bytes(self) -> int:
         return self.backlog_bytes
@@ -285,7 +292,7 @@ class Lab:
     async def ended(self, topic: FakeTopic) -> None:
         """Until the topic has no run on its way."""
         async with asyncio.timeout(5):
-            async for _ in self.scheduler.watch(topic.name):
+            async for _ in self.scheduler.watch(topic):
                 pass
 
     def run_of(self, topic: FakeTopic, number: int) -> RunRecord:

@@ -22,10 +22,12 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from broker import __version__
+from broker.backlog import estimated_bytes_behind
 from broker.cursor import Cursor
+from broker.emulation import PROFILES, in_force
 from broker.names import TopicName
 from broker.rpc.admin import AdminService
-from broker.stats import backlog_size, internal_stats, topic_stats
+from broker.stats import internal_stats, topic_stats
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
 from storage.entry import Position
@@ -284,6 +286,7 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
                 retention_ms=5,
                 retention_bytes=6,
                 retain_null_key=False,
+                emulation=in_force(PROFILES["documented"]),
             )
             nobody = stub.GetPolicies(admin_pb2.GetPoliciesRequest())
             assert isinstance(await failure_of(nobody), RequestError)
@@ -393,7 +396,7 @@ def test_topic_stats() -> None:
     topic.subscriptions["s"] = Subscription(
         topic.name, "s", SubscriptionLog(), Cursor(Position(0, 1)), topic.persist_cursor
     )
-    stats = topic_stats(topic, lab.scheduler.history.stats(topic.name))
+    stats = topic_stats(topic, lab.scheduler.stats(topic))
     assert stats["msgInCounter"] == 12
     assert stats["averageMsgSize"] == 50
     assert stats["storageSize"] == 900
@@ -425,22 +428,21 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark_deletes", "expected"),
+    ("position", "expected"),
     [
-        ([], 0),
-        ([Position(-1, -1)], 900),
-        ([Position(1, -1)], 500),
-        ([Position(1, 2)], 200),
-        ([Position(1, 4), Position(1, 3)], 100),
+        (Position(-1, -1), 900),
+        (Position(1, -1), 500),
+        (Position(1, 2), 200),
+        (Position(1, 3), 100),
     ],
 )
-def test_backlog_size_is_that_of_the_slowest_cursor(
-    mark_deletes: list[Position], expected: int
+def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
+    position: Position, expected: int
 ) -> None:
-    """Whole newer ledgers, and the share of the one in which the cursor stands."""
+    """Whole newer ledgers, and the share of the one in which the position stands."""
     lab = AdminLab()
     topic: Any = lab.add("t")
-    assert backlog_size(topic.log.ledger_records(), topic, mark_deletes) == expected
+    assert estimated_bytes_behind(position, topic.log) == expected
 
 
 def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:

@@ -47,7 +47,7 @@ DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 def test_adm_01_a_topic_that_was_never_compacted_is_not_run() -> None:
     """NOT_RUN, and no error text."""
     lab = Lab()
-    status = lab.scheduler.status(lab.topic("t").name)
+    status = lab.scheduler.status(lab.topic("t"))
     assert (status.status, status.last_error) == (COMPACTION_STATUS_NOT_RUN, "")
 
 
@@ -67,7 +67,7 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         assert not plan.HasField("horizon_previous")
         running = lab.run_of(topic, 1)
         assert (running.state, running.ledger_id) == (RUN_STATE_RUNNING, FIRST_LEDGER_ID)
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_RUNNING
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_RUNNING
         lab.compactor.finish(removed_events=4)
         await lab.ended(topic)
         done = lab.run_of(topic, 1)
@@ -75,7 +75,7 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         assert done.queued_ms < done.started_ms < done.ended_ms
         assert topic.log.horizon == Position(1, 4)
         assert lab.store.removed == []
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
 
     asyncio.run(body())
 
@@ -110,7 +110,7 @@ def test_adm_02_an_empty_topic_succeeds_without_ledger_or_worker() -> None:
         await lab.ended(topic)
         assert lab.compactor.plans == []
         assert lab.run_of(topic, 1).ledger_id == -1
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
         assert topic.log.horizon is None
 
     asyncio.run(body())
@@ -124,8 +124,32 @@ def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
         topic = lab.topic("t", entries=5)
         topic.log.horizon = Position(1, 4)
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 0
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_NOT_RUN
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_NOT_RUN
         assert topic.record.last_run_number == 0
+        topic.record.policies.emulation.skip_run_without_new_data = False
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        await lab.ended(topic)
+
+    asyncio.run(body())
+
+
+def test_adm_11_status_and_stats_outlive_a_load_unless_the_profile_forgets_them() -> None:
+    """Pulsar keeps both with the loaded topic; the history of runs stays in either case."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=5)
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        topic.last_run_before_load = 1
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.stats(topic).succeeded_ms > 0
+        topic.record.policies.emulation.status_survives_unload = False
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_NOT_RUN
+        assert lab.scheduler.stats(topic).succeeded_ms == 0
+        assert len(lab.scheduler.history.runs(topic.name)) == 1
 
     asyncio.run(body())
 
@@ -142,7 +166,7 @@ def test_adm_04_a_trigger_during_a_run_is_refused_and_only_one_run_counts() -> N
         for each in (topic, other):
             with pytest.raises(CompactionRunning):
                 await lab.scheduler.trigger(each, RUN_TRIGGER_THRESHOLD)
-            assert lab.scheduler.status(each.name).status == COMPACTION_STATUS_RUNNING
+            assert lab.scheduler.status(each).status == COMPACTION_STATUS_RUNNING
         lab.compactor.finish()
         await lab.ended(topic)
         assert len(lab.metadata.runs(topic.name)) == 1
@@ -199,7 +223,7 @@ def test_a_full_queue_refuses_and_records_nothing() -> None:
         with pytest.raises(CompactionQueueFull):
             await lab.scheduler.trigger(topics[4], RUN_TRIGGER_ADMIN)
         assert topics[4].record.last_run_number == 0
-        assert lab.scheduler.status(topics[4].name).status == COMPACTION_STATUS_NOT_RUN
+        assert lab.scheduler.status(topics[4]).status == COMPACTION_STATUS_NOT_RUN
         await lab.scheduler.stop()
 
     asyncio.run(body())
@@ -230,14 +254,14 @@ def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
         assert (failed.state, failed.error_reason) == (RUN_STATE_ERROR, reason)
         assert lab.store.removed == [FIRST_LEDGER_ID]
         assert topic.log.horizon is None
-        status = lab.scheduler.status(topic.name)
+        status = lab.scheduler.status(topic)
         assert status.status == COMPACTION_STATUS_ERROR
         assert str(error) in status.last_error
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 2
         await lab.compactor.started()
         lab.compactor.finish()
         await lab.ended(topic)
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
 
     asyncio.run(body())
 
@@ -301,7 +325,7 @@ def test_an_error_after_the_commit_does_not_take_the_published_ledger_away() -> 
         await lab.ended(topic)
         assert lab.store.removed == []
         assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
 
     asyncio.run(body())
 
@@ -318,7 +342,7 @@ def test_cancelling_a_run_in_the_worker() -> None:
         assert lab.compactor.cancelled == [plan.run_id]
         assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
         assert lab.store.removed == [FIRST_LEDGER_ID]
-        status = lab.scheduler.status(topic.name)
+        status = lab.scheduler.status(topic)
         assert (status.status, status.last_error) == (COMPACTION_STATUS_ERROR, "cancelled")
         assert await lab.scheduler.cancel(topic.name) == 0
 
@@ -367,7 +391,7 @@ def test_a_cancel_that_comes_too_late_answers_0() -> None:
         await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         await lab.compactor.started()
         lab.compactor.finish()
-        async for status in lab.scheduler.watch(topic.name):
+        async for status in lab.scheduler.watch(topic):
             if status.progress.phase == COMPACTION_PHASE_COMMIT:
                 break
         assert await lab.scheduler.cancel(topic.name) == 0
@@ -449,7 +473,7 @@ def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
         runs = lab.metadata.runs(topic.name)
         assert [run.state for run in runs] == [RUN_STATE_SUCCESS, RUN_STATE_ERROR, RUN_STATE_ERROR]
         assert [run.error_reason for run in runs] == ["", "BROKER_RESTARTED", "BROKER_RESTARTED"]
-        assert lab.scheduler.status(topic.name).status == COMPACTION_STATUS_ERROR
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_ERROR
         await lab.scheduler.stop()
 
     asyncio.run(body())
@@ -513,7 +537,7 @@ def test_a_watcher_sees_the_phases_and_the_end() -> None:
         lab = Lab()
         topic = lab.topic("t")
         await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-        watch = lab.scheduler.watch(topic.name)
+        watch = lab.scheduler.watch(topic)
         first = await anext(watch)
         assert first.progress.phase == COMPACTION_PHASE_QUEUED
         await lab.compactor.started()
@@ -526,9 +550,7 @@ def test_a_watcher_sees_the_phases_and_the_end() -> None:
         rest = [status async for status in watch]
         assert rest[-1].status == COMPACTION_STATUS_SUCCESS
         assert rest[-1].run.number == 1
-        assert [s.status async for s in lab.scheduler.watch(topic.name)] == [
-            COMPACTION_STATUS_SUCCESS
-        ]
+        assert [s.status async for s in lab.scheduler.watch(topic)] == [COMPACTION_STATUS_SUCCESS]
 
     asyncio.run(body())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ledgerfold.v1.records_pb2 import Policies
 
+from broker.emulation import PROFILES, in_force
 from broker.policies import (
     Threshold,
     broker_policies,
@@ -37,7 +38,11 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
     topic = Policies(retention_ms=5, retain_null_key=False)
     namespace = Policies(retention_ms=7, retention_bytes=-1, retain_null_key=True)
     assert effective_policies(topic, namespace, BROKER) == Policies(
-        compaction_threshold_bytes=0, retention_ms=5, retention_bytes=-1, retain_null_key=False
+        compaction_threshold_bytes=0,
+        retention_ms=5,
+        retention_bytes=-1,
+        retain_null_key=False,
+        emulation=in_force(PROFILES["documented"]),
     )
 
 

@@ -1,0 +1,94 @@
+"""`set-emulation`, `get-emulation`, `remove-emulation`, of namespaces and topics: docs/PROFILES.md.
+
+ledgerfold namespaces set-emulation public/default --profile pulsar-4 exact_backlog=true
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from broker.cli.output import print_document
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import Emulation
+
+    from broker.client.admin import Admin
+
+Commands = argparse._SubParsersAction
+PROFILE_NAMES = ("documented", "pulsar-4")
+
+
+def add_emulation_options(parser: argparse.ArgumentParser) -> None:
+    """Of `serve`: the broker's level."""
+    parser.add_argument("--profile", choices=PROFILE_NAMES, help="which Pulsar to emulate")
+    parser.add_argument(
+        "--emulate",
+        action="append",
+        default=[],
+        metavar="FIELD=true|false",
+        help="one field of the profile; may be repeated",
+    )
+
+
+def emulation_of(options: argparse.Namespace) -> Emulation:
+    """Of `serve`'s options. Raises InvalidRequest."""
+    from broker.emulation import parse_settings
+
+    return parse_settings(options.profile, options.emulate)
+
+
+def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
+    change = verbs.add_parser("set-emulation", help="which Pulsar to emulate")
+    change.add_argument(of)
+    change.add_argument("--profile", choices=PROFILE_NAMES)
+    change.add_argument("fields", nargs="*", metavar="FIELD=true|false")
+    change.set_defaults(run=_set, scope=of)
+    get = verbs.add_parser("get-emulation", help="the fields that are set")
+    get.add_argument(of)
+    get.add_argument("-ap", "--applied", action="store_true", help="all that are in force")
+    get.set_defaults(run=_get, scope=of)
+    remove = verbs.add_parser("remove-emulation", help="inherit it")
+    remove.add_argument(of)
+    remove.add_argument("fields", nargs="*", metavar="FIELD", help="default: all")
+    remove.set_defaults(run=_remove, scope=of)
+
+
+def _admin(options: argparse.Namespace) -> Admin:
+    from broker.client.admin import Admin
+
+    return Admin(options.url)
+
+
+def _set(options: argparse.Namespace) -> None:
+    from broker.emulation import parse_policies
+    from storage.errors import InvalidRequest
+
+    if options.profile is None and not options.fields:
+        raise InvalidRequest("Give a --profile, fields like exact_backlog=false, or both.")
+    values = parse_policies(options.profile, options.fields)
+    topic, namespace = _scope(options)
+    _admin(options).update_policies(topic=topic, namespace=namespace, values=values)
+
+
+def _get(options: argparse.Namespace) -> None:
+    topic, namespace = _scope(options)
+    policies = _admin(options).policies(topic=topic, namespace=namespace, applied=options.applied)
+    document = {field.name: value for field, value in policies.emulation.ListFields()}
+    if policies.HasField("retain_null_key"):
+        document["retain_null_key"] = policies.retain_null_key
+    print_document(document)
+
+
+def _remove(options: argparse.Namespace) -> None:
+    wanted = options.fields or ["emulation", "retain_null_key"]
+    whole = ("emulation", "retain_null_key")
+    remove = [name if name in whole else f"emulation.{name}" for name in wanted]
+    topic, namespace = _scope(options)
+    _admin(options).update_policies(topic=topic, namespace=namespace, remove=remove)
+
+
+def _scope(options: argparse.Namespace) -> tuple[str, str]:
+    """The topic and the namespace; one of them is empty."""
+    name: str = getattr(options, options.scope)
+    return (name, "") if options.scope == "topic" else ("", name)
