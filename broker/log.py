@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord, TopicRecord
 
 from broker.log_tail import LogTail
 from broker.view import View
@@ -91,6 +91,24 @@ class TopicLog(LogTail):
     def horizon(self) -> Position | None:
         return self.view.horizon
 
+    @property
+    def floor(self) -> Position:
+        """Retention removed what lies before it, from the compacted ledger, too."""
+        if not self._record.HasField("retention_floor"):
+            return EARLIEST
+        floor = self._record.retention_floor
+        return Position(floor.ledger_id, floor.entry_id)
+
+    def compacted_segments(self) -> list[SegmentRecord]:
+        """Those of the current compacted ledger that hold something readable, in order."""
+        if self.view.compacted is None:
+            return []
+        return [
+            segment
+            for segment in self.view.compacted.record.segments
+            if (segment.last.ledger_id, segment.last.entry_id) >= self.floor
+        ]
+
     async def read(self, position: Position, *, read_compacted: bool, bytes_max: int) -> ReadResult:
         """Durable entries at and after `position`, at least one if there is one, about `bytes_max`.
 
@@ -101,7 +119,8 @@ class TopicLog(LogTail):
         view = self.view
         if read_compacted and view.horizon is not None and view.routes_compacted(position):
             if view.compacted is not None:
-                entries = await self._read_compacted(view, position, bytes_max)
+                start = max(position, self.floor)
+                entries = await self._read_compacted(view, start, bytes_max)
                 if entries:
                     return ReadResult(entries, entries[-1].header.position.next)
             position = view.horizon.next
@@ -241,7 +260,9 @@ class TopicLog(LogTail):
             if compacted is None:
                 return None
             with view.pinned():
-                return await self._in_thread(compacted.last_entry)
+                entry = await self._in_thread(compacted.last_entry)
+            is_readable = entry is not None and entry.header.position >= self.floor
+            return entry if is_readable else None
         if last is None or not self.has_ledger(last.ledger_id):
             return None
         entries = (await self._read_raw(last, 1)).entries
@@ -280,7 +301,7 @@ class TopicLog(LogTail):
             with view.pinned():
                 found = await self._in_thread(lambda: compacted.position_at_time(publish_time_ms))
             if found is not None:
-                return found
+                return max(found, self.floor)
         for ledger_id in tuple(self._record.ledger_ids):
             reader = self._reader(ledger_id)
             find = functools.partial(reader.position_at_time, publish_time_ms)

@@ -3,8 +3,7 @@
 Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and 15.4):
 1. Only closed ledgers, oldest first, up to the first that must stay.
 2. Every durable cursor, and the compaction horizon where compaction is on, has passed its last
-   entry. Where there is neither, nobody has passed anything and all stays (Pulsar drops them:
-   docs/NOT_EMULATED.md).
+   entry. Where there is neither, all stays or all may go, as the profile wants.
 3. Retention allows it: what was passed stays until it is older than the time limit or the passed
    ledgers exceed the size limit. -1 is no limit; 0 and 0 keep nothing.
 """
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 
-from storage.entry import Position
+from storage.entry import LATEST, Position
 
 
 def last_entry(record: LedgerRecord) -> Position | None:
@@ -27,12 +26,20 @@ def last_entry(record: LedgerRecord) -> Position | None:
 
 
 def ledgers_to_trim(
-    records: Sequence[LedgerRecord], passed: Sequence[Position], policies: Policies, now_ms: int
+    records: Sequence[LedgerRecord],
+    passed: Sequence[Position],
+    policies: Policies,
+    now_ms: int,
+    *,
+    without_cursor: bool = False,
 ) -> list[int]:
-    """Ids of the ledgers to delete. `passed`: up to where each cursor and the horizon have gone."""
-    if not passed:
+    """Ids of the ledgers to delete. `passed`: up to where each cursor and the horizon have gone.
+
+    `without_cursor`: also where nothing holds them back because there is no cursor.
+    """
+    if not passed and not without_cursor:
         return []
-    slowest = min(passed)
+    slowest = min(passed, default=LATEST)
     candidates = []
     for record in records[:-1]:
         last = last_entry(record)
@@ -47,6 +54,11 @@ def ledgers_to_trim(
         doomed.append(record.ledger_id)
         kept_bytes -= _size_bytes(record)
     return doomed
+
+
+def has_limit(policies: Policies) -> bool:
+    """Whether a ledger that goes does so because a limit says so, not because all have read it."""
+    return policies.retention_ms > 0 or policies.retention_bytes > 0
 
 
 def _may_go(record: LedgerRecord, kept_bytes: int, policies: Policies, now_ms: int) -> bool:

@@ -20,14 +20,16 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Emulation as Settings
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.deduplication import Deduplication
-from broker.emulation import Emulation, emulation
+from broker.emulation import Emulation
+from broker.emulation import emulation as effective_emulation
 from broker.log import TopicLog
 from broker.policies import broker_policies, effective_policies
 from broker.producer import Producer
-from broker.retention import ledgers_to_trim
+from broker.retention import has_limit, ledgers_to_trim
 from broker.subscription_factory import load_subscription
 from storage.crash_points import reach
 from storage.entry import EARLIEST, EntryHeader, Position
@@ -156,7 +158,7 @@ class Topic:
     def emulation(self) -> Emulation:
         """The profile's fields in force for this topic."""
         namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
-        return emulation(
+        return effective_emulation(
             self.broker.settings.emulation,
             namespace.policies.emulation if namespace is not None else Settings(),
             self.record.policies.emulation,
@@ -188,7 +190,7 @@ class Topic:
             if view.horizon is None or self.emulation().skip_run_without_new_data:
                 return None
             last = view.horizon
-        compacted = list(view.compacted.record.segments) if view.compacted is not None else []
+        compacted = self.log.compacted_segments()
         raw = [
             segment
             for ledger_id in self.log.ledger_ids()
@@ -261,8 +263,18 @@ class Topic:
         if self.record.compaction_cursor:
             passed.append(self.log.horizon or EARLIEST)
         records = self.log.ledger_records()
-        doomed = ledgers_to_trim(records, passed, self.policies(), self.broker.clock_ms())
+        policies, emulation = self.policies(), self.emulation()
+        doomed = ledgers_to_trim(
+            records,
+            passed,
+            policies,
+            self.broker.clock_ms(),
+            without_cursor=emulation.trim_without_cursor,
+        )
         if doomed:
+            if has_limit(policies) and emulation.retention_hides_compacted:
+                first = next(each for each in self.log.ledger_ids() if each not in doomed)
+                self.record.retention_floor.CopyFrom(PositionRecord(ledger_id=first, entry_id=0))
             self.log.drop_ledgers(doomed)
             _log.info("%s: trimmed ledgers %s", self.name, doomed)
         return len(doomed)
