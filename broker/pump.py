@@ -16,6 +16,7 @@ from broker.consumer import Consumer, Delivery
 from broker.cursor import Cursor
 from broker.dispatch import Candidate, ConsumerState, Dispatcher, budget_of
 from broker.dispatch_key_shared import key_slot
+from broker.emulation import Emulation
 from broker.reading import LogReader, Reading, ReadResult, StoredEntry
 from storage.codec import codec_of
 from storage.entry import HEADER_BYTES, Position
@@ -39,6 +40,7 @@ class Pump:
         dispatcher: Dispatcher,
         *,
         is_durable: bool,
+        emulation: Callable[[], Emulation],
         by_key: bool,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
@@ -47,7 +49,8 @@ class Pump:
         self._is_durable, self._by_key = is_durable, by_key
         self._on_passed, self._on_error = on_passed, on_error
         self._consumers: dict[int, Consumer] = {}
-        self._reading = Reading(cursor, read_compacted=False, durable=is_durable)
+        self._emulation = emulation
+        self._reading = self._begin(read_compacted=False)
         self._wake = asyncio.Event()
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
@@ -55,6 +58,12 @@ class Pump:
     @property
     def read_position(self) -> Position:
         return self._reading.position
+
+    @property
+    def holds_raw(self) -> bool:
+        """Whether a run has overtaken it, and it needs the raw ledgers at its position."""
+        reading = self._reading
+        return reading.route.holds(reading.position, self._log.horizon)
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[consumer.state.number] = consumer
@@ -67,10 +76,17 @@ class Pump:
 
     def rewind(self, *, read_compacted: bool) -> None:
         """Reading starts again at the cursor."""
-        self._reading = Reading(
-            self._cursor, read_compacted=read_compacted, durable=self._is_durable
-        )
+        self._reading = self._begin(read_compacted=read_compacted)
         self.wake()
+
+    def _begin(self, *, read_compacted: bool) -> Reading:
+        return Reading(
+            self._cursor,
+            self._log,
+            self._emulation(),
+            read_compacted=read_compacted,
+            durable=self._is_durable,
+        )
 
     def wake(self) -> None:
         """Something changed: permits, room, the replay queue, an acknowledgement."""
@@ -113,7 +129,9 @@ class Pump:
         reading.catch_up()
         position = reading.position
         result = await self._log.read(
-            position, read_compacted=reading.read_compacted, bytes_max=self._bytes_max()
+            position,
+            read_compacted=reading.route.is_compacted(position, self._log),
+            bytes_max=self._bytes_max(),
         )
         if reading is not self._reading:
             return True
@@ -125,7 +143,8 @@ class Pump:
         if decision.taken < len(wanted):
             reading.stop_before(result.entries, wanted[decision.taken].header.position)
         else:
-            reading.finish(result, self._log.horizon)
+            reading.finish(result)
+        reading.route.delivered(result.entries)
         if self._cursor.mark_delete != mark_delete:
             self._on_passed()
         return bool(result.entries) or reading.position != position

@@ -10,6 +10,10 @@ and CompactedTopicImpl, "read from earliest"):
 
 What it meets on its way is sifted: what is acknowledged is not delivered again, and gaps between
 entries go to the cursor (broker/cursor.py tells why).
+
+The profile (broker/emulation.py) decides two things: whether a reading that was in the raw ledgers
+stays there when a run overtakes it, and whether a gap that compaction made counts as acknowledged
+along with the entry behind it.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from typing import Protocol
 from ledgerfold.v1.data_pb2 import StartPosition
 
 from broker.cursor import Cursor
+from broker.emulation import Emulation
 from storage.entry import EARLIEST, EntryHeader, Position
 
 
@@ -68,12 +73,52 @@ class LogReader(Protocol):
     ) -> tuple[Position, bool]: ...
 
 
+class Route:
+    """Which ledgers the reads of one reader go to, from one to the next.
+
+    Read-compacted reads below the horizon belong to the compacted ledger. A reader that has had
+    entries above the horizon of its time may be overtaken by a run's horizon; if the profile wants,
+    it stays in the raw ledgers, which hold every tombstone (reference section 8.10).
+    """
+
+    def __init__(self, emulation: Emulation, *, read_compacted: bool) -> None:
+        self._stays = emulation.lagging_readers_get_tombstones
+        self._read_compacted = read_compacted
+        self._is_raw = self._was_raw = False
+
+    def is_compacted(self, position: Position, log: LogReader) -> bool:
+        """Whether the read at `position` that comes now is a read-compacted one."""
+        horizon = log.horizon
+        self._was_raw = horizon is None or position > horizon
+        if self._is_raw and position.ledger_id in log.ledger_ids():
+            self._was_raw = True
+            return False
+        return self._read_compacted
+
+    def delivered(self, entries: Sequence[StoredEntry]) -> None:
+        """What that read gave was handed out."""
+        self._is_raw = self._stays and self._was_raw and (self._is_raw or bool(entries))
+
+    def holds(self, position: Position, horizon: Position | None) -> bool:
+        """Whether raw entries from `position` on, at or below the horizon, are still needed."""
+        return self._read_compacted and self._is_raw and horizon is not None and position <= horizon
+
+
 class Reading:
     """One pass over the log. A rewind makes a new one."""
 
-    def __init__(self, cursor: Cursor, *, read_compacted: bool, durable: bool) -> None:
-        self._cursor = cursor
+    def __init__(
+        self,
+        cursor: Cursor,
+        log: LogReader,
+        emulation: Emulation,
+        *,
+        read_compacted: bool,
+        durable: bool,
+    ) -> None:
+        self._cursor, self._log, self._emulation = cursor, log, emulation
         self.read_compacted = read_compacted
+        self.route = Route(emulation, read_compacted=read_compacted)
         mark_delete = cursor.mark_delete
         from_earliest = read_compacted and durable and mark_delete.entry_id < 0
         # The last position met; the next entry's gap begins behind it.
@@ -93,7 +138,7 @@ class Reading:
         cursor, last, wanted = self._cursor, self._last, []
         for entry in entries:
             position = entry.header.position
-            if position != last.next:
+            if position != last.next and self._is_covered(last, position):
                 cursor.note_gap(last, position)
             last = position
             if position > self._replays_upto and cursor.is_acknowledged(position):
@@ -103,8 +148,9 @@ class Reading:
                 wanted.append(entry)
         return wanted
 
-    def finish(self, result: ReadResult, horizon: Position | None) -> None:
+    def finish(self, result: ReadResult) -> None:
         """All of `result` was dealt with."""
+        horizon = self._log.horizon
         if result.entries:
             self._last = result.entries[-1].header.position
         self.position = result.next_position
@@ -112,8 +158,14 @@ class Reading:
             self.read_compacted
             and horizon is not None
             and self._last < horizon < result.next_position
+            and self._is_covered(self._last, horizon.next)
         ):
             self._cursor.pass_over(self._last, horizon)
+
+    def _is_covered(self, after: Position, before: Position) -> bool:
+        """Whether the gap between two entries is acknowledged along with the later one."""
+        upto = Position(before.ledger_id, before.entry_id - 1)
+        return self._emulation.acks_pass_compacted_out or not self._log.entries_between(after, upto)
 
     def stop_before(self, entries: Sequence[StoredEntry], undelivered: Position) -> None:
         """Of what was read, `undelivered` and what follows it is to be read again."""

@@ -14,6 +14,7 @@ from broker.cursor import Cursor
 from broker.dispatch import Dispatcher, SingleActiveDispatcher, SubscriptionType
 from broker.dispatch_key_shared import KeySharedDispatcher
 from broker.dispatch_shared import SharedDispatcher
+from broker.emulation import Emulation
 from broker.pump import Pump
 from broker.reading import LogReader
 from storage.entry import Position
@@ -36,6 +37,7 @@ class Session:
         cursor: Cursor,
         *,
         is_durable: bool,
+        emulation: Callable[[], Emulation],
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -46,6 +48,7 @@ class Session:
             cursor,
             self.dispatcher,
             is_durable=is_durable,
+            emulation=emulation,
             by_key=type_ is SubscriptionType.KEY_SHARED,
             on_passed=on_passed,
             on_error=on_error,

@@ -20,7 +20,7 @@ Rules, as in Pulsar:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,8 @@ from broker.consumer import OUTGOING_BYTES_MAX, Consumer
 from broker.cursor import Cursor
 from broker.cursor_writer import DELAY_MS, CursorWriter, Persist
 from broker.dispatch import ConsumerState, SubscriptionType
-from broker.reading import LogReader, mark_delete_before
+from broker.emulation import Emulation
+from broker.reading import LogReader
 from broker.session import Session
 from broker.subscription_stats import describe, describe_cursor
 from storage.entry import Position
@@ -68,10 +69,12 @@ class Subscription:
         cursor: Cursor,
         persist: Persist | None,
         *,
+        emulation: Callable[[], Emulation] = Emulation,
         created_ms: int = 0,
         persist_delay_ms: int = DELAY_MS,
     ) -> None:
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
+        self._emulation = emulation
         self.created_ms = created_ms
         # Of the last consumer that connected; a seek by time looks at the view it reads.
         self.read_compacted = False
@@ -121,6 +124,12 @@ class Subscription:
         return self.cursor.mark_delete.next if session is None else session.pump.read_position
 
     @property
+    def held_position(self) -> Position | None:
+        """Where it reads, if a run has overtaken it and trimming must wait for it."""
+        session = self._session
+        return session.pump.read_position if session and session.pump.holds_raw else None
+
+    @property
     def is_abandoned(self) -> bool:
         """Not durable, and nobody uses it: to be removed from its topic."""
         return not (self.is_durable or self._session or self._is_kept or self._is_moving)
@@ -151,6 +160,7 @@ class Subscription:
                 self.log,
                 self.cursor,
                 is_durable=self.is_durable,
+                emulation=self._emulation,
                 on_passed=self.cursor_changed,
                 on_error=self.fail,
             )
@@ -244,8 +254,8 @@ class Subscription:
             self._writer.changed()
             await self._writer.flush()
 
-    async def move(self, position: Position) -> None:
-        """A seek: the next entry delivered is the first at or after `position` (EARLIEST: all).
+    async def move(self, mark_delete: Position) -> None:
+        """A seek: the next entry delivered is the first behind `mark_delete` (EARLIEST: all).
 
         Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
         Raises SubscriptionBusy while another move is on its way, StorageError.
@@ -257,7 +267,7 @@ class Subscription:
             await self._disconnect(
                 Moved(f"Subscription {self.name!r} of {self.topic} moved: connect again.")
             )
-            self.cursor.reset(mark_delete_before(self.log, position))
+            self.cursor.reset(mark_delete)
             self._is_kept = not self.is_durable
             await self.persist()
         finally:

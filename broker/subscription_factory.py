@@ -12,6 +12,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 from broker.cursor import Cursor
+from broker.emulation import Emulation
 from broker.reading import LogReader, mark_delete_before
 from broker.subscription import Subscription
 from storage.entry import EARLIEST, Position
@@ -30,6 +31,10 @@ class SubscriptionTopic(Protocol):
     @property
     def subscriptions(self) -> dict[str, Subscription]: ...
 
+    def emulation(self) -> Emulation:
+        """The profile's fields in force."""
+        ...
+
     async def persist_cursor(self, record: CursorRecord) -> None:
         """One synced metadata write."""
         ...
@@ -47,6 +52,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
         topic.log,
         Cursor.from_record(record),
         topic.persist_cursor,
+        emulation=topic.emulation,
         created_ms=record.created_ms,
     )
 
@@ -74,7 +80,13 @@ async def create_subscription(
         return existing
     persist = topic.persist_cursor if durable else None
     subscription = Subscription(
-        topic.name, name, topic.log, Cursor(mark_delete), persist, created_ms=created_ms
+        topic.name,
+        name,
+        topic.log,
+        Cursor(mark_delete),
+        persist,
+        emulation=topic.emulation,
+        created_ms=created_ms,
     )
     topic.subscriptions[name] = subscription
     try:
@@ -91,8 +103,17 @@ async def seek_subscription(
 ) -> Subscription:
     """Moves it to `start`. Raises SubscriptionNotFound, SubscriptionBusy, StorageError."""
     subscription = _existing(topic, name)
-    position, _ = await topic.log.resolve_start(start, subscription.read_compacted)
-    await subscription.move(EARLIEST if start.WhichOneof("at") == "earliest" else position)
+    at, read_compacted = start.WhichOneof("at"), subscription.read_compacted
+    looks_at_raw = at == "publish_time_ms" and not topic.emulation().seek_by_time_reads_view
+    position, _ = await topic.log.resolve_start(start, read_compacted and not looks_at_raw)
+    if at == "earliest":
+        mark_delete = EARLIEST
+    elif looks_at_raw:
+        # Entry id -1 where the target begins its ledger: then all of the view comes (8.11).
+        mark_delete = topic.log.previous_position(position)
+    else:
+        mark_delete = mark_delete_before(topic.log, position)
+    await subscription.move(mark_delete)
     return subscription
 
 

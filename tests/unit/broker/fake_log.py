@@ -34,6 +34,7 @@ class FakeLog:
         self.compacted: list[Entry] = []
         self.horizon: Position | None = None
         self.ledgers = [0]
+        self.now_ms = 1
         self.reads: list[tuple[Position, bool]] = []
         self.error: Exception | None = None
         self._changed = asyncio.Condition()
@@ -49,7 +50,7 @@ class FakeLog:
         for message in text.split():
             key, _, value = message.partition("=")
             builder.add(value.encode(), key=key.encode() or None)
-        frame = builder.build(sequence_id=0, publish_time_ms=1)
+        frame = builder.build(sequence_id=0, publish_time_ms=self.now_ms)
         position = self.next_position(self.last_position())
         data = stamp(frame, *position, append_time_ms=1, producer_number=1)
         self.raw.append(Entry(read_header(data), data))
@@ -126,6 +127,11 @@ class FakeLog:
         if at == "message_id":
             named = Position(start.message_id.ledger_id, start.message_id.entry_id)
             return (named if start.inclusive else named.next), True
+        if at == "publish_time_ms":
+            view = [*(self.compacted if read_compacted else []), *self.raw]
+            for each in view:
+                if each.header.publish_time_ms >= start.publish_time_ms:
+                    return each.header.position, True
         return self.next_position(self.last_position()), True
 
 

@@ -10,6 +10,7 @@ from ledgerfold.v1.records_pb2 import CursorRecord, MessageId
 
 from broker.consumer import Consumer, Delivery
 from broker.dispatch import SubscriptionType
+from broker.emulation import Emulation
 from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import (
     create_subscription,
@@ -32,6 +33,7 @@ class FakeTopic:
 
     def __init__(self) -> None:
         self.name = "t"
+        self.profile = Emulation()
         self.log = FakeLog()
         self.subscriptions: dict[str, Subscription] = {}
         self.written: list[CursorRecord] = []
@@ -40,6 +42,9 @@ class FakeTopic:
         self.may_write = asyncio.Event()
         self.may_write.set()
         self.writing = asyncio.Event()
+
+    def emulation(self) -> Emulation:
+        return self.profile
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.writing.set()

@@ -11,6 +11,7 @@ import pytest
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import CursorRecord, Position
 
+from broker.emulation import Emulation
 from broker.rpc.subscribe import seek, subscribe, unsubscribe
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
@@ -34,6 +35,9 @@ class FakeTopic:
         self.log = FakeLog()
         self.subscriptions: dict[str, Subscription] = {}
         self.records: dict[str, CursorRecord] = {}
+
+    def emulation(self) -> Emulation:
+        return Emulation()
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.records[record.subscription] = record
