@@ -157,7 +157,7 @@ class Broker:
     async def delete_topic(self, name: str, force: bool) -> None:
         """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy."""
         topic = await self.topic(name, create=False)
-        consumers = topic.readers + sum(
+        consumers = len(topic.readers) + sum(
             len(each.consumers) for each in topic.subscriptions.values()
         )
         if (topic.producers or consumers) and not force:

@@ -81,10 +81,16 @@ class Route:
     it stays in the raw ledgers, which hold every tombstone (reference section 8.10).
     """
 
-    def __init__(self, emulation: Emulation, *, read_compacted: bool) -> None:
+    def __init__(self, emulation: Emulation, *, read_compacted: bool, is_raw: bool = False) -> None:
         self._stays = emulation.lagging_readers_get_tombstones
         self._read_compacted = read_compacted
-        self._is_raw = self._was_raw = False
+        self._is_raw = is_raw and self._stays
+        self._was_raw = False
+
+    @property
+    def stays_raw(self) -> bool:
+        """Whether it is a read-compacted reader's, and no run can take it below its horizon."""
+        return self._read_compacted and self._is_raw
 
     def is_compacted(self, position: Position, log: LogReader) -> bool:
         """Whether the read at `position` that comes now is a read-compacted one."""
@@ -101,7 +107,7 @@ class Route:
 
     def holds(self, position: Position, horizon: Position | None) -> bool:
         """Whether raw entries from `position` on, at or below the horizon, are still needed."""
-        return self._read_compacted and self._is_raw and horizon is not None and position <= horizon
+        return self.stays_raw and horizon is not None and position <= horizon
 
 
 class Reading:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -53,6 +53,13 @@ class CompactionSnapshot(NamedTuple):
     previous_ledger_id: int
 
 
+class HoldsRaw(Protocol):
+    """A reader; while a run's horizon has overtaken it, the raw ledgers it needs stay."""
+
+    @property
+    def held_position(self) -> Position | None: ...
+
+
 class Topic:
     """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
 
@@ -64,7 +71,8 @@ class Topic:
         self.deduplication = Deduplication(record, broker.metadata)
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
-        self.readers = 0
+        # Whoever reads without a subscription (broker/rpc/read.py).
+        self.readers: set[HoldsRaw] = set()
         self.messages_in = self.bytes_in = self.entries_in = 0
 
     @property
@@ -262,6 +270,8 @@ class Topic:
         ]
         if self.record.compaction_cursor:
             passed.append(self.log.horizon or EARLIEST)
+        held = (each.held_position for each in (*self.readers, *self.subscriptions.values()))
+        passed += [self.log.previous_position(each) for each in held if each is not None]
         records = self.log.ledger_records()
         policies, emulation = self.policies(), self.emulation()
         doomed = ledgers_to_trim(

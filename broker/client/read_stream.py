@@ -53,6 +53,8 @@ class ReadStream(KeptStream):
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
         self._requests: deque[bytes] = deque()
+        # What the broker said: no compaction takes this reader below its horizon any more.
+        self._is_raw = False
 
     # What the reader asks for.
 
@@ -92,6 +94,7 @@ class ReadStream(KeptStream):
         self._raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
+        self._is_raw = False
         self._seek = seek_id, answer
         self._permits.taken(self._inbox.clear())
         if self.is_connected:
@@ -119,6 +122,7 @@ class ReadStream(KeptStream):
             start=self._start,
             read_compacted=self._read_compacted,
             reader_name=self._reader_name,
+            is_raw=self._is_raw,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 
@@ -141,6 +145,8 @@ class ReadStream(KeptStream):
             self._on_entries(decode_field(response, BULK_FIELD))
             return
         message = data_pb2.ReadResponse.FromString(response)
+        if message.is_raw and self._seek is None:
+            self._is_raw = True
         self._on_entries(memoryview(entry) for entry in message.entries)
         if self._seek is not None and message.seek_id == self._seek[0]:
             self._settle_seek()

@@ -21,9 +21,10 @@ from ledgerfold.v1.records_pb2 import MessageId
 
 from broker.frames import encode_read
 from broker.names import persistent_topic
+from broker.reading import Route
 from broker.status_map import rpc_errors
 from storage.codec import decode
-from storage.entry import Position
+from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest
 from storage.ledger import StoredEntry
 
@@ -46,15 +47,15 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
     if opening.WhichOneof("step") != "open":
         raise InvalidRequest("The first request of a Read stream is `open`.")
     topic = await broker.topic(persistent_topic(opening.open.topic, "read"))
-    stream = ReadStream(topic, opening.open.read_compacted, context)
+    stream = ReadStream(topic, opening.open, context)
     await stream.start(opening.open)
-    topic.readers += 1
+    topic.readers.add(stream)
     topic.log.on_failed.add(stream.wake)
     receiver = asyncio.create_task(stream.receive())
     try:
         await stream.deliver()
     finally:
-        topic.readers -= 1
+        topic.readers.discard(stream)
         topic.log.on_failed.discard(stream.wake)
         receiver.cancel()
         await asyncio.gather(receiver, return_exceptions=True)
@@ -73,9 +74,12 @@ async def _next(context: Context) -> data_pb2.ReadRequest | None:
 class ReadStream:
     """One reader's stream."""
 
-    def __init__(self, topic: Topic, read_compacted: bool, context: Context) -> None:
-        self._log = topic.log
-        self._read_compacted = read_compacted
+    def __init__(self, topic: Topic, opening: data_pb2.ReadOpen, context: Context) -> None:
+        self._topic, self._log = topic, topic.log
+        self._read_compacted = opening.read_compacted
+        self._route = self._new_route(is_raw=opening.is_raw)
+        # After a seek by time that looked at raw ledgers only: what lies before it is passed over.
+        self._raw_from = EARLIEST
         self._context = context
         self._position = Position(-1, -1)
         self._permits = 0
@@ -87,12 +91,18 @@ class ReadStream:
         self._error: Exception | None = None
 
     async def start(self, opening: data_pb2.ReadOpen) -> None:
-        self._position, _ = await self._log.resolve_start(opening.start, self._read_compacted)
+        await self._move(opening.start)
         name = opening.reader_name or f"reader-{secrets.token_hex(4)}"
         await self._write(data_pb2.ReadResponse(ready=data_pb2.ReadReady(reader_name=name)))
 
     async def _write(self, response: data_pb2.ReadResponse) -> None:
         await self._context.write(response.SerializeToString())
+
+    @property
+    def held_position(self) -> Position | None:
+        """Where it reads, if a run has overtaken it and trimming must wait for it."""
+        is_held = self._route.holds(self._position, self._log.horizon)
+        return self._position if is_held else None
 
     async def receive(self) -> None:
         """Takes in what the client asks, until it sends no more."""
@@ -136,8 +146,22 @@ class ReadStream:
         seek, self._seek = self._seek, None
         assert seek is not None
         self._buffered.clear()
-        self._position, _ = await self._log.resolve_start(seek.start, self._read_compacted)
+        self._route = self._new_route()
+        await self._move(seek.start)
         await self._write(data_pb2.ReadResponse(seek_id=seek.seek_id))
+
+    def _new_route(self, *, is_raw: bool = False) -> Route:
+        return Route(self._topic.emulation(), read_compacted=self._read_compacted, is_raw=is_raw)
+
+    async def _move(self, start: data_pb2.StartPosition) -> None:
+        """To a start position, by the rule of the profile (docs/PROFILES.md, rule 8.11)."""
+        self._raw_from = EARLIEST
+        is_exact = self._topic.emulation().seek_by_time_reads_view
+        if start.WhichOneof("at") != "publish_time_ms" or is_exact or not self._read_compacted:
+            self._position, _ = await self._log.resolve_start(start, self._read_compacted)
+        else:
+            self._raw_from, _ = await self._log.resolve_start(start, False)
+            self._position = EARLIEST if self._log.horizon is not None else self._raw_from
 
     async def _send_some(self) -> None:
         # Checks that were there before the read are answered by what it finds.
@@ -156,11 +180,19 @@ class ReadStream:
     async def _fill(self) -> bool:
         """Reads on until there is an entry; False at the end of the log."""
         while True:
+            if self._log.horizon is None or self._position > self._log.horizon:
+                self._position = max(self._position, self._raw_from)
             result = await self._log.read(
-                self._position, read_compacted=self._read_compacted, bytes_max=READ_BYTES_MAX
+                self._position,
+                read_compacted=self._route.is_compacted(self._position, self._log),
+                bytes_max=READ_BYTES_MAX,
             )
             moved = result.next_position != self._position
             self._position = result.next_position
+            was_raw = self._route.stays_raw
+            self._route.delivered(result.entries)
+            if self._route.stays_raw and not was_raw:
+                await self._write(data_pb2.ReadResponse(is_raw=True))
             if result.entries:
                 self._buffered.extend(result.entries)
                 return True

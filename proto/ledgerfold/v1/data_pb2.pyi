@@ -175,16 +175,18 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     READER_NAME_FIELD_NUMBER: _ClassVar[int]
+    IS_RAW_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
     reader_name: str
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ...) -> None: ...
+    is_raw: bool
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")
@@ -195,18 +197,20 @@ class ReadSeek(_message.Message):
     def __init__(self, start: _Optional[_Union[StartPosition, _Mapping]] = ..., seek_id: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
-    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id")
+    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id", "is_raw")
     READY_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     END_OF_DATA_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
     MORE_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
     SEEK_ID_FIELD_NUMBER: _ClassVar[int]
+    IS_RAW_FIELD_NUMBER: _ClassVar[int]
     ready: ReadReady
     entries: _containers.RepeatedScalarFieldContainer[bytes]
     end_of_data_check_ids: _containers.RepeatedScalarFieldContainer[int]
     more_check_ids: _containers.RepeatedScalarFieldContainer[int]
     seek_id: int
-    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ...) -> None: ...
+    is_raw: bool
+    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ...) -> None: ...
 
 class ReadReady(_message.Message):
     __slots__ = ("reader_name",)
