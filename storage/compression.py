@@ -50,11 +50,17 @@ def decompress(compression: int, section: Buffer) -> bytes:
     packed = section[4:]
     try:
         if compression == Compression.ZSTD:
+            # The frame's own size, when it names one, is what would be allocated.
+            if zstandard.frame_content_size(packed) not in (-1, size):
+                raise InvalidRequest("A zstd frame of another size than its section speaks of.")
             data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
         elif compression == Compression.LZ4:
             data = lz4_block.decompress(packed, uncompressed_size=size)
         elif compression == Compression.ZLIB:
-            data = zlib.decompressobj().decompress(packed, max(size, 1))
+            stream = zlib.decompressobj()
+            data = stream.decompress(packed, size + 1)
+            if not stream.eof:
+                raise InvalidRequest("A zlib stream of another size than its section speaks of.")
         else:
             raise InvalidRequest(f"Unknown compression {compression}.")
     except (zstandard.ZstdError, lz4_block.LZ4BlockError, zlib.error) as error:

@@ -330,12 +330,15 @@ class NativeBatch:
         if not values.property_offsets:
             return {}
         first, end = _pair(values.property_offsets, row)
-        return {
-            _slice(values.property_names, values.property_name_offsets, pair).decode(): _slice(
-                values.property_values, values.property_value_offsets, pair
-            ).decode()
-            for pair in range(first, end)
-        }
+        try:
+            return {
+                _slice(values.property_names, values.property_name_offsets, pair).decode(): _slice(
+                    values.property_values, values.property_value_offsets, pair
+                ).decode()
+                for pair in range(first, end)
+            }
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"A property of a message is not UTF-8: {error}") from error
 
     def ordering_key(self, row: int) -> bytes | None:
         if not self.values.ordering_key_offsets:

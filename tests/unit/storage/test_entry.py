@@ -1,0 +1,225 @@
+"""Entry records and the native codec: round trips, and what damage does to them."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.codec import StoredMessage, decode
+from storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
+from storage.entry import (
+    HEADER_BYTES,
+    Compression,
+    EntryFields,
+    build_entry,
+    check_entry,
+    crc32c,
+    read_header,
+    rebuild_header,
+    stamp,
+    stamped_header,
+    verify_sections,
+)
+from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from storage.native import NativeBatchBuilder
+
+I64 = st.integers(-(2**63), 2**63 - 1)
+MESSAGE = st.fixed_dictionaries(
+    {"value": st.none() | st.binary(max_size=40), "key": st.none() | st.binary(max_size=10)},
+    optional={
+        "key_is_base64": st.booleans(),
+        "properties": st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=3),
+        "event_time_ms": I64,
+        "ordering_key": st.binary(min_size=1, max_size=4),
+    },
+)
+
+
+def expected(message: dict[str, object], row: int, rows: int, last: int) -> StoredMessage:
+    value, key = message["value"], message["key"]
+    assert value is None or isinstance(value, bytes)
+    assert key is None or isinstance(key, bytes)
+    return StoredMessage(
+        batch_index=row,
+        batch_size=rows,
+        key=key,
+        key_is_base64=bool(message.get("key_is_base64")) and key is not None,
+        value=value or b"",
+        value_is_null=value is None,
+        properties=message.get("properties", {}),  # type: ignore[arg-type]
+        event_time_ms=message.get("event_time_ms", 0),  # type: ignore[arg-type]
+        sequence_id=last - rows + 1 + row,
+        ordering_key=message.get("ordering_key"),  # type: ignore[arg-type]
+    )
+
+
+@given(
+    st.lists(MESSAGE, min_size=1, max_size=6),
+    st.sampled_from(list(Compression)),
+    st.integers(0, 2**40),
+)
+def test_a_batch_comes_back_as_it_was(
+    messages: list[dict[str, object]], compression: Compression, sequence_id: int
+) -> None:
+    """Every attribute of every message, under every compression."""
+    builder = NativeBatchBuilder("producer", b"schema")
+    for message in messages:
+        builder.add(**message)  # type: ignore[arg-type]
+    entry = builder.build(sequence_id=sequence_id, publish_time_ms=7, compression=compression)
+    header = check_entry(entry)
+    batch = decode(entry, header)
+    assert (header.message_count, header.publish_time_ms) == (len(messages), 7)
+    assert (batch.producer_name, batch.schema_version) == ("producer", b"schema")
+    assert list(batch.messages()) == [
+        expected(message, row, len(messages), sequence_id) for row, message in enumerate(messages)
+    ]
+
+
+def test_a_plain_message_has_no_batch_index() -> None:
+    """Published alone, not as a batch of one."""
+    builder = NativeBatchBuilder("p")
+    builder.add(b"v", key=b"k")
+    entry = builder.build(sequence_id=3, publish_time_ms=1, plain=True)
+    assert read_header(entry).is_plain
+    assert [each.batch_index for each in decode(entry).messages()] == [-1]
+    builder.add(b"w")
+    with pytest.raises(InvalidRequest, match="one message"):
+        builder.build(sequence_id=4, publish_time_ms=1, plain=True)
+
+
+def test_sequence_ids_are_kept_when_they_do_not_rise_by_one() -> None:
+    """Either all messages name one or none does."""
+    builder = NativeBatchBuilder("p")
+    for sequence_id in (5, 9, 10):
+        builder.add(b"v", sequence_id=sequence_id)
+    entry = builder.build(sequence_id=10, publish_time_ms=1)
+    assert [each.sequence_id for each in decode(entry).messages()] == [5, 9, 10]
+    builder.add(b"v")
+    with pytest.raises(InvalidRequest, match="Either all"):
+        builder.build(sequence_id=11, publish_time_ms=1)
+
+
+def sample() -> bytes:
+    builder = NativeBatchBuilder("producer")
+    builder.add(b"value one", key=b"k1", properties={"a": "b"})
+    builder.add(None, key=b"k2", event_time_ms=12)
+    return builder.build(sequence_id=1, publish_time_ms=1, compression=Compression.ZSTD)
+
+
+ENTRY = sample()
+
+
+@given(st.integers(0, len(ENTRY) - 1), st.integers(1, 255))
+def test_a_changed_byte_is_found(at: int, change: int) -> None:
+    """The checksums cover every byte of an entry."""
+    damaged = bytearray(ENTRY)
+    damaged[at] ^= change
+    with pytest.raises(InvalidRequest):
+        check_entry(bytes(damaged))
+    with pytest.raises((Corruption, IncompatibleFormat)):
+        verify_sections(bytes(damaged), read_header(bytes(damaged)))
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.sampled_from(list(Compression)))
+def test_sections_of_garbage_are_an_error_or_messages(
+    keys: bytes, values: bytes, compression: Compression
+) -> None:
+    """A client may put anything under good checksums: decoding answers or raises one type."""
+    fields = EntryFields(message_count=2, compression=compression)
+    entry = build_entry(keys, values, fields)
+    check_entry(entry)
+    with contextlib.suppress(InvalidRequest):
+        list(decode(entry).messages())
+
+
+@given(st.integers(0, len(ENTRY) - HEADER_BYTES - 1), st.integers(1, 255))
+def test_sections_with_a_changed_byte_are_an_error_or_messages(at: int, change: int) -> None:
+    """As above, from something that is nearly good."""
+    header = read_header(ENTRY)
+    sections = bytearray(ENTRY[HEADER_BYTES:])
+    sections[at] ^= change
+    keys, values = bytes(sections[: header.key_bytes]), bytes(sections[header.key_bytes :])
+    fields = EntryFields(message_count=2, compression=header.compression)
+    with contextlib.suppress(InvalidRequest):
+        list(decode(build_entry(keys, values, fields)).messages())
+
+
+@pytest.mark.parametrize("size", [0, 1, HEADER_BYTES - 1, HEADER_BYTES, len(ENTRY) - 1])
+def test_a_part_of_an_entry_is_none(size: int) -> None:
+    """Cut anywhere, or with a byte too many."""
+    for frame in (ENTRY[:size], ENTRY + b"x"):
+        with pytest.raises(InvalidRequest):
+            check_entry(frame)
+
+
+def test_a_newer_version_is_not_damage() -> None:
+    """The header is good, but of a version that this build does not know."""
+    body = b"\x02" + ENTRY[5:HEADER_BYTES]
+    newer = crc32c(body).to_bytes(4, "little") + body + ENTRY[HEADER_BYTES:]
+    with pytest.raises(IncompatibleFormat, match="format version 2"):
+        read_header(newer)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        EntryFields(message_count=0),
+        EntryFields(message_count=1, codec=99),
+        EntryFields(message_count=1, compression=99),
+    ],
+    ids=["no messages", "codec", "compression"],
+)
+def test_an_entry_that_nobody_could_read_is_refused(fields: EntryFields) -> None:
+    """At the door, before it is stored."""
+    with pytest.raises(InvalidRequest):
+        check_entry(build_entry(b"", b"", fields))
+
+
+def test_stamping_changes_what_the_broker_knows_and_nothing_else() -> None:
+    """Position, append time, producer number."""
+    before = read_header(ENTRY)
+    stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8)
+    after = read_header(stamped)
+    verify_sections(stamped, after)
+    assert stamped == stamped_header(before, 12, 3, 5, 8) + ENTRY[HEADER_BYTES:]
+    changed = {"crc", "ledger_id", "entry_id", "append_time_ms", "producer_number"}
+    assert {
+        name for name, value in after._asdict().items() if value != getattr(before, name)
+    } == changed
+
+
+def test_a_rebuilt_header_keeps_everything_but_its_sections() -> None:
+    """What compaction leaves of a batch keeps id, times, sequence id and producer."""
+    stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8)
+    before = read_header(stamped)
+    after = read_header(rebuild_header(before, b"k", b"value", 1))
+    assert (after.position, after.append_time_ms, after.producer_number) == ((12, 3), 5, 8)
+    assert after.message_count == 1
+    assert (after.key_bytes, after.value_bytes) == (1, 5)
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each])
+def test_a_compressed_section_holds_what_it_says_or_raises(compression: Compression) -> None:
+    """A wrong size, a bomb, garbage, nothing: all refused."""
+    section = compress(compression, b"a" * 1000)
+    assert decompress(compression, section) == b"a" * 1000
+    assert decompress(compression, compress(compression, b"")) == b""
+    for wrong in (999, 1001, UNCOMPRESSED_BYTES_MAX + 1):
+        with pytest.raises(InvalidRequest):
+            decompress(compression, wrong.to_bytes(4, "little") + section[4:])
+    for other in (compress(compression, b"a" * 2_000_000), compress(compression, b"")):
+        with pytest.raises(InvalidRequest):
+            decompress(compression, section[:4] + other[4:])
+    for garbage in (b"", b"abc", b"\x05\0\0\0garbage"):
+        with pytest.raises(InvalidRequest):
+            decompress(compression, garbage)
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    """Both ways."""
+    for call in (compress, decompress):
+        with pytest.raises(InvalidRequest, match="Unknown compression"):
+            call(99, b"\x01\0\0\0x")

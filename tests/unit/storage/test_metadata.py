@@ -1,0 +1,241 @@
+"""The metadata store, its two key-value stores, and the lock on the directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ledgerfold.v1.records_pb2 import (
+    CursorRecord,
+    LedgerRecord,
+    NamespaceRecord,
+    ProducerRecord,
+    RunRecord,
+    StoreRecord,
+    TopicRecord,
+)
+
+from storage.errors import (
+    Corruption,
+    DirectoryLocked,
+    DiskFailure,
+    IncompatibleFormat,
+    InvalidRequest,
+)
+from storage.key_value import KeyValueStore, MemoryKeyValue, RocksKeyValue
+from storage.lock import DirectoryLock
+from storage.metadata import MetadataStore
+
+
+@pytest.fixture(params=["rocks", "memory"])
+def pairs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyValueStore]:
+    store: KeyValueStore
+    store = RocksKeyValue(tmp_path / "metadata") if request.param == "rocks" else MemoryKeyValue()
+    yield store
+    store.close()
+
+
+def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> None:
+    """The store in memory is a twin of RocksDB."""
+    pairs.write({b"b/2": b"2", b"b/1": b"1", b"c": b"", b"a": b"\0\xff", b"b/10": b"10"}, ())
+    assert pairs.get(b"a") == b"\0\xff"
+    assert pairs.get(b"c") == b""
+    assert pairs.get(b"d") is None
+    assert pairs.scan(b"b/") == [(b"b/1", b"1"), (b"b/10", b"10"), (b"b/2", b"2")]
+    pairs.write({b"b/3": b"3"}, {b"b/1", b"none"})
+    assert [key for key, _ in pairs.scan(b"b/")] == [b"b/10", b"b/2", b"b/3"]
+    assert pairs.scan(b"x") == []
+
+
+def test_rocks_remembers(tmp_path: Path) -> None:
+    """What was written is there when the folder is opened again."""
+    store = RocksKeyValue(tmp_path / "data" / "metadata")
+    store.write({b"k": b"v"}, ())
+    store.close()
+    store = RocksKeyValue(tmp_path / "data" / "metadata")
+    assert store.get(b"k") == b"v"
+    store.close()
+
+
+def test_a_damaged_rocks_store_is_a_typed_error(tmp_path: Path) -> None:
+    """RocksDB's own complaint is in the message."""
+    store = RocksKeyValue(tmp_path)
+    store.write({b"k": b"v"}, ())
+    store.close()
+    for manifest in tmp_path.glob("MANIFEST-*"):
+        manifest.write_bytes(b"garbage garbage garbage")
+    with pytest.raises(Corruption, match="MANIFEST"):
+        RocksKeyValue(tmp_path)
+
+
+def test_a_closed_rocks_store_refuses(tmp_path: Path) -> None:
+    """Errors of the binding are typed too."""
+    store = RocksKeyValue(tmp_path)
+    store.close()
+    with pytest.raises(DiskFailure):
+        store.write({b"k": b"v"}, ())
+    with pytest.raises(DiskFailure):
+        store.get(b"k")
+
+
+def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
+    """Each under its own key, listed with its kind only."""
+    metadata = MetadataStore(pairs)
+    topic, twin = TopicRecord(name="p://a/b/t", created_ms=1), TopicRecord(name="p://a/b/t2")
+    namespace = NamespaceRecord(name="a/b")
+    ledgers = [LedgerRecord(ledger_id=number) for number in (2, 10, 9)]
+    cursor = CursorRecord(topic=topic.name, subscription="s/1")
+    producer = ProducerRecord(topic=topic.name, name="p", number=3)
+    runs = [RunRecord(topic=topic.name, number=number) for number in (9, 10, 1)]
+    with metadata.batch() as batch:
+        for each in (topic, twin):
+            batch.put_topic(each)
+        batch.put_namespace(namespace)
+        for ledger in ledgers:
+            batch.put_ledger(ledger)
+        batch.put_cursor(cursor)
+        batch.put_cursor(CursorRecord(topic=twin.name, subscription="other"))
+        batch.put_producer(producer)
+        for run in runs:
+            batch.put_run(run)
+        batch.put_run(RunRecord(topic=twin.name, number=1))
+    assert metadata.topic(topic.name) == topic
+    assert metadata.topics() == [topic, twin]
+    assert metadata.namespace("a/b") == namespace
+    assert metadata.ledger(10) == ledgers[1]
+    assert [each.ledger_id for each in metadata.ledgers()] == [2, 9, 10]
+    assert metadata.cursors(topic.name) == [cursor]
+    assert metadata.producers(topic.name) == [producer]
+    assert [each.number for each in metadata.runs(topic.name)] == [1, 9, 10]
+    assert len(metadata.runs()) == 4
+    assert metadata.topic("other") is None
+    assert metadata.ledger(3) is None
+    assert metadata.store() is None
+
+
+def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None:
+    """Its cursors, producers and runs, but nothing of a topic whose name begins alike."""
+    metadata = MetadataStore(pairs)
+    with metadata.batch() as batch:
+        for name in ("t", "t2"):
+            batch.put_topic(TopicRecord(name=name))
+            batch.put_cursor(CursorRecord(topic=name, subscription="s"))
+            batch.put_producer(ProducerRecord(topic=name, name="p"))
+            batch.put_run(RunRecord(topic=name, number=1))
+    with metadata.batch() as batch:
+        batch.delete_topic("t")
+    assert [each.name for each in metadata.topics()] == ["t2"]
+    assert (metadata.cursors("t"), metadata.producers("t"), metadata.runs("t")) == ([], [], [])
+    kept = (metadata.cursors("t2"), metadata.producers("t2"), metadata.runs("t2"))
+    assert [len(each) for each in kept] == [1, 1, 1]
+    with metadata.batch() as batch:
+        batch.delete_cursor("t2", "s")
+        batch.delete_run("t2", 1)
+        batch.put_namespace(NamespaceRecord(name="a/b"))
+        batch.delete_namespace("a/b")
+        batch.put_ledger(LedgerRecord(ledger_id=1))
+        batch.delete_ledger(1)
+    assert (metadata.cursors("t2"), metadata.runs("t2"), metadata.ledgers()) == ([], [], [])
+    assert metadata.namespace("a/b") is None
+
+
+def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
+    """All or nothing; of a put and a delete of one record the later one counts."""
+    metadata = MetadataStore(pairs)
+
+    def fail() -> None:
+        with metadata.batch() as batch:
+            batch.put_topic(TopicRecord(name="t"))
+            raise InvalidRequest("no")
+
+    with pytest.raises(InvalidRequest):
+        fail()
+    assert metadata.topics() == []
+    with metadata.batch() as batch:
+        batch.delete_topic("t")
+        batch.put_topic(TopicRecord(name="t"))
+    assert metadata.topics() == [TopicRecord(name="t")]
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [(b"", Corruption), (b"\x02", IncompatibleFormat), (b"\x01\x0a\xff", Corruption)],
+    ids=["empty", "newer", "garbage"],
+)
+def test_a_value_that_cannot_be_read_is_an_error(value: bytes, error: type[Exception]) -> None:
+    """A newer version and damage are told apart, and name the record."""
+    pairs = MemoryKeyValue()
+    pairs.write({b"topic/t": value}, ())
+    with pytest.raises(error, match="topic/t"):
+        MetadataStore(pairs).topic("t")
+    with pytest.raises(error):
+        MetadataStore(pairs).topics()
+
+
+def test_ledger_ids_are_never_given_out_twice() -> None:
+    """Not by several threads, not after a restart, and with one write for many."""
+    pairs = MemoryKeyValue()
+    given: list[int] = []
+    for _ in range(3):
+        metadata = MetadataStore(pairs)
+        threads = [
+            threading.Thread(
+                target=lambda store=metadata: given.extend(
+                    store.allocate_ledger_id() for _ in range(50)
+                )
+            )
+            for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(set(given)) == len(given) == 450
+    assert min(given) == 1
+    store = MetadataStore(pairs).store()
+    assert isinstance(store, StoreRecord)
+    assert store.next_ledger_id > max(given)
+
+
+_HOLD = """
+import sys
+from pathlib import Path
+from storage.lock import DirectoryLock
+with DirectoryLock(Path(sys.argv[1]), "9.9"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_second_process_is_told_who_owns_the_directory(tmp_path: Path) -> None:
+    """Process id and version of the owner; when it is killed the directory is free."""
+    command = [sys.executable, "-c", _HOLD, str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "held\n"
+        with pytest.raises(DirectoryLocked) as raised, DirectoryLock(tmp_path, "1.0"):
+            pass
+        assert raised.value.owner == f"process {owner.pid} (ledgerfold 9.9)"
+        owner.kill()
+        owner.wait()
+        with DirectoryLock(tmp_path, "1.0"):
+            pass
+
+
+def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
+    """The second attempt fails, the first lock stands, and it ends with its block."""
+    with DirectoryLock(tmp_path, "1.0"):
+        for _ in range(2):
+            with pytest.raises(DirectoryLocked, match=f"process {os.getpid()}"):
+                DirectoryLock(tmp_path, "1.0").__enter__()
+    with DirectoryLock(tmp_path, "1.0"):
+        (tmp_path / "lock").write_bytes(b"not json")
+        with pytest.raises(DirectoryLocked, match="another process"):
+            DirectoryLock(tmp_path, "1.0").__enter__()
