@@ -34,7 +34,6 @@ from broker.subscription_factory import load_subscription
 from storage.crash_points import reach
 from storage.entry import EARLIEST, EntryHeader, Position
 from storage.errors import CompactionFenced, Moved, ProducerBusy
-from storage.segment import scan_segment
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -103,10 +102,8 @@ class Topic:
         for record in self.log.ledger_records():
             for segment in record.segments:
                 if (segment.last.ledger_id, segment.last.entry_id) > after and segment.entries:
-                    path = self.broker.store.ledgers_dir / segment.path
-                    for header, _ in scan_segment(path, segment):
-                        if header.position > after:
-                            yield header
+                    headers = self.broker.store.headers(segment)
+                    yield from (header for header in headers if header.position > after)
 
     async def unload(self) -> None:
         """Ends all streams with Moved and closes the log. What was acknowledged is durable."""

@@ -13,7 +13,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -64,6 +64,10 @@ class Files(Protocol):
 
     def open_read(self, path: Path) -> ReadFile:
         """Raises FileNotFoundError, DiskFailure."""
+        ...
+
+    def map(self, path: Path) -> AbstractContextManager[Buffer]:
+        """A whole file, not empty, mapped for reading. Raises FileNotFoundError."""
         ...
 
     def exists(self, path: Path) -> bool: ...
@@ -199,6 +203,15 @@ class RealFiles:
         with _disk(str(path), "Opening a file"):
             return RealReadFile(path)
 
+    @contextmanager
+    def map(self, path: Path) -> Iterator[Buffer]:
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as view,
+        ):
+            yield view
+
     def exists(self, path: Path) -> bool:
         return path.exists()
 
@@ -248,9 +261,3 @@ class RealFiles:
 
 
 REAL: Files = RealFiles()
-
-
-def map_file(path: Path) -> mmap.mmap:
-    """A whole file, not empty, mapped for reading. Raises FileNotFoundError."""
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,13 +30,14 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from storage import recovery
+from storage.entry import EntryHeader
 from storage.errors import Corruption, MissingFile
 from storage.files import REAL, Files, ReadFile
 from storage.metadata import MetadataBatch, MetadataStore
 from storage.names import ledgers_dir
 from storage.reader import LedgerReader, StoredEntry
 from storage.recovery import RecoveryReport
-from storage.segment import record_position, tally_segment
+from storage.segment import record_position, scan_segment, tally_segment
 from storage.writer import LedgerWriter
 
 __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "StoredEntry"]
@@ -181,6 +182,11 @@ class LedgerStore:
                 self._open_files.move_to_end(relative)
             return file
 
+    def headers(self, segment: SegmentRecord) -> Iterator[EntryHeader]:
+        """Of a sealed segment's entries, in order. Raises Corruption, MissingFile."""
+        for header, _ in scan_segment(self.ledgers_dir / segment.path, segment, self._files):
+            yield header
+
     def ledger_dir(self, ledger_id: int) -> Path:
         return self.ledgers_dir / str(ledger_id)
 
@@ -193,7 +199,7 @@ class LedgerStore:
         """
         last = None
         for segment in segments:
-            found = tally_segment(self.ledgers_dir / segment.path, segment)
+            found = tally_segment(self.ledgers_dir / segment.path, segment, self._files)
             if found != segment:
                 raise Corruption(segment.path, 0, _summary(segment), _summary(found))
             if last is not None and record_position(segment, last=False) <= last:

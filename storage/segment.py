@@ -7,7 +7,6 @@ in a SegmentRecord, final when the segment is sealed.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 from storage.crash_points import reach
 from storage.entry import Buffer, EntryHeader, Position, read_header
 from storage.errors import Corruption, MissingFile
-from storage.files import REAL, AppendFile, Files, map_file
+from storage.files import REAL, AppendFile, Files
 from storage.names import ASIDE_SUFFIX, segment_path
 
 
@@ -63,22 +62,22 @@ def record_position(record: SegmentRecord, last: bool) -> Position:
     return Position(position.ledger_id, position.entry_id)
 
 
-def scan_segment(path: Path, record: SegmentRecord) -> Iterator[tuple[EntryHeader, int]]:
+def scan_segment(
+    path: Path, record: SegmentRecord, files: Files = REAL
+) -> Iterator[tuple[EntryHeader, int]]:
     """The headers of a sealed segment with their offsets, verified; sections are not looked at.
 
     Raises Corruption when a header is damaged, ids do not rise, or the file does not hold what the
     record says; MissingFile.
     """
-    if not path.exists() or path.stat().st_size != record.size_bytes:
+    if not files.exists(path) or files.size(path) != record.size_bytes:
         raise MissingFile(str(path), "a segment record")
     if record.size_bytes:
-        with map_file(path) as mapped:
-            yield from scan_headers(mapped, str(path), record.size_bytes)
+        with files.map(path) as view:
+            yield from scan_headers(view, str(path), record.size_bytes)
 
 
-def scan_headers(
-    buffer: Buffer | mmap.mmap, path: str, size_bytes: int
-) -> Iterator[tuple[EntryHeader, int]]:
+def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[EntryHeader, int]]:
     """Hops from header to header. Raises Corruption."""
     offset, last = 0, Position(-1, -1)
     with memoryview(buffer) as view:
@@ -94,10 +93,10 @@ def scan_headers(
             offset += header.size_bytes
 
 
-def tally_segment(path: Path, record: SegmentRecord) -> SegmentRecord:
+def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> SegmentRecord:
     """What a sealed file really holds, as a record. Raises Corruption, MissingFile."""
     tally = SegmentTally(record.path)
-    for header, _ in scan_segment(path, record):
+    for header, _ in scan_segment(path, record, files):
         tally.add_stored(header)
     tally.record.sealed = True
     return tally.record

@@ -148,6 +148,10 @@ class LossyFiles:
     def open_read(self, path: Path) -> LossyReadFile:
         return LossyReadFile(self._node(path))
 
+    @contextmanager
+    def map(self, path: Path) -> Iterator[Buffer]:
+        yield memoryview(bytes(self._node(path).content))
+
     # -- changing ----------------------------------------------------------------------------
 
     def create(self, path: Path) -> LossyAppendFile:

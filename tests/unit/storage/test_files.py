@@ -11,7 +11,7 @@ import pytest
 
 from storage.entry import Buffer
 from storage.errors import DiskFailure
-from storage.files import REAL, Files, map_file
+from storage.files import REAL, Files
 from tests.support.lossy_files import LossyFiles, front_half
 
 
@@ -135,8 +135,8 @@ def test_a_failed_read_is_a_disk_failure(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_mapped_file_reads_as_its_bytes(tmp_path: Path) -> None:
     """Sealed segments are mapped by scans."""
     write(REAL, tmp_path / "f", b"abc")
-    with map_file(tmp_path / "f") as mapped:
-        assert mapped[:] == b"abc"
+    with REAL.map(tmp_path / "f") as mapped:
+        assert bytes(mapped) == b"abc"
 
 
 def test_the_double_forgets_what_was_not_synced(tmp_path: Path) -> None:

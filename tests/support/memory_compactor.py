@@ -1,0 +1,119 @@
+"""A compactor in this process, for tests of the broker: the plan's result by the pure model.
+
+It reads and writes through the file-system seam (storage/files.py), so that a disk that forgets or
+fails can be put under it. What it writes is what the real worker writes: segments of whole or
+rebuilt entries, and a manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+import numpy as np
+from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import RunCounts
+
+from compactor.rebuild import RawEntry, keep_rows
+from storage.codec import decode
+from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
+from storage.files import Files
+from storage.segment import SegmentWriter
+from tests.model.policy_model import Message, latest
+
+OnProgress = Callable[[CompactionProgress], None]
+
+
+class MemoryCompactor:
+    """Stands in for the supervisor (broker/supervisor.py). `failure`: what the next run raises."""
+
+    is_disabled = False
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.failure: Exception | None = None
+        # Called when the files are written and the manifest is not given yet.
+        self.before_manifest: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    def retry_now(self) -> None:
+        """It never waits."""
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        folder = Path(plan.ledgers_dir) / str(plan.ledger_id)
+        self._files.make_dir(folder)
+        try:
+            manifest = self._write(plan)
+        except Exception:
+            self._files.remove_dir(folder)
+            raise
+        self._files.sync_dir(folder.parent)
+        self.before_manifest()
+        return manifest
+
+    def _write(self, plan: CompactionPlan) -> Manifest:
+        entries = list(self._entries(plan))
+        rows = [(at, row) for at, (header, _) in enumerate(entries) for row in range(_rows(header))]
+        messages = [
+            Message(message.key, message.value)
+            for header, entry in entries
+            for message in decode(entry, header).messages()
+        ]
+        outcome = latest(messages, plan.retain_null_key)
+        writer = SegmentWriter(Path(plan.ledgers_dir), plan.ledger_id, 0, self._files)
+        survivors = [rows[index] for index in outcome.survivors]
+        for at, kept in groupby(survivors, key=itemgetter(0)):
+            header, entry = entries[at]
+            rebuilt = _rebuilt(header, entry, [row for _, row in kept])
+            writer.append(read_header(rebuilt), rebuilt)
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        segment = writer.seal()
+        if not survivors:
+            self._files.remove_dir(Path(plan.ledgers_dir) / str(plan.ledger_id))
+        return Manifest(
+            run_id=plan.run_id,
+            ledger_id=plan.ledger_id,
+            horizon=plan.horizon,
+            segments=[segment] if survivors else [],
+            counts=RunCounts(removed_events=outcome.removed_events),
+        )
+
+    def _entries(self, plan: CompactionPlan) -> Iterator[tuple[EntryHeader, bytes]]:
+        before, horizon = plan.horizon_previous, plan.horizon
+        low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
+        high = (horizon.ledger_id, horizon.entry_id)
+        for number, segment in enumerate(plan.segments):
+            is_raw = number >= plan.compacted_segments
+            data = self._files.open_read(Path(plan.ledgers_dir) / segment.path).pread(
+                segment.size_bytes, 0
+            )
+            at = 0
+            while at < len(data):
+                header = read_header(data, at, segment.path)
+                verify_sections(data, header, at, segment.path)
+                position: Position = header.position
+                if low < position <= high if is_raw else True:
+                    yield header, data[at : at + header.size_bytes]
+                at += header.size_bytes
+
+
+def _rows(header: EntryHeader) -> int:
+    return header.message_count
+
+
+def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int]) -> bytes:
+    if len(kept) == header.message_count:
+        return entry
+    end = HEADER_BYTES + header.key_bytes
+    raw = RawEntry(entry[:HEADER_BYTES], entry[HEADER_BYTES:end], entry[end:])
+    return b"".join(keep_rows(header, raw, np.array(kept)))
