@@ -1,0 +1,334 @@
+"""A whole broker in the test's process, on a disk that forgets, with a compactor in memory.
+
+Everything between the RPC handlers and the disk is the real thing; gRPC, Spark and the disk are
+not. Entries are published through a Producer, read through the handler of the Read stream.
+
+    lab = BrokerLab()
+    position = lab.publish([Message(b"a", b"1")])
+    lab.compact()
+    lab.read(EARLIEST, read_compacted=True)
+    lab.crash()
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
+
+from broker.broker import Broker
+from broker.compaction import CompactionScheduler
+from broker.consumer import Delivery
+from broker.dispatch import SubscriptionType
+from broker.frames import BULK_FIELD, decode_field, is_bulk
+from broker.rpc.read import EOF
+from broker.rpc.read import read as read_handler
+from broker.settings import BrokerSettings
+from broker.subscription import ConsumerOptions
+from broker.subscription_factory import create_subscription
+from broker.topic import Topic
+from storage.codec import decode
+from storage.entry import EARLIEST, Buffer, Position, read_header
+from storage.errors import LedgerfoldError
+from storage.ledger import LedgerStore, StoreSettings
+from storage.metadata import MetadataStore
+from storage.native import NativeBatchBuilder
+from tests.model.log_model import Message, Read
+from tests.support.lossy_files import CountedKeyValue, LossyFiles, Tail, nothing
+from tests.support.memory_compactor import MemoryCompactor
+
+TOPIC = "persistent://public/default/t"
+DATA = Path("/disk/data")
+# Small enough that a few entries roll segments and ledgers.
+STORE = StoreSettings(segment_bytes_max=600, ledger_entries_max=6)
+_TIMEOUT_S = 20
+T = TypeVar("T")
+
+
+class InlineExecutor(ThreadPoolExecutor):
+    """Runs the work at once: what a seed does, it does again."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class BrokerLab:
+    """`files` is the disk, and stays; the broker on it comes and goes."""
+
+    def __init__(self) -> None:
+        self.files = LossyFiles(Path("/disk"))
+        self.now_ms = 1_000_000
+        self._pairs = CountedKeyValue(self.files)
+        self._sequence = 0
+        self.open()
+
+    def open(self) -> None:
+        self.metadata = MetadataStore(self._pairs)
+        self.store = LedgerStore(
+            DATA, self.metadata, files=self.files, settings=STORE, clock_ms=self.clock_ms
+        )
+        self.report = self.store.recover()
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_default_executor(InlineExecutor())
+        settings = BrokerSettings(data_dir=DATA, compactor="off", store=STORE)
+        self.broker = Broker(settings, self.metadata, self.store, self.clock_ms)
+        self.broker.executor = InlineExecutor()
+        self.compactor = MemoryCompactor(self.files)
+        self.broker.compactor = cast(Any, self.compactor)
+        self.broker.compaction = CompactionScheduler(self.broker, self.compactor)
+        self.run(self.broker.start())
+
+    def clock_ms(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
+
+    def settle(self) -> None:
+        """Lets what runs in the background (trimming after a roll) come to its end."""
+
+        async def turn() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        self.run(turn())
+
+    @property
+    def topic(self) -> Topic:
+        return self.run(self.broker.topic(TOPIC))
+
+    # Ends
+
+    def stop(self) -> None:
+        """As on SIGTERM."""
+        self.run(self.broker.stop())
+        self._drop()
+
+    def crash(self, tail: Tail = nothing) -> None:
+        """The machine goes away, and comes back."""
+        self._drop()
+        self.files.crash(tail)
+        self.open()
+
+    def restart(self) -> None:
+        self.stop()
+        self.open()
+
+    def _drop(self) -> None:
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks))
+        self.loop.close()
+
+    # Publishing
+
+    def entry(self, messages: Sequence[Message], *, is_batch: bool) -> bytes:
+        builder = NativeBatchBuilder("p")
+        for key, value in messages:
+            builder.add(value, key)
+        self._sequence += len(messages)
+        return builder.build(
+            sequence_id=self._sequence, publish_time_ms=self.clock_ms(), plain=not is_batch
+        )
+
+    def publish(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:
+        """Returns when all of them are acknowledged; their positions. Pairs with `is_batch`."""
+
+        async def publish() -> list[Position]:
+            topic = await self.broker.topic(TOPIC)
+            producer = topic.attach_producer("p")
+            try:
+                for messages, is_batch in entries:
+                    producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
+                producer.finish()
+                found: list[Position] = []
+                while receipts := await producer.receipts():
+                    found += [Position(each.ledger_id, each.entry_id) for each in receipts]
+                return found
+            finally:
+                producer.detach()
+
+        return self.run(publish())
+
+    def append(self, entries: Sequence[tuple[list[Message], bool]], turns: int) -> list[Position]:
+        """Not acknowledged: the loop turns so often, then something else happens."""
+
+        async def append() -> list[Position]:
+            topic = await self.broker.topic(TOPIC)
+            record = topic.deduplication.register("q")
+            positions = []
+            for messages, is_batch in entries:
+                entry = memoryview(self.entry(messages, is_batch=is_batch))
+                positions.append(topic.log.append(read_header(entry), entry, record.number))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return positions
+
+        return self.run(append())
+
+    # Compaction
+
+    def compact(self) -> RunRecord | None:
+        """Runs to the end; its record, None when there was nothing new."""
+
+        async def compact() -> RunRecord | None:
+            topic = await self.broker.topic(TOPIC)
+            number = await self.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+            async for status in self.broker.compaction.watch(topic):
+                last = status.run
+            return last if number else None
+
+        return self.run(compact())
+
+    @staticmethod
+    def succeeded(run: RunRecord) -> bool:
+        return run.state == RUN_STATE_SUCCESS
+
+    # Reading
+
+    def reader(self, start: Position, *, read_compacted: bool, inclusive: bool = True) -> ReadCall:
+        return ReadCall(self, start, read_compacted=read_compacted, inclusive=inclusive)
+
+    def read(self, start: Position, *, read_compacted: bool, inclusive: bool = True) -> list[Read]:
+        """To the end, with has-more asked before each step."""
+        call = self.reader(start, read_compacted=read_compacted, inclusive=inclusive)
+        try:
+            return call.rest()
+        finally:
+            call.close()
+
+    def consume(self, count: int, *, read_compacted: bool) -> list[Read]:
+        """`count` entries of the durable subscription "s", acknowledged durably, cumulatively."""
+
+        async def consume() -> list[Read]:
+            topic = await self.broker.topic(TOPIC)
+            start = data_pb2.StartPosition(earliest=True)
+            subscription = await create_subscription(topic, "s", start)
+            consumer = subscription.attach(
+                ConsumerOptions(SubscriptionType.EXCLUSIVE, read_compacted=read_compacted)
+            )
+            subscription.add_permits(consumer, 1_000)
+            received: list[Delivery] = []
+            while len(received) < count:
+                output = await consumer.take()
+                assert output is not None
+                received += output.deliveries
+            received = received[:count]
+            if received:
+                subscription.acknowledge(
+                    consumer, [received[-1].position], cumulative=True, request_id=1
+                )
+                while output := await consumer.take():
+                    if output.acked_request_ids:
+                        break
+            subscription.detach(consumer)
+            return [read for each in received for read in _messages(each.entry)]
+
+        return self.run(consume())
+
+
+class ReadCall:
+    """A Read stream, driven by hand."""
+
+    def __init__(
+        self, lab: BrokerLab, start: Position, *, read_compacted: bool, inclusive: bool
+    ) -> None:
+        self._lab = lab
+        self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self._reads: list[Read] = []
+        self._answers: dict[int, bool] = {}
+        self._changed = asyncio.Event()
+        self._checks = 0
+        opening = data_pb2.ReadOpen(
+            topic=TOPIC, start=_start(start, inclusive), read_compacted=read_compacted
+        )
+        self._put(data_pb2.ReadRequest(open=opening))
+        handler = cast(Any, read_handler).__wrapped__
+        self._task = lab.loop.create_task(handler(lab.broker, None, self))
+
+    def _put(self, request: data_pb2.ReadRequest) -> None:
+        self._requests.put_nowait(request.SerializeToString())
+
+    # As a gRPC context
+
+    async def read(self) -> Any:
+        return await self._requests.get()
+
+    async def write(self, frame: bytes) -> None:
+        if is_bulk(frame):
+            for entry in decode_field(frame, BULK_FIELD):
+                self._reads += _messages(entry)
+        else:
+            response = data_pb2.ReadResponse.FromString(frame)
+            self._answers.update(dict.fromkeys(response.end_of_data_check_ids, False))
+            self._answers.update(dict.fromkeys(response.more_check_ids, True))
+        self._changed.set()
+
+    # For tests
+
+    def some(self, messages: int) -> list[Read]:
+        """About so many, fewer at the end; "has more" is checked to be true of what comes."""
+        found: list[Read] = []
+        while len(found) < messages and self._has_more():
+            assert self._reads, "more was promised, and nothing came"
+            found += self._reads
+            self._reads = []
+        return found
+
+    def rest(self) -> list[Read]:
+        return self.some(1_000_000)
+
+    def _has_more(self) -> bool:
+        async def ask() -> bool:
+            self._checks += 1
+            self._put(data_pb2.ReadRequest(check_id=self._checks))
+            while self._checks not in self._answers:
+                self._changed.clear()
+                waits = {asyncio.ensure_future(self._changed.wait()), self._task}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                if self._task.done():
+                    self._task.result()
+            return self._answers[self._checks]
+
+        return self._lab.run(ask())
+
+    def close(self) -> None:
+        """The client goes away; if the stream ended before, with what it ended does not matter."""
+        self._requests.put_nowait(EOF)
+
+        async def end() -> None:
+            with suppress(LedgerfoldError):
+                await self._task
+
+        self._lab.run(end())
+
+
+def _start(position: Position, inclusive: bool) -> data_pb2.StartPosition:
+    if position == EARLIEST:
+        return data_pb2.StartPosition(earliest=True)
+    message_id = MessageId(
+        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=-1, partition=-1
+    )
+    return data_pb2.StartPosition(message_id=message_id, inclusive=inclusive)
+
+
+def _messages(entry: Buffer) -> list[Read]:
+    header = read_header(entry)
+    return [
+        Read(header.position, each.batch_index, Message(each.key, each.value))
+        for each in decode(entry, header).messages()
+    ]

@@ -1,0 +1,340 @@
+"""Whatever happens to a topic, in whatever order: the broker shows what a plain list would show.
+
+Publishing, batches, tombstones, messages without a key, rolls, compactions that succeed, fail and
+are fenced, power failures with every kind of torn tail, restarts, unloads, trimming, cursors, and
+readers from everywhere, some of which stay open through all of it. Letters in comments are the
+invariants of docs/ARCHITECTURE.md.
+
+    LEDGERFOLD_EXAMPLES=2000 scripts/test tests/model        looks longer
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
+    RUN_STATE_ERROR,
+    RUN_STATE_SUCCESS,
+    RUN_TRIGGER_ADMIN,
+)
+
+from storage.entry import EARLIEST, Position
+from storage.errors import CompactionFailed, CompactionRunning
+from tests.model.broker_lab import DATA, TOPIC, BrokerLab, ReadCall
+from tests.model.log_model import LogModel, Message, Read, final_state
+from tests.support.lossy_files import TAILS, Tail
+
+EXAMPLES = int(os.environ.get("LEDGERFOLD_EXAMPLES", "60"))
+KEYS = st.sampled_from([b"a", b"b", b"c", b"", None])
+MESSAGES = st.builds(Message, KEYS, st.sampled_from([b"", b"1", b"2", b"x" * 90]))
+ENTRIES = st.one_of(
+    MESSAGES.map(lambda message: ([message], False)),
+    st.lists(MESSAGES, min_size=1, max_size=4).map(lambda messages: (messages, True)),
+)
+PUBLISHED = st.lists(ENTRIES, min_size=1, max_size=5)
+
+
+class OpenReader:
+    """A reader that stays: read-compacted from earliest, and what it has seen."""
+
+    def __init__(self, call: ReadCall) -> None:
+        self.call = call
+        self.seen: list[Read] = []
+
+
+class BrokerMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lab = BrokerLab()
+        self.model = LogModel()
+        self.readers: list[OpenReader] = []
+        # Of the durable subscription "s": all up to here was acknowledged durably.
+        self.acknowledged: Position | None = None
+
+    @initialize()
+    def create(self) -> None:
+        _ = self.lab.topic
+
+    def teardown(self) -> None:
+        self._forget_readers()
+        self.lab.stop()
+
+    # Publishing
+
+    @rule(entries=PUBLISHED)
+    def publish(self, entries: Sequence[tuple[list[Message], bool]]) -> None:
+        positions = self.lab.publish(entries)
+        assert positions == sorted(set(positions))
+        for position, (messages, is_batch) in zip(positions, entries, strict=True):
+            self.model.publish(position, messages, is_batch=is_batch)
+
+    @rule(entries=PUBLISHED, turns=st.integers(0, 6), tail=st.sampled_from(TAILS))
+    def crash(self, entries: Sequence[tuple[list[Message], bool]], turns: int, tail: Tail) -> None:
+        """The power fails while entries are on their way that nobody was told are stored."""
+        positions = self.lab.append(entries, turns)
+        self._forget_readers()
+        self.lab.crash(tail)
+        assert not self.lab.report.damaged
+        # (a) and (b): what was acknowledged, then a part of what was on its way, from its front.
+        found = self.lab.read(EARLIEST, read_compacted=False)
+        kept = {read.position for read in found}
+        survived = [position in kept for position in positions]
+        assert survived == sorted(survived, reverse=True)
+        for position, (messages, is_batch) in zip(positions, entries, strict=True):
+            if position in kept:
+                self.model.publish(position, messages, is_batch=is_batch)
+        self._look_at_ledgers()
+        self._check_disk()
+
+    @rule()
+    def restart(self) -> None:
+        self._forget_readers()
+        self.lab.restart()
+        assert not self.lab.report.damaged
+        self._check_disk()
+
+    @rule()
+    def unload(self) -> None:
+        """Closes the ledger, begins another, and trims."""
+        self._forget_readers()
+        self.lab.run(self.lab.broker.unload_topic(TOPIC))
+
+    @rule()
+    def trim(self) -> None:
+        self.lab.run(self.lab.topic.trim())
+
+    # Compaction
+
+    @rule()
+    def compact(self) -> None:
+        has_news = self._has_news()
+        run = self.lab.compact()
+        if not has_news:
+            assert run is None or self.model.horizon is None
+            return
+        assert run is not None
+        assert run.state == RUN_STATE_SUCCESS, run.error_message
+        self._compacted(Position(run.horizon.ledger_id, run.horizon.entry_id))
+
+    @precondition(lambda self: self._has_news())
+    @rule()
+    def fail_to_compact(self) -> None:
+        """(i): the old view is untouched, and no file stays."""
+        self.lab.compactor.failure = CompactionFailed("phase two", "a test wants it")
+        run = self.lab.compact()
+        assert run is not None
+        assert run.state == RUN_STATE_ERROR
+        self._check_disk()
+
+    @precondition(lambda self: self._has_news())
+    @rule()
+    def unload_while_compacting(self) -> None:
+        """(i): a run whose topic goes away changes nothing; one that was faster is published."""
+        self._forget_readers()
+
+        async def unload() -> int:
+            topic = await self.lab.broker.topic(TOPIC)
+            number = await self.lab.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+            await self.lab.broker.unload_topic(TOPIC)
+            return number
+
+        number = self.lab.run(unload())
+        run = next(each for each in self.lab.metadata.runs(TOPIC) if each.number == number)
+        if run.state == RUN_STATE_SUCCESS:
+            self._compacted(Position(run.horizon.ledger_id, run.horizon.entry_id))
+        self._check_disk()
+
+    @precondition(lambda self: self._has_news())
+    @rule()
+    def compact_twice_at_once(self) -> None:
+        """(j): the second is refused while the first is on its way."""
+
+        async def trigger() -> None:
+            topic = await self.lab.broker.topic(TOPIC)
+            await self.lab.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+            with pytest.raises(CompactionRunning):
+                await self.lab.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+            async for _ in self.lab.broker.compaction.watch(topic):
+                pass
+
+        self.lab.run(trigger())
+        last = self.lab.metadata.runs(TOPIC)[-1]
+        assert last.state == RUN_STATE_SUCCESS
+        self._compacted(Position(last.horizon.ledger_id, last.horizon.entry_id))
+
+    # Reading
+
+    @rule(read_compacted=st.booleans())
+    def read_all(self, read_compacted: bool) -> None:
+        """(c), (d), (g)."""
+        found = self.lab.read(EARLIEST, read_compacted=read_compacted)
+        assert found == self.model.view(EARLIEST, read_compacted=read_compacted)
+
+    @precondition(lambda self: self.model.entries)
+    @rule(data=st.data(), read_compacted=st.booleans(), inclusive=st.booleans())
+    def read_from(self, data: st.DataObject, read_compacted: bool, inclusive: bool) -> None:
+        """(f): from any id that was ever given, also one that is trimmed or compacted away."""
+        at = data.draw(st.integers(0, len(self.model.entries) - 1), "entry")
+        position = self.model.entries[at].position
+        found = self.lab.read(position, read_compacted=read_compacted, inclusive=inclusive)
+        start = position if inclusive else position.next
+        assert found == self.model.view(start, read_compacted=read_compacted)
+
+    @precondition(lambda self: len(self.readers) < 3)
+    @rule()
+    def open_reader(self) -> None:
+        call = self.lab.reader(EARLIEST, read_compacted=True)
+        self.readers.append(OpenReader(call))
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data(), messages=st.integers(1, 6))
+    def read_some(self, data: st.DataObject, messages: int) -> None:
+        reader = data.draw(st.sampled_from(self.readers), "reader")
+        reader.seen += reader.call.some(messages)
+        self._check_seen(reader)
+
+    @precondition(lambda self: self.readers)
+    @rule(data=st.data())
+    def read_rest(self, data: st.DataObject) -> None:
+        """(e): runs that committed on the way took nothing from who keeps the last values."""
+        reader = data.draw(st.sampled_from(self.readers), "reader")
+        reader.seen += reader.call.rest()
+        self._check_seen(reader)
+        everything = (message for entry in self.model.entries for message in entry.messages)
+        assert final_state(read.message for read in reader.seen) == final_state(everything)
+
+    @rule(read_compacted=st.booleans())
+    def last_id(self, read_compacted: bool) -> None:
+        """The id that a reader who reads all ends with."""
+
+        async def ask() -> Position | None:
+            entry = await self.lab.broker.topics[TOPIC].log.last_entry(read_compacted)
+            return None if entry is None else entry.header.position
+
+        expected = self.model.last_position(read_compacted=read_compacted)
+        if read_compacted and self.model.horizon is not None and not self._has_news():
+            survivors = self.model.survivors()
+            expected = survivors[-1].position if survivors else None
+        _ = self.lab.topic
+        assert self.lab.run(ask()) == expected
+
+    @rule(data=st.data(), read_compacted=st.booleans())
+    def consume(self, data: st.DataObject, read_compacted: bool) -> None:
+        """A durable subscription goes on behind what it acknowledged, after any crash."""
+        start = self._mark_delete()
+        note(f"mark-delete {start}")
+        if read_compacted and start.entry_id < 0:
+            start = EARLIEST
+        first = start if start == EARLIEST else start.next
+        expected = self.model.view(first, read_compacted=read_compacted)
+        entries = list(dict.fromkeys(read.position for read in expected))
+        count = data.draw(st.integers(0, min(3, len(entries))), "entries")
+        found = self.lab.consume(count, read_compacted=read_compacted)
+        assert found == [read for read in expected if read.position in entries[:count]]
+        if found:
+            self.acknowledged = found[-1].position
+
+    # What holds all the time
+
+    @invariant()
+    def only_ledgers_are_gone_that_everybody_has_passed(self) -> None:
+        self._look_at_ledgers()
+
+    @invariant()
+    def mark_delete_covers_what_was_acknowledged(self) -> None:
+        if self.acknowledged is not None:
+            assert self._mark_delete() >= self.acknowledged
+
+    @invariant()
+    def horizon_is_the_last_run_s(self) -> None:
+        """(i), (j): nothing but a successful run moves it."""
+        assert self.lab.topic.log.horizon == self.model.horizon
+
+    # Inside
+
+    def _mark_delete(self) -> Position:
+        subscription = self.lab.topic.subscriptions.get("s")
+        return EARLIEST if subscription is None else subscription.mark_delete
+
+    def _has_news(self) -> bool:
+        horizon = self.model.horizon or EARLIEST
+        return any(entry.position > horizon for entry in self.model.raw())
+
+    def _compacted(self, horizon: Position) -> None:
+        last = self.model.raw()[-1].position
+        assert horizon == last
+        self.model.compact(horizon)
+
+    def _look_at_ledgers(self) -> None:
+        """Which raw ledgers are gone; only those may that everybody has passed."""
+        self.lab.settle()
+        there = set(self.lab.topic.log.ledger_ids())
+        gone = {entry.position.ledger_id for entry in self.model.raw()} - there
+        passed = []
+        if "s" in self.lab.topic.subscriptions:
+            passed.append(self._mark_delete())
+        if self.lab.topic.record.compaction_cursor:
+            passed.append(self.model.horizon or EARLIEST)
+        for ledger_id in gone:
+            last = max(e.position for e in self.model.entries if e.position.ledger_id == ledger_id)
+            assert passed
+            assert min(passed) >= last
+        self.model.ledgers -= gone
+
+    def _check_seen(self, reader: OpenReader) -> None:
+        """(b), (c): published messages, in rising order, each once."""
+        ids = [(read.position, read.batch_index) for read in reader.seen]
+        assert ids == sorted(set(ids))
+        published = {entry.position: entry for entry in self.model.entries}
+        for read in reader.seen:
+            entry = published[read.position]
+            index = max(read.batch_index, 0)
+            assert entry.is_batch == (read.batch_index >= 0)
+            assert entry.messages[index] == read.message
+
+    def _forget_readers(self) -> None:
+        for reader in self.readers:
+            reader.call.close()
+        self.readers = []
+
+    def _check_disk(self) -> None:
+        """(h), (i): metadata name the files that are there, with their sizes, and no others."""
+        files, ledgers = self.lab.files, DATA / "ledgers"
+        named = {
+            segment.path: segment.size_bytes
+            for record in self.lab.metadata.ledgers()
+            if record.state != LEDGER_STATE_DELETING
+            for segment in self.lab.store.open_reader(record.ledger_id).record.segments
+        }
+        there = {
+            f"{folder}/{name}": files.size(ledgers / folder / name)
+            for folder in files.listdir(ledgers)
+            for name in files.listdir(ledgers / folder)
+            if not name.endswith(".torn")
+        }
+        assert there == named
+
+
+def test_the_broker_shows_what_a_plain_list_would_show() -> None:
+    run_state_machine_as_test(
+        BrokerMachine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
