@@ -25,7 +25,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from ledgerfold.v1.records_pb2 import (
-    LEDGER_STATE_DELETING,
     RUN_STATE_ERROR,
     RUN_STATE_SUCCESS,
     RUN_TRIGGER_ADMIN,
@@ -246,6 +245,7 @@ class BrokerMachine(RuleBasedStateMachine):
         assert found == [read for read in expected if read.position in entries[:count]]
         if found:
             self.acknowledged = found[-1].position
+        assert all(position > self._mark_delete() for position in entries[count:])
 
     # What holds all the time
 
@@ -312,11 +312,13 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def _check_disk(self) -> None:
         """(h), (i): metadata name the files that are there, with their sizes, and no others."""
-        files, ledgers = self.lab.files, DATA / "ledgers"
+        files, ledgers, topic = self.lab.files, DATA / "ledgers", self.lab.topic.record
+        used = [*topic.ledger_ids, topic.compacted.ledger_id]
+        records = self.lab.metadata.ledgers()
+        assert {each.ledger_id for each in records} | {0, -1} == {*used, 0, -1}
         named = {
             segment.path: segment.size_bytes
-            for record in self.lab.metadata.ledgers()
-            if record.state != LEDGER_STATE_DELETING
+            for record in records
             for segment in self.lab.store.open_reader(record.ledger_id).record.segments
         }
         there = {

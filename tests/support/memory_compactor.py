@@ -28,15 +28,16 @@ OnProgress = Callable[[CompactionProgress], None]
 
 
 class MemoryCompactor:
-    """Stands in for the supervisor (broker/supervisor.py). `failure`: what the next run raises."""
+    """Stands in for the supervisor (broker/supervisor.py).
+
+    `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
+    """
 
     is_disabled = False
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self.failure: Exception | None = None
-        # Called when the files are written and the manifest is not given yet.
-        self.before_manifest: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Nothing to start."""
@@ -50,13 +51,8 @@ class MemoryCompactor:
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         folder = Path(plan.ledgers_dir) / str(plan.ledger_id)
         self._files.make_dir(folder)
-        try:
-            manifest = self._write(plan)
-        except Exception:
-            self._files.remove_dir(folder)
-            raise
+        manifest = self._write(plan)
         self._files.sync_dir(folder.parent)
-        self.before_manifest()
         return manifest
 
     def _write(self, plan: CompactionPlan) -> Manifest:
