@@ -1,4 +1,6 @@
-"""The client library: producers, consumers, readers, with the names of Pulsar's Python client.
+"""The client library, with the names of Pulsar's Python client.
+
+Producers, consumers, readers and table views:
 
     from broker.client import Client, ConsumerType, MessageId
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     )
     from broker.client.producer import Producer
     from broker.client.reader import Reader
+    from broker.client.table_view import TableView
 
 __all__ = [
     "BatchingType",
@@ -48,6 +51,7 @@ __all__ = [
     "Producer",
     "Reader",
     "Result",
+    "TableView",
 ]
 
 _MODULES = {
@@ -57,6 +61,7 @@ _MODULES = {
     "MessageId": "message_id",
     "Producer": "producer",
     "Reader": "reader",
+    "TableView": "table_view",
 }
 
 

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Self
 
+from broker.client.aio_table_view import TableView, run_here
 from broker.client.connection import (
     ClientSettings,
     Connection,
@@ -34,6 +35,8 @@ from broker.client.message_id import MessageId
 from broker.client.options import BatchingType, CompressionType, ConsumerType, InitialPosition
 from broker.client.producer import PENDING_MESSAGES_MAX, ProducerConfig, ProducerCore
 from broker.client.reader import ReaderConfig, ReaderCore
+from broker.client.table import Schema
+from broker.client.table_view_core import TableViewConfig, TableViewCore
 from storage.errors import AlreadyClosed, LedgerfoldError, Overloaded, Timeout
 
 
@@ -343,6 +346,16 @@ class Client:
         reader = Reader(core, self._forget)
         self._open[reader] = core.close
         return reader
+
+    async def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """As `broker.client.Client.create_table_view`."""
+        config = TableViewConfig(topic, subscription_name, schema)
+        core = await TableViewCore.open(self._connection, config, run_here)
+        view = TableView(core, self._forget)
+        self._open[view] = core.close
+        return view
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """The topic's full name alone: topics are not partitioned."""

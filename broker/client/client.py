@@ -37,6 +37,9 @@ from broker.client.producer import (
     ProducerCore,
 )
 from broker.client.reader import Reader, ReaderConfig, ReaderCore
+from broker.client.table import Schema
+from broker.client.table_view import TableView
+from broker.client.table_view_core import TableViewConfig
 from storage.errors import AlreadyClosed, LedgerfoldError
 
 Answer = TypeVar("Answer")
@@ -195,6 +198,21 @@ class Client:
         reader = Reader(core, self._io, self._forget)
         self._open[reader] = core.close
         return reader
+
+    def create_table_view(
+        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+    ) -> TableView:
+        """Opens a table view, and returns when it holds all that is in the topic now.
+
+        The topic is created if need be. `subscription_name` names the view's readers in what the
+        broker shows. `schema`: its `decode` makes values of contents; without one, values are the
+        contents as bytes. Keys are those of `Message.partition_key`. Raises NotAllowed,
+        InvalidRequest, Unavailable, Corruption.
+        """
+        config = TableViewConfig(topic, subscription_name, schema)
+        view = self._call(TableView.open(self._connection, config, self._io, self._forget))
+        self._open[view] = view.shut_down
+        return view
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """The topic's full name alone: topics are not partitioned."""

@@ -193,3 +193,30 @@ def test_a_closed_client_opens_nothing() -> None:
         assert await client.get_topic_partitions("t") == ["persistent://public/default/t"]
 
     play(scenario)
+
+
+def test_table_views() -> None:
+    """The same rules; listeners run on the loop; closing fails what waits (TVW-10)."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        producer = await client.create_producer("t", batching_max_messages=4)
+        await asyncio.gather(*(producer.send(b"%d" % n, partition_key=f"k{n}") for n in range(9)))
+        async with await client.create_table_view("t") as view:
+            assert view.snapshot() == {f"k{n}": b"%d" % n for n in range(9)}
+            heard: list[tuple[str, object]] = []
+            view.listen(lambda key, value: heard.append((key, value)))
+            await asyncio.gather(
+                producer.send(b"new", partition_key="k0"), producer.send(None, partition_key="k1")
+            )
+            await view.refresh()
+            assert heard == [("k0", b"new"), ("k1", None)]
+            assert (len(view), "k1" in view) == (8, False)
+            await broker.stop()
+            refreshing = asyncio.create_task(view.refresh())
+            await asyncio.sleep(0)
+            await view.close()
+            with pytest.raises(AlreadyClosed):
+                await refreshing
+        await broker.start()
+
+    play(scenario)
