@@ -96,6 +96,12 @@ class BrokerLab:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
 
+    def run_until_crash(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Until it ends, or until the disk is gone, whoever met that."""
+        task = self.loop.create_task(work)
+        while not task.done() and not self.files.has_crashed:
+            self.loop.run_until_complete(asyncio.sleep(0))
+
     def settle(self) -> None:
         """Lets what runs in the background (trimming after a roll) come to its end."""
 
@@ -184,15 +190,15 @@ class BrokerLab:
 
     def compact(self) -> RunRecord | None:
         """Runs to the end; its record, None when there was nothing new."""
+        return self.run(self.compaction())
 
-        async def compact() -> RunRecord | None:
-            topic = await self.broker.topic(TOPIC)
-            number = await self.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
-            async for status in self.broker.compaction.watch(topic):
-                last = status.run
-            return last if number else None
-
-        return self.run(compact())
+    async def compaction(self) -> RunRecord | None:
+        """The same, to be run in another way."""
+        topic = await self.broker.topic(TOPIC)
+        number = await self.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+        async for status in self.broker.compaction.watch(topic):
+            last = status.run
+        return last if number else None
 
     @staticmethod
     def succeeded(run: RunRecord) -> bool:
@@ -264,6 +270,9 @@ class ReadCall:
         self._requests.put_nowait(request.SerializeToString())
 
     # As a gRPC context
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
 
     async def read(self) -> Any:
         return await self._requests.get()

@@ -79,6 +79,8 @@ class LossyFiles:
         self._durable: dict[Path, _Node] = dict(self._seen)
         self.calls: list[str] = []
         self._fail_at = self._crash_at = -1
+        # Crash was raised; whoever it met may have swallowed it.
+        self.has_crashed = False
         self._error = errno.EIO
         self._short = False
 
@@ -95,6 +97,7 @@ class LossyFiles:
     def crash(self, tail: Tail = nothing) -> None:
         """Forgets what was not synced; what was armed is disarmed."""
         self._fail_at = self._crash_at = -1
+        self.has_crashed = False
         self._seen = {
             path: node for path, node in self._durable.items() if self._is_reachable(path)
         }
@@ -125,6 +128,7 @@ class LossyFiles:
             raise DiskFailure(str(path), operation, cause)
         yield
         if number == self._crash_at:
+            self.has_crashed = True
             raise Crash(self.calls[-1])
 
     # -- looking -----------------------------------------------------------------------------
