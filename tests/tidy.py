@@ -90,7 +90,9 @@ BANS = (
         "wait for a condition",
     ),
     Ban(
-        frozenset(["SparkSession", "SparkSession.builder", "SparkSession.Builder"]),
+        frozenset(
+            ["SparkContext", "SparkContext.getOrCreate", "SparkSession", "SparkSession.builder"]
+        ),
         ("storage/", "broker/", "compactor/", "tests/"),
         ("compactor/session.py",),
         "compactor/session.py builds the session",
