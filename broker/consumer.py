@@ -14,6 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from broker.dispatch import ConsumerState
+from broker.traffic import Peer, Traffic
 from storage.entry import Position
 from storage.errors import LedgerfoldError
 
@@ -46,8 +47,9 @@ class Consumer:
     ) -> None:
         self.state = state
         self.read_compacted = read_compacted
-        self.messages_out = 0
-        self.bytes_out = 0
+        self.traffic = Traffic()
+        # The stream's handler says who it is.
+        self.peer = Peer()
         self._on_room = on_room
         self._deliveries: deque[Delivery] = deque()
         self._acked_request_ids: list[int] = []
@@ -112,11 +114,12 @@ class Consumer:
         while self._deliveries and size_bytes < FRAME_BYTES_MAX:
             delivery = self._deliveries.popleft()
             size_bytes += len(delivery.entry)
-            self.messages_out += delivery.messages
+            self.traffic.messages += delivery.messages
             deliveries.append(delivery)
         output = Output(self._active, self._acked_request_ids, deliveries)
         self._active, self._acked_request_ids = None, []
-        self.bytes_out += size_bytes
+        self.traffic.entries += len(deliveries)
+        self.traffic.bytes += size_bytes
         had_room = self.state.room_bytes > 0
         self.state.room_bytes += size_bytes
         if not had_room and self.state.room_bytes > 0:

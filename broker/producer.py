@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.v1.data_pb2 import Receipt
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
+from broker.traffic import Peer
 from storage.entry import Position, check_entry
 from storage.errors import LedgerfoldError
 
@@ -41,6 +42,8 @@ class Producer:
         self.topic = topic
         self.name = name
         self.record = record
+        # The stream's handler says who it is.
+        self.peer = Peer()
         self._waiting: deque[_Waiting] = deque()
         self._in_flight_bytes = 0
         self._changed = asyncio.Event()

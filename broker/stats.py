@@ -3,7 +3,11 @@
 Only fields that mean something here. Rates are left out: they depend on when one asks. Sources:
 Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats; reference section 18.
 Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
-cursors under Pulsar's name for it, `__compaction`, once the topic has it.
+cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is each reader, as
+`reader-...`.
+
+Where a value differs from Pulsar's own: the open ledger is listed with its entries and size (there
+with zeros until it is closed), and `averageMsgSize` is of all messages since the load.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord
 
 from broker.backlog import estimated_bytes_behind
 from broker.compaction_history import CompactionStats
+from broker.traffic import iso_time
 from storage.entry import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -28,23 +33,38 @@ _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     """Pulsar's `topics stats`. Counters are since the topic was loaded."""
     ledgers = topic.log.ledger_records()
-    subscriptions = {name: each.stats() for name, each in topic.subscriptions.items()}
+    subscriptions = {
+        name: each.stats() | {"backlogSize": _bytes_behind(each.mark_delete, topic)}
+        for name, each in topic.subscriptions.items()
+    }
     durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
     if topic.record.compaction_cursor:
         subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic)
         durable.append(_compaction_mark_delete(topic))
+    for reader in topic.readers:
+        subscriptions[reader.subscription] = reader.stats()
     return {
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
         "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
-        "msgOutCounter": sum(each.get("msgOutCounter", 0) for each in subscriptions.values()),
-        "bytesOutCounter": sum(each.get("bytesOutCounter", 0) for each in subscriptions.values()),
+        "msgOutCounter": topic.messages_out,
+        "bytesOutCounter": topic.bytes_out,
         "storageSize": sum(map(_size, ledgers)),
-        "backlogSize": estimated_bytes_behind(min(durable), topic.log) if durable else 0,
-        "publishers": [{"producerName": name} for name in topic.producers],
+        "backlogSize": _bytes_behind(min(durable), topic) if durable else 0,
+        "publishers": [
+            {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()
+        ],
         "subscriptions": subscriptions,
+        "nonContiguousDeletedMessagesRanges": sum(
+            each.cursor.range_count for each in topic.subscriptions.values()
+        ),
+        "deduplicationStatus": "Enabled",
         "compaction": compaction_block(compaction),
     }
+
+
+def _bytes_behind(mark_delete: Position, topic: Topic) -> int:
+    return estimated_bytes_behind(mark_delete, topic.log)
 
 
 def compaction_block(stats: CompactionStats) -> dict[str, int]:
@@ -63,12 +83,15 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     cursors = {name: each.internal_stats() for name, each in topic.subscriptions.items()}
     if topic.record.compaction_cursor:
         cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
+    for reader in topic.readers:
+        cursors[reader.subscription] = reader.internal_stats()
     return {
         "entriesAddedCounter": topic.entries_in,
         "numberOfEntries": sum(map(_entries, ledgers)),
         "totalSize": sum(map(_size, ledgers)),
         "currentLedgerEntries": _entries(current),
         "currentLedgerSize": _size(current),
+        "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
         "lastConfirmedEntry": str(topic.log.last_position()),
         "state": "LedgerOpened",
         "ledgers": [_ledger(each) for each in ledgers],
@@ -112,8 +135,11 @@ def _compaction_mark_delete(topic: Topic) -> Position:
 
 def _compaction_subscription(topic: Topic) -> dict[str, Any]:
     mark_delete = _compaction_mark_delete(topic)
+    backlog = topic.log.entries_between(mark_delete, topic.log.last_position())
     return {
-        "msgBacklog": topic.log.entries_between(mark_delete, topic.log.last_position()),
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "backlogSize": _bytes_behind(mark_delete, topic),
         "isDurable": True,
         "type": "Exclusive",
         "consumers": [],
@@ -128,8 +154,10 @@ def _compaction_cursor(topic: Topic) -> dict[str, Any]:
     return {
         "markDeletePosition": str(mark_delete),
         "readPosition": str(mark_delete.next),
+        "numberOfEntriesSinceFirstNotAckedMessage": 1,
         "individuallyDeletedMessages": "[]",
         "totalNonContiguousDeletedMessagesRange": 0,
+        "active": False,
         "state": "Open",
         "properties": properties,
     }

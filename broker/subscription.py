@@ -34,6 +34,7 @@ from broker.emulation import Emulation
 from broker.reading import LogReader
 from broker.session import Session
 from broker.subscription_stats import describe, describe_cursor
+from broker.traffic import Traffic
 from storage.entry import Position
 from storage.errors import InvalidRequest, LedgerfoldError, Moved, NotAllowed, SubscriptionBusy
 
@@ -78,9 +79,8 @@ class Subscription:
         self.created_ms = created_ms
         # Of the last consumer that connected; a seek by time looks at the view it reads.
         self.read_compacted = False
-        # Sent so far, by consumers that left.
-        self.messages_out_before = 0
-        self.bytes_out_before = 0
+        # Of consumers that left.
+        self.traffic_before = Traffic()
         self._writer = (
             None
             if persist is None
@@ -186,8 +186,7 @@ class Subscription:
             return
         session.remove(consumer)
         consumer.end(None)
-        self.messages_out_before += consumer.messages_out
-        self.bytes_out_before += consumer.bytes_out
+        self.traffic_before = self.traffic_before.plus(consumer.traffic)
         if session.consumers:
             session.pump.wake()
         else:

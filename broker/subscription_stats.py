@@ -1,16 +1,41 @@
-"""What a subscription says of itself, with Pulsar's field names.
+"""What subscriptions and readers say of themselves, with Pulsar's field names.
 
 Source: Pulsar's SubscriptionStatsImpl, ConsumerStatsImpl and CursorStats, as far as the fields
-exist here. Unacknowledged messages are counted for Shared and Key_Shared only, as in Pulsar.
+exist here; the size of the backlog is added by broker/stats.py. Unacknowledged messages are counted
+for Shared and Key_Shared only, as in Pulsar. A reader is shown as Pulsar shows one: as a
+subscription that is not durable, with one consumer.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.reading import LogReader
+from broker.traffic import Peer, Traffic
+from storage.entry import Position
 
 if TYPE_CHECKING:
     from broker.consumer import Consumer
     from broker.subscription import Subscription
+
+
+class Reader(Protocol):
+    """What is shown of one (broker/rpc/read.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> LogReader: ...
+    @property
+    def read_position(self) -> Position: ...
+    @property
+    def permits(self) -> int: ...
+    @property
+    def read_compacted(self) -> bool: ...
+    @property
+    def peer(self) -> Peer: ...
+    @property
+    def traffic(self) -> Traffic: ...
 
 
 def backlog_entries(subscription: Subscription) -> int:
@@ -23,12 +48,17 @@ def backlog_entries(subscription: Subscription) -> int:
 def describe(subscription: Subscription) -> dict[str, Any]:
     consumers = subscription.consumers
     active = subscription.active_consumer
+    backlog = backlog_entries(subscription)
+    traffic = subscription.traffic_before
+    for consumer in consumers:
+        traffic = traffic.plus(consumer.traffic)
     stats: dict[str, Any] = {
-        "msgBacklog": backlog_entries(subscription),
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
         "unackedMessages": sum(each.state.unacked_messages for each in consumers),
-        "msgOutCounter": subscription.messages_out_before + sum(c.messages_out for c in consumers),
-        "bytesOutCounter": subscription.bytes_out_before + sum(c.bytes_out for c in consumers),
+        **traffic.stats(),
         "isDurable": subscription.is_durable,
+        "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
         "consumers": [_describe_consumer(each) for each in consumers],
     }
     if subscription.type is not None:
@@ -43,19 +73,71 @@ def _describe_consumer(consumer: Consumer) -> dict[str, Any]:
         "consumerName": consumer.name,
         "availablePermits": consumer.state.permits,
         "unackedMessages": consumer.state.unacked_messages,
-        "msgOutCounter": consumer.messages_out,
-        "bytesOutCounter": consumer.bytes_out,
         "readCompacted": consumer.read_compacted,
+        **_of_stream(consumer.traffic, consumer.peer),
     }
+
+
+def _of_stream(traffic: Traffic, peer: Peer) -> dict[str, Any]:
+    average = round(traffic.messages / traffic.entries) if traffic.entries else 0
+    return {"avgMessagesPerEntry": average, **traffic.stats(), **peer.stats()}
 
 
 def describe_cursor(subscription: Subscription) -> dict[str, Any]:
     cursor = subscription.cursor
     ranges = ",".join(map(str, cursor.ranges))
-    return {
-        "markDeletePosition": str(cursor.mark_delete),
-        "readPosition": str(subscription.read_position),
+    positions = _positions(subscription.log, cursor.mark_delete, subscription.read_position)
+    return positions | {
         "individuallyDeletedMessages": f"[{ranges}]",
         "totalNonContiguousDeletedMessagesRange": cursor.range_count,
+        "active": bool(subscription.consumers),
         "state": "Open",
+        "properties": {},
+    }
+
+
+def describe_reader(reader: Reader) -> dict[str, Any]:
+    """As a subscription. What lies behind its read position is its backlog."""
+    backlog = reader.log.entries_between(_mark_delete(reader), reader.log.last_position())
+    consumer = {
+        "consumerName": reader.name,
+        "availablePermits": reader.permits,
+        "unackedMessages": 0,
+        "readCompacted": reader.read_compacted,
+        **_of_stream(reader.traffic, reader.peer),
+    }
+    return {
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "unackedMessages": 0,
+        **reader.traffic.stats(),
+        "isDurable": False,
+        "nonContiguousDeletedMessagesRanges": 0,
+        "consumers": [consumer],
+        "type": "Exclusive",
+        "activeConsumerName": reader.name,
+    }
+
+
+def describe_reader_cursor(reader: Reader) -> dict[str, Any]:
+    return _positions(reader.log, _mark_delete(reader), reader.read_position) | {
+        "individuallyDeletedMessages": "[]",
+        "totalNonContiguousDeletedMessagesRange": 0,
+        "active": True,
+        "state": "Open",
+        "properties": {},
+    }
+
+
+def _mark_delete(reader: Reader) -> Position:
+    return reader.log.previous_position(reader.read_position)
+
+
+def _positions(log: LogReader, mark_delete: Position, read_position: Position) -> dict[str, Any]:
+    # Pulsar counts from the mark-delete to the read position, which it includes.
+    unread = log.entries_between(mark_delete, log.previous_position(read_position)) + 1
+    return {
+        "markDeletePosition": str(mark_delete),
+        "readPosition": str(read_position),
+        "numberOfEntriesSinceFirstNotAckedMessage": unread,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -31,6 +31,7 @@ from broker.policies import broker_policies, effective_policies
 from broker.producer import Producer
 from broker.retention import has_limit, ledgers_to_trim
 from broker.subscription_factory import load_subscription
+from broker.traffic import Traffic
 from storage.crash_points import reach
 from storage.entry import EARLIEST, EntryHeader, Position
 from storage.errors import CompactionFenced, Moved, ProducerBusy
@@ -52,11 +53,20 @@ class CompactionSnapshot(NamedTuple):
     previous_ledger_id: int
 
 
-class HoldsRaw(Protocol):
-    """A reader; while a run's horizon has overtaken it, the raw ledgers it needs stay."""
+class Reader(Protocol):
+    """Whoever reads without a subscription (broker/rpc/read.py).
+
+    While a run's horizon has overtaken it, the raw ledgers it needs stay.
+    """
 
     @property
     def held_position(self) -> Position | None: ...
+
+    # The name under which stats show it.
+    subscription: str
+
+    def stats(self) -> dict[str, Any]: ...
+    def internal_stats(self) -> dict[str, Any]: ...
 
 
 class Topic:
@@ -70,9 +80,10 @@ class Topic:
         self.deduplication = Deduplication(record, broker.metadata)
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
-        # Whoever reads without a subscription (broker/rpc/read.py).
-        self.readers: set[HoldsRaw] = set()
+        self.readers: set[Reader] = set()
+        # Since it was loaded. Out: to consumers and readers, also to those that left.
         self.messages_in = self.bytes_in = self.entries_in = 0
+        self.messages_out = self.bytes_out = 0
 
     @property
     def name(self) -> str:
@@ -135,6 +146,10 @@ class Topic:
         self.messages_in += header.message_count
         self.bytes_in += header.size_bytes
         self.entries_in += 1
+
+    def count_out(self, sent: Traffic) -> None:
+        self.messages_out += sent.messages
+        self.bytes_out += sent.bytes
 
     # -- cursors (broker/subscription_factory.py) ------------------------------------------
 
@@ -267,7 +282,8 @@ class Topic:
         ]
         if self.record.compaction_cursor:
             passed.append(self.log.horizon or EARLIEST)
-        held = (each.held_position for each in (*self.readers, *self.subscriptions.values()))
+        held = [each.held_position for each in self.readers]
+        held += [each.held_position for each in self.subscriptions.values()]
         passed += [self.log.previous_position(each) for each in held if each is not None]
         records = self.log.ledger_records()
         policies, emulation = self.policies(), self.emulation()

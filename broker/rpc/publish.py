@@ -19,6 +19,7 @@ from broker.frames import BULK_FIELD, decode_field, is_bulk
 from broker.names import persistent_topic
 from broker.producer import Producer
 from broker.status_map import rpc_errors
+from broker.traffic import Peer
 from storage.entry import ENTRY_BYTES_MAX
 from storage.errors import InvalidRequest, LedgerfoldError
 
@@ -39,6 +40,7 @@ async def publish(broker: Broker, request_iterator: Any, context: Context) -> No
     topic = await broker.topic(persistent_topic(opening.topic, "published to"))
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     producer = topic.attach_producer(name)
+    producer.peer = Peer(context.peer(), broker.clock_ms())
     receiver = asyncio.create_task(_receive(context, producer))
     try:
         ready = data_pb2.PublishReady(

@@ -23,6 +23,8 @@ from broker.frames import encode_read
 from broker.names import persistent_topic
 from broker.reading import Route
 from broker.status_map import rpc_errors
+from broker.subscription_stats import describe_reader, describe_reader_cursor
+from broker.traffic import Peer, Traffic
 from storage.codec import decode
 from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest
@@ -47,7 +49,8 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
     if opening.WhichOneof("step") != "open":
         raise InvalidRequest("The first request of a Read stream is `open`.")
     topic = await broker.topic(persistent_topic(opening.open.topic, "read"))
-    stream = ReadStream(topic, opening.open, context)
+    peer = Peer(context.peer(), broker.clock_ms())
+    stream = ReadStream(topic, opening.open, context, peer)
     await stream.start(opening.open)
     topic.readers.add(stream)
     topic.log.on_failed.add(stream.wake)
@@ -74,15 +77,21 @@ async def _next(context: Context) -> data_pb2.ReadRequest | None:
 class ReadStream:
     """One reader's stream."""
 
-    def __init__(self, topic: Topic, opening: data_pb2.ReadOpen, context: Context) -> None:
-        self._topic, self._log = topic, topic.log
-        self._read_compacted = opening.read_compacted
+    def __init__(
+        self, topic: Topic, opening: data_pb2.ReadOpen, context: Context, peer: Peer
+    ) -> None:
+        # Pulsar's readers have a subscription of such a name.
+        self.subscription = f"reader-{secrets.token_hex(5)}"
+        self.name = opening.reader_name or self.subscription
+        self.peer, self.traffic = peer, Traffic()
+        self.read_compacted = opening.read_compacted
+        self.permits = 0
+        self._topic, self.log = topic, topic.log
         self._route = self._new_route(is_raw=opening.is_raw)
         # After a seek by time that looked at raw ledgers only: what lies before it is passed over.
         self._raw_from = EARLIEST
         self._context = context
         self._position = Position(-1, -1)
-        self._permits = 0
         self._checks: list[int] = []
         self._seek: data_pb2.ReadSeek | None = None
         self._buffered: deque[StoredEntry] = deque()
@@ -92,8 +101,7 @@ class ReadStream:
 
     async def start(self, opening: data_pb2.ReadOpen) -> None:
         await self._move(opening.start)
-        name = opening.reader_name or f"reader-{secrets.token_hex(4)}"
-        await self._write(data_pb2.ReadResponse(ready=data_pb2.ReadReady(reader_name=name)))
+        await self._write(data_pb2.ReadResponse(ready=data_pb2.ReadReady(reader_name=self.name)))
 
     async def _write(self, response: data_pb2.ReadResponse) -> None:
         await self._context.write(response.SerializeToString())
@@ -101,8 +109,21 @@ class ReadStream:
     @property
     def held_position(self) -> Position | None:
         """Where it reads, if a run has overtaken it and trimming must wait for it."""
-        is_held = self._route.holds(self._position, self._log.horizon)
+        is_held = self._route.holds(self._position, self.log.horizon)
         return self._position if is_held else None
+
+    @property
+    def read_position(self) -> Position:
+        """Of the entry that is sent next."""
+        return self._buffered[0].header.position if self._buffered else self._position
+
+    def stats(self) -> dict[str, Any]:
+        """With the field names of a subscription in Pulsar's `topics stats`."""
+        return describe_reader(self)
+
+    def internal_stats(self) -> dict[str, Any]:
+        """With the field names of a cursor in Pulsar's `topics stats-internal`."""
+        return describe_reader_cursor(self)
 
     async def receive(self) -> None:
         """Takes in what the client asks, until it sends no more."""
@@ -110,7 +131,7 @@ class ReadStream:
             while (request := await _next(self._context)) is not None:
                 step = request.WhichOneof("step")
                 if step == "permits":
-                    self._permits += request.permits
+                    self.permits += request.permits
                 elif step == "check_id":
                     self._checks.append(request.check_id)
                 elif step == "seek":
@@ -131,13 +152,13 @@ class ReadStream:
     async def deliver(self) -> None:
         """Sends entries while there are permits, until the client is finished."""
         while not self._is_finished:
-            error = self._error or self._log.failure
+            error = self._error or self.log.failure
             if error is not None:
                 raise error
             self._asked.clear()
             if self._seek is not None:
                 await self._do_seek()
-            elif self._permits > 0 or self._checks:
+            elif self.permits > 0 or self._checks:
                 await self._send_some()
             else:
                 await self._asked.wait()
@@ -151,17 +172,17 @@ class ReadStream:
         await self._write(data_pb2.ReadResponse(seek_id=seek.seek_id))
 
     def _new_route(self, *, is_raw: bool = False) -> Route:
-        return Route(self._topic.emulation(), read_compacted=self._read_compacted, is_raw=is_raw)
+        return Route(self._topic.emulation(), read_compacted=self.read_compacted, is_raw=is_raw)
 
     async def _move(self, start: data_pb2.StartPosition) -> None:
         """To a start position, by the rule of the profile (docs/PROFILES.md, rule 8.11)."""
         self._raw_from = EARLIEST
         is_exact = self._topic.emulation().seek_by_time_reads_view
-        if start.WhichOneof("at") != "publish_time_ms" or is_exact or not self._read_compacted:
-            self._position, _ = await self._log.resolve_start(start, self._read_compacted)
+        if start.WhichOneof("at") != "publish_time_ms" or is_exact or not self.read_compacted:
+            self._position, _ = await self.log.resolve_start(start, self.read_compacted)
         else:
-            self._raw_from, _ = await self._log.resolve_start(start, False)
-            self._position = EARLIEST if self._log.horizon is not None else self._raw_from
+            self._raw_from, _ = await self.log.resolve_start(start, False)
+            self._position = EARLIEST if self.log.horizon is not None else self._raw_from
 
     async def _send_some(self) -> None:
         # Checks that were there before the read are answered by what it finds.
@@ -173,18 +194,19 @@ class ReadStream:
                 await self._wait_for_more()
             return
         chunk = self._take()
-        await self._context.write(encode_read(chunk))
+        self._count(chunk)
+        await self._context.write(encode_read([entry.data for entry in chunk]))
         if checks:
             await self._write(data_pb2.ReadResponse(more_check_ids=checks))
 
     async def _fill(self) -> bool:
         """Reads on until there is an entry; False at the end of the log."""
         while True:
-            if self._log.horizon is None or self._position > self._log.horizon:
+            if self.log.horizon is None or self._position > self.log.horizon:
                 self._position = max(self._position, self._raw_from)
-            result = await self._log.read(
+            result = await self.log.read(
                 self._position,
-                read_compacted=self._route.is_compacted(self._position, self._log),
+                read_compacted=self._route.is_compacted(self._position, self.log),
                 bytes_max=READ_BYTES_MAX,
             )
             moved = result.next_position != self._position
@@ -199,19 +221,29 @@ class ReadStream:
             if not moved:
                 return False
 
-    def _take(self) -> list[bytes]:
+    def _take(self) -> list[StoredEntry]:
         """What the permits allow, at least one entry: a check stands for one."""
-        chunk: list[bytes] = []
-        while self._buffered and (self._permits > 0 or not chunk):
+        chunk: list[StoredEntry] = []
+        while self._buffered and (self.permits > 0 or not chunk):
             entry = self._buffered.popleft()
-            self._permits -= entry.header.message_count
-            chunk.append(entry.data)
+            self.permits -= entry.header.message_count
+            chunk.append(entry)
         return chunk
+
+    def _count(self, chunk: list[StoredEntry]) -> None:
+        sent = Traffic(
+            messages=sum(entry.header.message_count for entry in chunk),
+            entries=len(chunk),
+            bytes=sum(len(entry.data) for entry in chunk),
+            last_sent_ms=self._topic.broker.clock_ms(),
+        )
+        self.traffic = self.traffic.plus(sent)
+        self._topic.count_out(sent)
 
     async def _wait_for_more(self) -> None:
         waits = {
             asyncio.ensure_future(self._asked.wait()),
-            asyncio.ensure_future(self._log.wait_beyond(self._position)),
+            asyncio.ensure_future(self.log.wait_beyond(self._position)),
         }
         done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         for each in pending:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -28,6 +28,7 @@ from broker.subscription_factory import (
     remove_subscription,
     seek_subscription,
 )
+from broker.traffic import Peer, Traffic
 from storage.entry import Position
 from storage.errors import InvalidRequest, LedgerfoldError
 
@@ -58,11 +59,17 @@ async def subscribe(broker: Broker, request_iterator: Requests, context: Context
     options.check()
     topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
     subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
-    receiver = asyncio.create_task(_receive(request_iterator, subscription, consumer))
+    consumer.peer = Peer(context.peer(), broker.clock_ms(), opening.properties)
+    receiver = asyncio.create_task(
+        _receive(request_iterator, subscription, consumer, broker.clock_ms)
+    )
     try:
         ready = data_pb2.SubscribeReady(consumer_name=consumer.name)
         await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
         while (output := await consumer.take()) is not None:
+            if output.deliveries:
+                consumer.traffic.last_sent_ms = broker.clock_ms()
+                topic.count_out(_traffic(output))
             for frame in _frames(output):
                 await context.write(frame)
     finally:
@@ -136,10 +143,25 @@ async def _attach(
         raise
 
 
-async def _receive(requests: Requests, subscription: Subscription, consumer: Consumer) -> None:
+def _traffic(output: Output) -> Traffic:
+    return Traffic(
+        messages=sum(each.messages for each in output.deliveries),
+        entries=len(output.deliveries),
+        bytes=sum(len(each.entry) for each in output.deliveries),
+    )
+
+
+async def _receive(
+    requests: Requests,
+    subscription: Subscription,
+    consumer: Consumer,
+    clock_ms: Callable[[], int],
+) -> None:
     try:
         async for request in requests:
             _handle(request, subscription, consumer)
+            if request.WhichOneof("step") == "ack":
+                consumer.traffic.last_acked_ms = clock_ms()
     except LedgerfoldError as error:
         consumer.end(error)
     finally:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -30,6 +31,7 @@ from broker.rpc.admin import AdminService
 from broker.stats import internal_stats, topic_stats
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
+from broker.traffic import Peer
 from storage.entry import Position
 from storage.errors import (
     CompactionRunning,
@@ -47,11 +49,13 @@ class StatsTopic(FakeTopic):
     """With what stats and subscriptions need besides."""
 
     messages_in, bytes_in, entries_in = 12, 600, 5
+    messages_out, bytes_out = 24, 1200
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.subscriptions: dict[str, Subscription] = {}
-        self.producers = {"standalone-0": object()}
+        self.producers = {"standalone-0": SimpleNamespace(peer=Peer("ipv4:10.0.0.7:99", 1_000))}
+        self.readers: set[Any] = set()
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
         log.ledger_records = lambda: [ledger(0, 4), ledger(1, log.entries)]
@@ -377,7 +381,14 @@ def test_stats_travel_as_json() -> None:
             stats = json.loads((await stub.GetTopicStats(request)).json)
             assert stats["compaction"]["lastCompactionRemovedEventCount"] == 3
             assert stats["compaction"]["lastCompactionFailedTimestamp"] == 0
-            assert stats["publishers"] == [{"producerName": "standalone-0"}]
+            assert stats["publishers"] == [
+                {
+                    "producerName": "standalone-0",
+                    "address": "/10.0.0.7:99",
+                    "connectedSince": "1970-01-01T00:00:01.000Z",
+                    "metadata": {},
+                }
+            ]
             internal = admin_pb2.GetTopicInternalStatsRequest(topic="t")
             document = json.loads((await stub.GetTopicInternalStats(internal)).json)
             assert document["cursors"]["__compaction"]["markDeletePosition"] == "1:4"
@@ -400,6 +411,9 @@ def test_topic_stats() -> None:
     assert stats["msgInCounter"] == 12
     assert stats["averageMsgSize"] == 50
     assert stats["storageSize"] == 900
+    assert (stats["msgOutCounter"], stats["bytesOutCounter"]) == (24, 1200)
+    assert stats["backlogSize"] == stats["subscriptions"]["__compaction"]["backlogSize"] == 900
+    assert stats["subscriptions"]["s"]["backlogSize"] == 700
     assert set(stats["subscriptions"]) == {"s", "__compaction"}
     assert set(stats["compaction"].values()) == {0}
 

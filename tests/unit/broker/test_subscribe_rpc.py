@@ -15,6 +15,7 @@ from broker.emulation import Emulation
 from broker.rpc.subscribe import seek, subscribe, unsubscribe
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
+from broker.traffic import Traffic
 from storage.entry import read_header
 from storage.errors import (
     Moved,
@@ -35,6 +36,10 @@ class FakeTopic:
         self.log = FakeLog()
         self.subscriptions: dict[str, Subscription] = {}
         self.records: dict[str, CursorRecord] = {}
+        self.sent = Traffic()
+
+    def count_out(self, sent: Traffic) -> None:
+        self.sent = self.sent.plus(sent)
 
     def emulation(self) -> Emulation:
         return Emulation()

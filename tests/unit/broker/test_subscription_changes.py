@@ -13,6 +13,7 @@ from broker.subscription_factory import (
     delete_subscription,
     seek_subscription,
 )
+from broker.traffic import Peer
 from storage.entry import Position
 from storage.errors import (
     DiskFailure,
@@ -177,35 +178,52 @@ def test_stats_speak_pulsars_names() -> None:
     async def test(topic: FakeTopic) -> None:
         topic.log.publish("a=1 a=2", "b=1", "c=1")
         consumer = await subscribed(topic, ConsumerOptions(SubscriptionType.SHARED, name="me"))
+        consumer.peer = Peer("ipv6:%5B::1%5D:99", 1_000, {"team": "prices"})
         received = await receive(consumer, 3)
+        consumer.traffic.last_sent_ms = 2_000
         await acknowledge(topic, consumer, [received[0], received[2]])
         subscription = topic.subscriptions["s"]
         stats = subscription.stats()
         size_bytes = sum(len(each.entry) for each in received)
-        assert stats == {
-            "msgBacklog": 1,
-            "unackedMessages": 1,
+        sent = {
             "msgOutCounter": 4,
             "bytesOutCounter": size_bytes,
+            "lastConsumedTimestamp": 2_000,
+            "lastAckedTimestamp": 0,
+        }
+        assert stats == sent | {
+            "msgBacklog": 1,
+            "msgBacklogNoDelayed": 1,
+            "unackedMessages": 1,
             "isDurable": True,
             "type": "Shared",
+            "nonContiguousDeletedMessagesRanges": 1,
             "consumers": [
-                {
+                sent
+                | {
                     "consumerName": "me",
                     "availablePermits": 996,
                     "unackedMessages": 1,
-                    "msgOutCounter": 4,
-                    "bytesOutCounter": size_bytes,
+                    "avgMessagesPerEntry": 1,
                     "readCompacted": False,
+                    "address": "/[::1]:99",
+                    "connectedSince": "1970-01-01T00:00:01.000Z",
+                    "metadata": {"team": "prices"},
                 }
             ],
         }
         assert subscription.internal_stats() == {
             "markDeletePosition": "0:0",
             "readPosition": "0:3",
+            "numberOfEntriesSinceFirstNotAckedMessage": 3,
             "individuallyDeletedMessages": "[(0:1..0:2]]",
             "totalNonContiguousDeletedMessagesRange": 1,
+            "active": True,
             "state": "Open",
+            "properties": {},
         }
+        subscription.detach(consumer)
+        assert subscription.stats().items() >= sent.items()
+        assert not subscription.internal_stats()["active"]
 
     run(test)

@@ -1,0 +1,68 @@
+"""Who is at the other end of a stream, and what went to them: as stats show it. Pure.
+
+>>> Peer("ipv4:127.0.0.1:45414", 1_700_000_000_000).stats()["address"]
+'/127.0.0.1:45414'
+>>> both = Traffic(messages=3, entries=1).plus(Traffic(messages=4, entries=2, last_sent_ms=9))
+>>> both.messages, both.last_sent_ms
+(7, 9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+
+def iso_time(time_ms: int) -> str:
+    """As Pulsar writes times: "2026-11-21T07:09:50.612Z"."""
+    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`address`: as gRPC names it. `metadata`: what the client said of itself."""
+
+    address: str = ""
+    connected_ms: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def stats(self) -> dict[str, Any]:
+        """With Pulsar's field names."""
+        return {
+            "address": "/" + unquote(self.address.partition(":")[2]),
+            "connectedSince": iso_time(self.connected_ms),
+            "metadata": dict(self.metadata),
+        }
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was sent to a consumer or a reader. Times in ms since the epoch; 0: never."""
+
+    messages: int = 0
+    entries: int = 0
+    bytes: int = 0
+    last_sent_ms: int = 0
+    last_acked_ms: int = 0
+
+    def plus(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.messages + other.messages,
+            self.entries + other.entries,
+            self.bytes + other.bytes,
+            max(self.last_sent_ms, other.last_sent_ms),
+            max(self.last_acked_ms, other.last_acked_ms),
+        )
+
+    def stats(self) -> dict[str, int]:
+        """The part that consumers and subscriptions share, with Pulsar's field names."""
+        return {
+            "msgOutCounter": self.messages,
+            "bytesOutCounter": self.bytes,
+            "lastConsumedTimestamp": self.last_sent_ms,
+            "lastAckedTimestamp": self.last_acked_ms,
+        }
