@@ -52,6 +52,7 @@ def copy_survivors(
         ledger.finish()
     for record in ledger.sealed:
         yield 0, Written(record.SerializeToString())
+    yield 0, ledger.write_times
 
 
 def _copy_segment(segment: InputSegment, rows: Integers, ledger: LedgerOutput) -> None:

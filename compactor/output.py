@@ -7,6 +7,9 @@ removed it, a task that is still on its way cannot bring it back.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -14,6 +17,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 
 from compactor.plan import Output
 from compactor.rebuild import RawEntry
+from compactor.rows import WriteTimes
 from storage.entry import Buffer, EntryHeader
 from storage.segment import SegmentWriter
 
@@ -24,11 +28,13 @@ _PENDING_BYTES_MAX = 1024 * 1024
 class LedgerOutput:
     """Appends entries, rolls files at the plan's limit. Use as a context manager.
 
-    `sealed` lists the finished files: synced, renamed, durable.
+    `sealed` lists the finished files: synced, renamed, durable. `write_times` tells how long each
+    write and each seal took.
     """
 
     def __init__(self, output: Output) -> None:
         self.sealed: list[SegmentRecord] = []
+        self.write_times = WriteTimes()
         self._output = output
         self._writer: SegmentWriter | None = None
         self._headers: list[EntryHeader] = []
@@ -67,9 +73,18 @@ class LedgerOutput:
         if self._writer is None:
             return
         self._write(self._writer)
-        self.sealed.append(self._writer.seal())
+        with self._timed():
+            self.sealed.append(self._writer.seal())
         self._writer = None
 
     def _write(self, writer: SegmentWriter) -> None:
-        writer.append_many(self._headers, self._entries)
+        with self._timed():
+            writer.append_many(self._headers, self._entries)
         self._headers, self._entries, self._pending_bytes = [], [], 0
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        took_us = round((time.perf_counter() - began) * 1e6)
+        self.write_times = self.write_times.with_one(took_us)

@@ -28,7 +28,7 @@ from pyspark.accumulators import Accumulator
 
 from compactor.plan import TaskPlan, position_of
 from compactor.progress import Parts
-from compactor.rows import Content, CopyBegan, Counts, Failure, Written
+from compactor.rows import Content, CopyBegan, Counts, Failure, WriteTimes, Written
 from compactor.tasks import CopyTask, merge_task, scan_task
 from storage.errors import CompactionFailed
 
@@ -99,12 +99,16 @@ def _in_order(contents: Iterable[Content]) -> list[SegmentRecord]:
 
 
 def _counts(contents: Iterable[Content], segments: Sequence[SegmentRecord]) -> RunCounts:
-    total = Counts()
+    total, writes = Counts(), WriteTimes()
     for content in contents:
         if isinstance(content, Counts):
             total = total.plus(content)
+        elif isinstance(content, WriteTimes):
+            writes = writes.plus(content)
     return RunCounts(
         **total._asdict(),
+        write_latency_counts=writes.counts,
+        write_latency_us=writes.total_us,
         messages_out=sum(record.messages for record in segments),
         entries_out=sum(record.entries for record in segments),
         bytes_out=sum(record.size_bytes for record in segments),

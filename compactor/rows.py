@@ -8,7 +8,9 @@ Counts are rows and not Spark accumulators: a task that is run again must not co
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +19,9 @@ import pyarrow as pa
 from compactor.arrow_integers import from_arrow, to_arrow
 from compactor.policies.latest import Integers
 from storage.errors import LedgerfoldError
+
+# Those of Pulsar's CompactionRecord.
+WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)
 
 
 class Fragments(NamedTuple):
@@ -74,6 +79,22 @@ class Written(NamedTuple):
     record: bytes
 
 
+class WriteTimes(NamedTuple):
+    """How long writes took: counted by bound (ledgerfold.v1.RunCounts), and summed up."""
+
+    counts: tuple[int, ...] = (0,) * (len(WRITE_LATENCY_BOUNDS_US) + 1)
+    total_us: int = 0
+
+    def with_one(self, took_us: int) -> WriteTimes:
+        counts = list(self.counts)
+        counts[bisect_left(WRITE_LATENCY_BOUNDS_US, took_us)] += 1
+        return WriteTimes(tuple(counts), self.total_us + took_us)
+
+    def plus(self, other: WriteTimes) -> WriteTimes:
+        counts = tuple(map(add, self.counts, other.counts))
+        return WriteTimes(counts, self.total_us + other.total_us)
+
+
 class CopyBegan(NamedTuple):
     """When a copy task began, seconds since the epoch: parts the run's time into its phases."""
 
@@ -101,7 +122,7 @@ class Failure(NamedTuple):
         return error
 
 
-Content = Fragments | Positions | Counts | Written | CopyBegan | Failure
+Content = Fragments | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
 Row = tuple[int, Content]
 
 

@@ -257,7 +257,7 @@ class ProducerRecord(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class RunCounts(_message.Message):
-    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes")
+    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us")
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_IN_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +271,8 @@ class RunCounts(_message.Message):
     PHASE_ONE_MS_FIELD_NUMBER: _ClassVar[int]
     PHASE_TWO_MS_FIELD_NUMBER: _ClassVar[int]
     WORKER_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WRITE_LATENCY_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_LATENCY_US_FIELD_NUMBER: _ClassVar[int]
     messages_in: int
     messages_out: int
     entries_in: int
@@ -284,7 +286,9 @@ class RunCounts(_message.Message):
     phase_one_ms: int
     phase_two_ms: int
     worker_peak_bytes: int
-    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ...) -> None: ...
+    write_latency_counts: _containers.RepeatedScalarFieldContainer[int]
+    write_latency_us: int
+    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
     __slots__ = ("topic", "number", "state", "trigger", "policy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message")
