@@ -14,10 +14,8 @@ Rules:
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 from ledgerfold.v1.entry_pb2 import (
@@ -29,6 +27,7 @@ from ledgerfold.v1.entry_pb2 import (
 )
 
 from storage.codec import StoredMessage
+from storage.columns import from_column, offsets_of, to_column
 from storage.compression import compress, decompress
 from storage.entry import (
     FLAG_PLAIN,
@@ -44,31 +43,6 @@ from storage.errors import InvalidRequest
 HAS_KEY = int(NATIVE_FLAG_HAS_KEY)
 NULL_VALUE = int(NATIVE_FLAG_NULL_VALUE)
 KEY_IS_BASE64 = int(NATIVE_FLAG_KEY_IS_BASE64)
-
-if array("I").itemsize != 4:
-    raise ImportError("The native codec needs a C unsigned int of 4 bytes.")
-
-
-def _column(code: str, values: Sequence[int]) -> bytes:
-    column = array(code, values)
-    if sys.byteorder == "big":
-        column.byteswap()
-    return column.tobytes()
-
-
-def _values(code: str, column: bytes) -> array[int]:
-    values: array[int] = array(code)
-    try:
-        values.frombytes(column)
-    except ValueError as error:
-        raise InvalidRequest(f"A native column of {len(column)} bytes.") from error
-    if sys.byteorder == "big":
-        values.byteswap()
-    return values
-
-
-def _offsets(lengths: Sequence[int]) -> list[int]:
-    return list(accumulate(lengths, initial=0))
 
 
 def _joined(keys: Sequence[bytes | str]) -> tuple[bytes, list[int]]:
@@ -173,13 +147,13 @@ class NativeBatchBuilder:
         self.complete_flags()
         key_blob, key_sizes = _joined(self.keys)
         keys = NativeKeys(
-            key_offsets=_column("I", _offsets(key_sizes)),
+            key_offsets=to_column("I", offsets_of(key_sizes)),
             keys=key_blob,
             flags=bytes(self.flags),
-            value_sizes=_column("I", list(map(len, self.values))),
+            value_sizes=to_column("I", list(map(len, self.values))),
         )
         if self.event_times:
-            keys.event_times = _column("q", [self.event_times.get(row, 0) for row in range(rows)])
+            keys.event_times = to_column("q", [self.event_times.get(row, 0) for row in range(rows)])
         values = NativeValues(
             values=b"".join(self.values),
             producer_name=self.producer_name,
@@ -189,11 +163,11 @@ class NativeBatchBuilder:
             self._add_properties(values, rows)
         if self.ordering_keys:
             ordering = [self.ordering_keys.get(row, b"") for row in range(rows)]
-            values.ordering_key_offsets = _column("I", _offsets(list(map(len, ordering))))
+            values.ordering_key_offsets = to_column("I", offsets_of(list(map(len, ordering))))
             values.ordering_keys = b"".join(ordering)
         ids = self.sequence_ids
         if ids and ids != list(range(sequence_id - rows + 1, sequence_id + 1)):
-            values.sequence_ids = _column("q", ids)
+            values.sequence_ids = to_column("q", ids)
         return build_entry(
             keys.SerializeToString(),
             compress(compression, values.SerializeToString()),
@@ -212,10 +186,10 @@ class NativeBatchBuilder:
         pairs = [pair for row in range(rows) for pair in self.properties.get(row, {}).items()]
         names = [name.encode() for name, _ in pairs]
         contents = [content.encode() for _, content in pairs]
-        values.property_offsets = _column("I", _offsets(counts))
-        values.property_name_offsets = _column("I", _offsets(list(map(len, names))))
+        values.property_offsets = to_column("I", offsets_of(counts))
+        values.property_name_offsets = to_column("I", offsets_of(list(map(len, names))))
         values.property_names = b"".join(names)
-        values.property_value_offsets = _column("I", _offsets(list(map(len, contents))))
+        values.property_value_offsets = to_column("I", offsets_of(list(map(len, contents))))
         values.property_values = b"".join(contents)
 
 
@@ -243,11 +217,11 @@ class NativeBatch:
         self.flags: bytes = keys.flags
         self.rows = rows = len(self.flags)
         self.key_blob: bytes = keys.keys
-        self.key_offsets = _values("I", keys.key_offsets).tolist()
-        self.value_offsets: list[int] = _offsets(_values("I", keys.value_sizes).tolist())
-        self.event_times = _values("q", keys.event_times).tolist() if keys.event_times else None
+        self.key_offsets = from_column("I", keys.key_offsets).tolist()
+        self.value_offsets: list[int] = offsets_of(from_column("I", keys.value_sizes).tolist())
+        self.event_times = from_column("q", keys.event_times).tolist() if keys.event_times else None
         self.batch_indexes = (
-            _values("I", keys.batch_indexes).tolist() if keys.batch_indexes else None
+            from_column("I", keys.batch_indexes).tolist() if keys.batch_indexes else None
         )
         self.batch_size: int = keys.batch_size or rows
         if not (
