@@ -73,7 +73,7 @@ def all_named(documents: list[dict[str, Any]], names: str) -> None:
         assert set(document) <= set(names.split()), document
 
 
-def use(client: Client) -> None:
+def use(client: Client, admin: Admin) -> None:
     """Three entries of six messages; one consumer of each kind, and a reader; two acks."""
     producer = client.create_producer("t", "prices")
     for number in range(2):
@@ -91,14 +91,14 @@ def use(client: Client) -> None:
     )
     received = [shared.receive(10_000) for _ in range(6)]
     shared.acknowledge(received[1])
-    client.subscribe("t", "idle", initial_position=start).close()
+    admin.create_subscription("t", "idle", MessageId.earliest)
     reader = client.create_reader("t", MessageId.earliest, reader_name="tail")
     assert len(list(reader)) == 6
 
 
 def test_every_field_has_pulsars_name(client: Client, admin: Admin) -> None:
     """Whoever parses Pulsar's stats finds its names here, and nothing under a made-up one."""
-    use(client)
+    use(client, admin)
     stats, internal = admin.stats("t"), admin.internal_stats("t")
     all_named([stats], TOPIC)
     all_named(stats["publishers"], PUBLISHER)
@@ -112,7 +112,7 @@ def test_every_field_has_pulsars_name(client: Client, admin: Admin) -> None:
 
 def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
     """Counters, backlogs, who is connected; also MET-05: nothing of a compaction yet."""
-    use(client)
+    use(client, admin)
 
     def acked() -> dict[str, Any] | None:
         stats = admin.stats("t")
@@ -140,7 +140,7 @@ def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
 
 def test_a_reader_is_shown_as_long_as_it_reads(client: Client, admin: Admin) -> None:
     """As Pulsar shows one: a subscription that is not durable, named reader-..., and its cursor."""
-    use(client)
+    use(client, admin)
     stats, internal = admin.stats("t"), admin.internal_stats("t")
     names = [name for name in stats["subscriptions"] if name.startswith("reader-")]
     assert len(names) == 1

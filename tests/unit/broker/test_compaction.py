@@ -32,12 +32,9 @@ from storage.entry import Position
 from storage.errors import (
     CompactionFailed,
     CompactionFenced,
-    CompactionQueueFull,
     CompactionRunning,
-    CompactorUnavailable,
     Corruption,
     DiskFailure,
-    Unavailable,
 )
 from tests.unit.broker.compaction_fakes import FIRST_LEDGER_ID, Lab, position
 
@@ -208,23 +205,6 @@ def test_adm_19_topics_are_compacted_one_at_a_time_the_dirtiest_first() -> None:
             lab.compactor.finish()
         assert order == [first.name, large.name, small.name]
         await lab.ended(small)
-
-    asyncio.run(body())
-
-
-def test_a_full_queue_refuses_and_records_nothing() -> None:
-    """One run in the worker, three waiting; the fifth topic is told to come back."""
-
-    async def body() -> None:
-        lab = Lab()
-        topics = [lab.topic(name) for name in "abcde"]
-        for topic in topics[:4]:
-            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-        with pytest.raises(CompactionQueueFull):
-            await lab.scheduler.trigger(topics[4], RUN_TRIGGER_ADMIN)
-        assert topics[4].record.last_run_number == 0
-        assert lab.scheduler.status(topics[4]).status == COMPACTION_STATUS_NOT_RUN
-        await lab.scheduler.stop()
 
     asyncio.run(body())
 
@@ -417,48 +397,6 @@ def test_flt_16_an_unload_fences_the_run() -> None:
     asyncio.run(body())
 
 
-def test_adm_14_a_trigger_that_meets_a_delete_starts_nothing() -> None:
-    """Neither does a run's end bring a deleted topic's records back."""
-
-    async def body() -> None:
-        lab = Lab()
-        topic, other = lab.topic("t"), lab.topic("u")
-        trigger = asyncio.create_task(lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN))
-        await asyncio.sleep(0)
-        await lab.scheduler.fence(topic.name)
-        with pytest.raises(CompactionFenced):
-            await trigger
-        assert lab.metadata.runs(topic.name) == []
-        await lab.scheduler.trigger(other, RUN_TRIGGER_ADMIN)
-        await lab.compactor.started()
-        del lab.metadata.topics_by_name[other.name]
-        lab.metadata.runs_by_key.clear()
-        await lab.scheduler.fence(other.name)
-        assert lab.metadata.runs(None) == []
-
-    asyncio.run(body())
-
-
-def test_stopping_ends_all_runs_and_refuses_new_ones() -> None:
-    """Queued or running, each record says that the broker stopped."""
-
-    async def body() -> None:
-        lab = Lab()
-        topics = [lab.topic(name) for name in "abc"]
-        lab.scheduler.start()
-        for topic in topics:
-            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-        await lab.compactor.started()
-        await lab.scheduler.stop()
-        runs = lab.metadata.runs(None)
-        assert [run.state for run in runs] == [RUN_STATE_ERROR] * 3
-        assert all("broker stopped" in run.error_message for run in runs)
-        with pytest.raises(Unavailable):
-            await lab.scheduler.trigger(topics[0], RUN_TRIGGER_ADMIN)
-
-    asyncio.run(body())
-
-
 def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
     """Queued and running become errors that say so; what had ended stays."""
 
@@ -492,20 +430,6 @@ def test_a_run_that_began_before_the_start_is_left_alone() -> None:
         await lab.ended(topic)
         assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
         await lab.scheduler.stop()
-
-    asyncio.run(body())
-
-
-def test_a_trigger_on_a_topic_that_was_unloaded_is_refused() -> None:
-    """Its caller holds a topic that another one has replaced."""
-
-    async def body() -> None:
-        lab = Lab()
-        unloaded = lab.topic("t")
-        lab.topic("t")
-        with pytest.raises(CompactionFenced):
-            await lab.scheduler.trigger(unloaded, RUN_TRIGGER_ADMIN)
-        assert lab.metadata.runs(None) == []
 
     asyncio.run(body())
 
@@ -551,51 +475,5 @@ def test_a_watcher_sees_the_phases_and_the_end() -> None:
         assert rest[-1].status == COMPACTION_STATUS_SUCCESS
         assert rest[-1].run.number == 1
         assert [s.status async for s in lab.scheduler.watch(topic)] == [COMPACTION_STATUS_SUCCESS]
-
-    asyncio.run(body())
-
-
-def test_without_a_compactor_a_trigger_is_refused() -> None:
-    """`--compactor off`: nothing is queued that nobody will carry out."""
-
-    async def body() -> None:
-        lab = Lab()
-        topic = lab.topic("t")
-        lab.compactor.is_disabled = True
-        with pytest.raises(CompactorUnavailable):
-            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-        assert topic.record.last_run_number == 0
-
-    asyncio.run(body())
-
-
-def test_an_admin_trigger_wakes_an_unavailable_compactor() -> None:
-    """Whoever has just installed Java need not wait for the next automatic try."""
-
-    async def body() -> None:
-        lab = Lab()
-        await lab.scheduler.trigger(lab.topic("t"), RUN_TRIGGER_THRESHOLD)
-        assert lab.compactor.retries == 0
-        await lab.scheduler.trigger(lab.topic("u"), RUN_TRIGGER_ADMIN)
-        assert lab.compactor.retries == 1
-        await lab.scheduler.stop()
-
-    asyncio.run(body())
-
-
-def test_a_failed_metadata_write_gives_no_run_number_out() -> None:
-    """The trigger fails, and the live record is as before."""
-
-    async def body() -> None:
-        lab = Lab()
-        topic = lab.topic("t")
-        topic.record.compaction_cursor = True
-        lab.metadata.failure = DISK_FULL
-        with pytest.raises(DiskFailure):
-            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-        assert topic.record.last_run_number == 0
-        lab.metadata.failure = None
-        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
-        await lab.scheduler.stop()
 
     asyncio.run(body())
