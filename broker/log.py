@@ -109,15 +109,15 @@ class TopicLog(LogTail):
             if (segment.last.ledger_id, segment.last.entry_id) >= self.floor
         ]
 
-    async def read(self, position: Position, *, read_compacted: bool, bytes_max: int) -> ReadResult:
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult:
         """Durable entries at and after `position`, at least one if there is one, about `bytes_max`.
 
+        `view`: RAW, the current one, or an earlier one that is pinned.
         Raises Moved when the topic was unloaded, Corruption, MissingFile.
         """
         if self._failure is not None:
             raise self._failure
-        view = self.view
-        if read_compacted and view.horizon is not None and view.routes_compacted(position):
+        if view.horizon is not None and view.routes_compacted(position):
             if view.compacted is not None:
                 start = max(position, self.floor)
                 entries = await self._read_compacted(view, start, bytes_max)
@@ -133,9 +133,20 @@ class TopicLog(LogTail):
         assert compacted is not None
         assert horizon is not None
         with view.pinned():
-            return await self._in_thread(
-                lambda: compacted.read(position, bytes_max=bytes_max, end=horizon)
-            )
+            return await self._read_ledger(compacted, position, bytes_max, horizon)
+
+    async def _read_ledger(
+        self, reader: LedgerReader, position: Position, bytes_max: int, end: Position
+    ) -> list[StoredEntry]:
+        """On the loop what is in memory anyway, for a thread costs more; on a thread the rest."""
+        try:
+            entries = reader.read(position, bytes_max=bytes_max, end=end, wait=False)
+        except BlockingIOError:
+            read = functools.partial(reader.read, position, bytes_max=bytes_max, end=end)
+            return await self._in_thread(read)
+        # The others' turn: a fast reader must not keep the loop to itself.
+        await asyncio.sleep(0)
+        return entries
 
     async def _read_raw(self, position: Position, bytes_max: int) -> ReadResult:
         position = self._existing(position)
@@ -144,9 +155,7 @@ class TopicLog(LogTail):
             return ReadResult((), position)
         reader = self._reader(position.ledger_id)
         try:
-            entries = await self._in_thread(
-                lambda: reader.read(position, bytes_max=bytes_max, end=durable)
-            )
+            entries = await self._read_ledger(reader, position, bytes_max, durable)
         except MissingFile:
             if self.has_ledger(position.ledger_id):
                 raise

@@ -18,6 +18,7 @@ from broker.dispatch import Candidate, ConsumerState, Dispatcher, budget_of
 from broker.dispatch_key_shared import key_slot
 from broker.emulation import Emulation
 from broker.reading import LogReader, Reading, ReadResult, StoredEntry
+from broker.view import RAW
 from storage.codec import codec_of
 from storage.entry import HEADER_BYTES, Position
 from storage.errors import InvalidRequest
@@ -60,10 +61,10 @@ class Pump:
         return self._reading.position
 
     @property
-    def holds_raw(self) -> bool:
-        """Whether a run has overtaken it, and it needs the raw ledgers at its position."""
+    def held_position(self) -> Position | None:
+        """The first raw entry that it needs though a run has overtaken it."""
         reading = self._reading
-        return reading.route.holds(reading.position, self._log.horizon)
+        return reading.route.held_position(reading.position, self._log.horizon)
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[consumer.state.number] = consumer
@@ -76,6 +77,7 @@ class Pump:
 
     def rewind(self, *, read_compacted: bool) -> None:
         """Reading starts again at the cursor."""
+        self._reading.route.close()
         self._reading = self._begin(read_compacted=read_compacted)
         self.wake()
 
@@ -96,6 +98,7 @@ class Pump:
         self._task = asyncio.create_task(self._run())
 
     def stop(self) -> None:
+        self._reading.route.close()
         if self._task is not None:
             self._task.cancel()
 
@@ -128,11 +131,8 @@ class Pump:
         """Reads and dispatches. False: there is nothing more now."""
         reading.catch_up()
         position = reading.position
-        result = await self._log.read(
-            position,
-            read_compacted=reading.route.is_compacted(position, self._log),
-            bytes_max=self._bytes_max(),
-        )
+        view = reading.route.view(position, self._log)
+        result = await self._log.read(position, view=view, bytes_max=self._bytes_max())
         if reading is not self._reading:
             return True
         mark_delete = self._cursor.mark_delete
@@ -143,8 +143,8 @@ class Pump:
         if decision.taken < len(wanted):
             reading.stop_before(result.entries, wanted[decision.taken].header.position)
         else:
-            reading.finish(result)
-        reading.route.delivered(result.entries)
+            reading.finish(result, view.horizon)
+        reading.route.delivered(view, len(result.entries), reading.position)
         if self._cursor.mark_delete != mark_delete:
             self._on_passed()
         return bool(result.entries) or reading.position != position
@@ -159,7 +159,7 @@ class Pump:
             run = positions[start:end]
             result = await self._log.read(
                 run[0],
-                read_compacted=False,
+                view=RAW,
                 bytes_max=1 if len(run) == 1 else self._bytes_max(replay=True),
             )
             start += self._replay_run(run, result)

@@ -11,9 +11,8 @@ and CompactedTopicImpl, "read from earliest"):
 What it meets on its way is sifted: what is acknowledged is not delivered again, and gaps between
 entries go to the cursor (broker/cursor.py tells why).
 
-The profile (broker/emulation.py) decides two things: whether a reading that was in the raw ledgers
-stays there when a run overtakes it, and whether a gap that compaction made counts as acknowledged
-along with the entry behind it.
+The profile (broker/emulation.py) decides whether a gap that compaction made counts as acknowledged
+along with the entry behind it. Which ledgers are read is broker/route.py's.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ from ledgerfold.v1.data_pb2 import StartPosition
 
 from broker.cursor import Cursor
 from broker.emulation import Emulation
+from broker.route import Route
+from broker.view import View
 from storage.entry import EARLIEST, EntryHeader, Position
 
 
@@ -54,9 +55,10 @@ class LogReader(Protocol):
     @property
     def horizon(self) -> Position | None: ...
 
-    async def read(
-        self, position: Position, *, read_compacted: bool, bytes_max: int
-    ) -> ReadResult: ...
+    @property
+    def view(self) -> View: ...
+
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
 
     async def wait_beyond(self, position: Position) -> None: ...
 
@@ -71,43 +73,6 @@ class LogReader(Protocol):
     async def resolve_start(
         self, start: StartPosition, read_compacted: bool
     ) -> tuple[Position, bool]: ...
-
-
-class Route:
-    """Which ledgers the reads of one reader go to, from one to the next.
-
-    Read-compacted reads below the horizon belong to the compacted ledger. A reader that has had
-    entries above the horizon of its time may be overtaken by a run's horizon; if the profile wants,
-    it stays in the raw ledgers, which hold every tombstone (reference section 8.10).
-    """
-
-    def __init__(self, emulation: Emulation, *, read_compacted: bool, is_raw: bool = False) -> None:
-        self._stays = emulation.lagging_readers_get_tombstones
-        self._read_compacted = read_compacted
-        self._is_raw = is_raw and self._stays
-        self._was_raw = False
-
-    @property
-    def stays_raw(self) -> bool:
-        """Whether it is a read-compacted reader's, and no run can take it below its horizon."""
-        return self._read_compacted and self._is_raw
-
-    def is_compacted(self, position: Position, log: LogReader) -> bool:
-        """Whether the read at `position` that comes now is a read-compacted one."""
-        horizon = log.horizon
-        self._was_raw = horizon is None or position > horizon
-        if self._is_raw and position.ledger_id in log.ledger_ids():
-            self._was_raw = True
-            return False
-        return self._read_compacted
-
-    def delivered(self, entries: Sequence[StoredEntry]) -> None:
-        """What that read gave was handed out."""
-        self._is_raw = self._stays and self._was_raw and (self._is_raw or bool(entries))
-
-    def holds(self, position: Position, horizon: Position | None) -> bool:
-        """Whether raw entries from `position` on, at or below the horizon, are still needed."""
-        return self.stays_raw and horizon is not None and position <= horizon
 
 
 class Reading:
@@ -154,15 +119,13 @@ class Reading:
                 wanted.append(entry)
         return wanted
 
-    def finish(self, result: ReadResult) -> None:
-        """All of `result` was dealt with."""
-        horizon = self._log.horizon
+    def finish(self, result: ReadResult, horizon: Position | None) -> None:
+        """All of `result` was dealt with. `horizon`: of the view that it is from."""
         if result.entries:
             self._last = result.entries[-1].header.position
         self.position = result.next_position
         if (
-            self.read_compacted
-            and horizon is not None
+            horizon is not None
             and self._last < horizon < result.next_position
             and self._is_covered(self._last, horizon.next)
         ):

@@ -125,9 +125,8 @@ class Subscription:
 
     @property
     def held_position(self) -> Position | None:
-        """Where it reads, if a run has overtaken it and trimming must wait for it."""
-        session = self._session
-        return session.pump.read_position if session and session.pump.holds_raw else None
+        """The first raw entry that trimming must leave to it though a run has overtaken it."""
+        return None if self._session is None else self._session.pump.held_position
 
     @property
     def is_abandoned(self) -> bool:

@@ -1,8 +1,8 @@
 """What a read sees: one compacted ledger, one horizon, the raw ledgers.
 
-A view is an immutable value. A read pins the current one for as long as it takes; a compaction that
-commits puts a new one in its place, and the compacted ledger of the old one goes when its last pin
-does (DESIGN: "Swap").
+A view is an immutable value. A read pins it for as long as it takes, a reader that keeps one from
+read to read for that long (broker/route.py). A compaction that commits puts a new view in the place
+of the current one, and the compacted ledger of the old one goes when its last pin does.
 
     >>> view = View(compacted=None, horizon=None)
     >>> view.routes_compacted(Position(3, 0))
@@ -36,18 +36,29 @@ class View:
         """
         return self.horizon is not None and position <= self.horizon
 
+    def pin(self) -> None:
+        """Its compacted ledger stays until as many unpin() came."""
+        self._pins += 1
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        if self._pins == 0 and self._when_free is not None:
+            self._when_free()
+
     @contextmanager
     def pinned(self) -> Iterator[View]:
-        self._pins += 1
+        self.pin()
         try:
             yield self
         finally:
-            self._pins -= 1
-            if self._pins == 0 and self._when_free is not None:
-                self._when_free()
+            self.unpin()
 
     def retire(self, when_free: Callable[[], None]) -> None:
-        """Calls `when_free` once no read holds this view any more: at once, if none does."""
+        """Calls `when_free` once nobody holds this view any more: at once, if nobody does."""
         self._when_free = when_free
         if self._pins == 0:
             when_free()
+
+
+# The raw ledgers and nothing else.
+RAW = View(None, None)

@@ -22,6 +22,8 @@ from storage.errors import DiskFailure
 
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
+# Linux; elsewhere no read is known to be in memory.
+_CACHED_ONLY = getattr(os, "RWF_NOWAIT", -1)
 
 
 class AppendFile(Protocol):
@@ -50,6 +52,10 @@ class ReadFile(Protocol):
 
     def pread(self, size: int, offset: int) -> bytes:
         """Fewer bytes than `size` only at the end of the file. Raises DiskFailure."""
+        ...
+
+    def pread_cached(self, buffer: memoryview, offset: int) -> bool:
+        """Fills `buffer` if the system has all of it in memory; never goes to the disk."""
         ...
 
     def close(self) -> None: ...
@@ -182,6 +188,14 @@ class RealReadFile:
         except OSError as error:
             raise DiskFailure(self._path, "A read", error) from error
         return data
+
+    def pread_cached(self, buffer: memoryview, offset: int) -> bool:
+        try:
+            return os.preadv(self._descriptor, [buffer], offset, _CACHED_ONLY) == len(buffer)
+        except OSError:
+            # The usual EAGAIN, but also a file system that knows no such reads, or a true error: a
+            # read that may wait tells them apart.
+            return False
 
     def close(self) -> None:
         if self._descriptor >= 0:

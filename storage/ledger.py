@@ -44,6 +44,7 @@ __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "Stor
 
 OPEN_FILES_MAX = 256
 READERS_MAX = 1024
+SCRATCH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class LedgerStore:
         self._damaged: dict[int, LedgerRecord] = {}
         self._open_files: OrderedDict[str, ReadFile] = OrderedDict()
         self._lock = threading.Lock()
+        # Reads that do not wait go here: fresh memory costs more than the copy out of it.
+        self._scratch = bytearray(SCRATCH_BYTES)
         if not files.exists(self.ledgers_dir):
             files.make_dir(self.ledgers_dir)
             files.sync_dir(data_dir)
@@ -154,11 +157,11 @@ class LedgerStore:
     def _make_reader(self, ledger_id: int) -> LedgerReader:
         writer = self._writers.get(ledger_id)
         if writer is not None:
-            return LedgerReader(lambda: writer.record, self._open_file)
+            return LedgerReader(lambda: writer.record, self._open_file, self._scratch)
         record = self._damaged.get(ledger_id) or self._metadata.ledger(ledger_id)
         if record is None:
             raise MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
-        return LedgerReader(lambda: record, self._open_file)
+        return LedgerReader(lambda: record, self._open_file, self._scratch)
 
     def _drop_readers(self) -> None:
         """Forgets the reader that was asked for longest ago; whoever has it may go on with it."""

@@ -10,6 +10,7 @@ are remembered a ledger; an index costs two numbers for each INDEX_EVERY entries
 
 from __future__ import annotations
 
+import functools
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -19,7 +20,7 @@ from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
-from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
+from storage.entry import HEADER_BYTES, Buffer, EntryHeader, Position, read_header, verify_sections
 from storage.errors import Corruption, IncompatibleFormat, MissingFile
 from storage.files import ReadFile
 from storage.segment import record_position, shifted
@@ -28,6 +29,8 @@ INDEX_EVERY = 32
 NEXT_MAX = 64
 # One hop's read: several headers when entries are small, one when they are large.
 _HOP_BYTES = 4096
+# ReadFile.pread, which may wait or not.
+Pread = Callable[[int, int], Buffer]
 
 
 class StoredEntry(NamedTuple):
@@ -59,10 +62,14 @@ class LedgerReader:
     """Made by LedgerStore.open_reader(); threads may share it."""
 
     def __init__(
-        self, record: Callable[[], LedgerRecord], open_file: Callable[[str], ReadFile]
+        self,
+        record: Callable[[], LedgerRecord],
+        open_file: Callable[[str], ReadFile],
+        scratch: bytearray,
     ) -> None:
         self._record = record
         self._open_file = open_file
+        self._scratch = scratch
         self._is_compacted = record().kind == LEDGER_KIND_COMPACTED
         self._indexes: dict[str, _Index] = {}
         self._next: OrderedDict[Position, tuple[str, int]] = OrderedDict()
@@ -106,11 +113,14 @@ class LedgerReader:
             if segment.sealed and record_position(segment, last=True) > after
         ]
 
-    def read(self, start: Position, *, bytes_max: int, end: Position) -> list[StoredEntry]:
+    def read(
+        self, start: Position, *, bytes_max: int, end: Position, wait: bool = True
+    ) -> list[StoredEntry]:
         """Entries p with start <= p <= end, in order: at least one if there is one.
 
         Stops after about `bytes_max`, and before damage: then the next read raises Corruption, or
-        MissingFile.
+        MissingFile. Without `wait` it never goes to the disk, and raises BlockingIOError when the
+        first entry is not in memory; only one thread may read so, of all readers of the store.
         """
         found: list[StoredEntry] = []
         segments = self._segments()
@@ -119,8 +129,8 @@ class LedgerReader:
             if record_position(segment, last=False) > end:
                 break
             try:
-                bytes_max -= self._read_segment(segment, start, end, bytes_max, found)
-            except (Corruption, IncompatibleFormat, MissingFile):
+                bytes_max -= self._read_segment(segment, start, end, bytes_max, found, wait)
+            except (BlockingIOError, Corruption, IncompatibleFormat, MissingFile):
                 if found:
                     break
                 raise
@@ -138,18 +148,20 @@ class LedgerReader:
         end: Position,
         bytes_max: int,
         found: list[StoredEntry],
+        wait: bool,
     ) -> int:
         """Appends to `found`; the bytes it took."""
         path, taken = segment.path, 0
         last = record_position(segment, last=True)
         end = min(end, last)
         file = self._open_file(path)
-        offset = self._offset_of(segment, file, start)
+        pread = file.pread if wait else functools.partial(self._pread_cached, file)
+        offset = self._offset_of(segment, pread, start)
         expected = max(start, record_position(segment, last=False))
         # The file may be longer: what follows is being written, or was never acknowledged.
         wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
-        block, base = file.pread(wanted, offset), offset
-        for entry in self._entries(file, path, block, base, end, bool(found)):
+        block, base = pread(wanted, offset), offset
+        for entry in self._entries(pread, path, block, base, end, bool(found)):
             position = entry.header.position
             self._check_position(segment, offset, position, expected)
             found.append(entry)
@@ -166,21 +178,28 @@ class LedgerReader:
             self._remember(expected, path, offset)
         return taken
 
+    def _pread_cached(self, file: ReadFile, size: int, offset: int) -> memoryview:
+        """Good until the next one. Raises BlockingIOError."""
+        view = memoryview(self._scratch if size <= len(self._scratch) else bytearray(size))[:size]
+        if not file.pread_cached(view, offset):
+            raise BlockingIOError
+        return view
+
     def _entries(
-        self, file: ReadFile, path: str, block: bytes, offset: int, end: Position, some: bool
+        self, pread: Pread, path: str, block: Buffer, offset: int, end: Position, some: bool
     ) -> Iterator[StoredEntry]:
         """Whole entries of a block that was read at `offset`; one more read for a large first."""
-        at = 0
-        while at + HEADER_BYTES <= len(block):
-            header = _header(block, at, offset, path)
+        at, view = 0, memoryview(block)
+        while at + HEADER_BYTES <= len(view):
+            header = _header(view, at, offset, path)
             if header.position > end:
                 return
             size = header.size_bytes
-            if at + size > len(block):
+            if at + size > len(view):
                 if at or some:
                     return
-                block = file.pread(size, offset)
-            data = block[at : at + size]
+                view = memoryview(pread(size, offset))
+            data = bytes(view[at : at + size])
             try:
                 verify_sections(data, header, 0, path)
             except Corruption as error:
@@ -199,7 +218,7 @@ class LedgerReader:
         if not good:
             raise Corruption(segment.path, offset, f"entry {expected}", f"entry {position}")
 
-    def _offset_of(self, segment: SegmentRecord, file: ReadFile, start: Position) -> int:
+    def _offset_of(self, segment: SegmentRecord, pread: Pread, start: Position) -> int:
         """Of the first entry at or after `start`, which the segment holds."""
         if start <= record_position(segment, last=False):
             return 0
@@ -209,7 +228,7 @@ class LedgerReader:
         index = self._indexes.setdefault(segment.path, _Index())
         offset = index.at_or_before(start)
         last = record_position(segment, last=True)
-        for hops, (header, at) in enumerate(self._hop(file, segment.path, offset)):
+        for hops, (header, at) in enumerate(self._hop(pread, segment.path, offset)):
             if header.position >= start:
                 return at
             if header.position >= last:
@@ -218,12 +237,13 @@ class LedgerReader:
                 index.add(header.position, at)
         raise Corruption(segment.path, offset, f"entry {start}", "no such entry")
 
-    def _hop(self, file: ReadFile, path: str, offset: int) -> Iterator[tuple[EntryHeader, int]]:
-        block, base = b"", offset
+    def _hop(self, pread: Pread, path: str, offset: int) -> Iterator[tuple[EntryHeader, int]]:
+        block: Buffer = b""
+        base = offset
         while True:
             at = offset - base
             if at + HEADER_BYTES > len(block):
-                block, base, at = file.pread(_HOP_BYTES, offset), offset, 0
+                block, base, at = pread(_HOP_BYTES, offset), offset, 0
                 if len(block) < HEADER_BYTES:
                     return
             header = _header(block, at, base, path)
@@ -251,7 +271,7 @@ class LedgerReader:
             if segment.publish_time_max_ms < publish_time_ms:
                 continue
             end = record_position(segment, last=True)
-            for header, _ in self._hop(self._open_file(segment.path), segment.path, 0):
+            for header, _ in self._hop(self._open_file(segment.path).pread, segment.path, 0):
                 if header.publish_time_ms >= publish_time_ms:
                     return header.position
                 if header.position >= end:
@@ -259,7 +279,7 @@ class LedgerReader:
         return None
 
 
-def _header(block: bytes, at: int, base: int, path: str) -> EntryHeader:
+def _header(block: Buffer, at: int, base: int, path: str) -> EntryHeader:
     try:
         return read_header(block, at, path)
     except Corruption as error:

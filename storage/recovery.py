@@ -30,7 +30,7 @@ from ledgerfold.v1.records_pb2 import (
     SegmentRecord,
 )
 
-from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
+from storage.entry import HEADER_BYTES, Buffer, EntryHeader, Position, read_header, verify_sections
 from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
 from storage.files import Files, ReadFile
 from storage.metadata import MetadataStore
@@ -246,7 +246,7 @@ def _last_good_behind(file: ReadFile, offset: int, bad: Position) -> Position | 
     return found if found is not None and found > bad else None
 
 
-def _good_position(block: bytes, at: int, bad: Position) -> Position:
+def _good_position(block: Buffer, at: int, bad: Position) -> Position:
     """That of a good header at `at`, else `bad`."""
     try:
         return read_header(block, at).position

@@ -21,7 +21,7 @@ from ledgerfold.v1.records_pb2 import MessageId
 
 from broker.frames import encode_read
 from broker.names import persistent_topic
-from broker.reading import Route
+from broker.route import Route
 from broker.status_map import rpc_errors
 from broker.subscription_stats import describe_reader, describe_reader_cursor
 from broker.traffic import Peer, Traffic
@@ -59,6 +59,7 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
         await stream.deliver()
     finally:
         topic.readers.discard(stream)
+        stream.close()
         topic.log.on_failed.discard(stream.wake)
         receiver.cancel()
         await asyncio.gather(receiver, return_exceptions=True)
@@ -108,9 +109,8 @@ class ReadStream:
 
     @property
     def held_position(self) -> Position | None:
-        """Where it reads, if a run has overtaken it and trimming must wait for it."""
-        is_held = self._route.holds(self._position, self.log.horizon)
-        return self._position if is_held else None
+        """The first raw entry that trimming must leave to it though a run has overtaken it."""
+        return self._route.held_position(self._position, self.log.horizon)
 
     @property
     def read_position(self) -> Position:
@@ -145,6 +145,10 @@ class ReadStream:
         finally:
             self._asked.set()
 
+    def close(self) -> None:
+        """Nothing is held for it any more."""
+        self._route.close()
+
     def wake(self) -> None:
         """Something happened that the delivery must look at."""
         self._asked.set()
@@ -167,6 +171,7 @@ class ReadStream:
         seek, self._seek = self._seek, None
         assert seek is not None
         self._buffered.clear()
+        self._route.close()
         self._route = self._new_route()
         await self._move(seek.start)
         await self._write(data_pb2.ReadResponse(seek_id=seek.seek_id))
@@ -202,18 +207,15 @@ class ReadStream:
     async def _fill(self) -> bool:
         """Reads on until there is an entry; False at the end of the log."""
         while True:
-            if self.log.horizon is None or self._position > self.log.horizon:
+            view = self._route.view(self._position, self.log)
+            if view.horizon is None or self._position > view.horizon:
                 self._position = max(self._position, self._raw_from)
-            result = await self.log.read(
-                self._position,
-                read_compacted=self._route.is_compacted(self._position, self.log),
-                bytes_max=READ_BYTES_MAX,
-            )
+            result = await self.log.read(self._position, view=view, bytes_max=READ_BYTES_MAX)
             moved = result.next_position != self._position
             self._position = result.next_position
-            was_raw = self._route.stays_raw
-            self._route.delivered(result.entries)
-            if self._route.stays_raw and not was_raw:
+            was_raw = self._route.is_raw
+            self._route.delivered(view, len(result.entries), self._position)
+            if self._route.is_raw and not was_raw:
                 await self._write(data_pb2.ReadResponse(is_raw=True))
             if result.entries:
                 self._buffered.extend(result.entries)

@@ -5,8 +5,8 @@
     python fake_compactor.py unavailable            says so and exits with 3
     python fake_compactor.py crash                  exits with 1 before it listens
 
-What a run does is the plan's `policy`: "latest" answers with a manifest; "die" kills the process in
-phase two; "hang" waits for Cancel; "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
+What a run does is the plan's `policy`: "latest" answers with a manifest; "hang" waits for Cancel;
+"stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
 "break" fails without an ErrorInfo; "empty" ends without a manifest.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -44,8 +43,6 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
         yield compactor_pb2.RunResponse(progress=progress)
         match plan.policy:
-            case "die":
-                os.kill(os.getpid(), signal.SIGKILL)
             case "hang":
                 await cancel.wait()
                 await abort_with(context, CompactionCancelled("cancelled"))

@@ -90,9 +90,8 @@ class MemoryCompactor:
         high = (horizon.ledger_id, horizon.entry_id)
         for number, segment in enumerate(plan.segments):
             is_raw = number >= plan.compacted_segments
-            data = self._files.open_read(Path(plan.ledgers_dir) / segment.path).pread(
-                segment.size_bytes, 0
-            )
+            file = self._files.open_read(Path(plan.ledgers_dir) / segment.path)
+            data = file.pread(segment.size_bytes, 0)
             at = 0
             while at < len(data):
                 header = read_header(data, at, segment.path)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
 
+from broker.view import RAW, View
 from storage.entry import EARLIEST, EntryHeader, Position, read_header, stamp
 from storage.native import NativeBatchBuilder
 
@@ -31,16 +32,20 @@ class Result(NamedTuple):
 class FakeLog:
     def __init__(self) -> None:
         self.raw: list[Entry] = []
-        self.compacted: list[Entry] = []
-        self.horizon: Position | None = None
+        self.view = RAW
+        self._compacted: dict[View, list[Entry]] = {RAW: []}
         self.ledgers = [0]
         self.now_ms = 1
-        self.reads: list[tuple[Position, bool]] = []
+        self.reads: list[Position] = []
         self.error: Exception | None = None
         self._changed = asyncio.Condition()
         # Reads wait until it is set: a test may change things while one is on its way.
         self.gate = asyncio.Event()
         self.gate.set()
+
+    @property
+    def horizon(self) -> Position | None:
+        return self.view.horizon
 
     def publish(self, *entries: str) -> list[Position]:
         return [self._append(text) for text in entries]
@@ -68,26 +73,27 @@ class FakeLog:
         self.ledgers.append(self.ledgers[-1] + 1)
 
     def compact(self, *survivors: Position) -> None:
-        everything = {each.header.position: each for each in [*self.compacted, *self.raw]}
-        self.compacted = [everything[each] for each in survivors]
-        self.horizon = self.raw[-1].header.position
+        before = self._compacted[self.view]
+        everything = {each.header.position: each for each in [*before, *self.raw]}
+        self.view = View(None, self.raw[-1].header.position)
+        self._compacted[self.view] = [everything[each] for each in survivors]
         self.wake()
 
     def trim(self, *, ledgers_before: int) -> None:
         self.ledgers = [each for each in self.ledgers if each >= ledgers_before]
         self.raw = [each for each in self.raw if each.header.ledger_id >= ledgers_before]
 
-    async def read(self, position: Position, *, read_compacted: bool, bytes_max: int) -> Result:
-        self.reads.append((position, read_compacted))
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:
+        self.reads.append(position)
         await self.gate.wait()
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
-        if read_compacted and self.horizon is not None and position <= self.horizon:
-            found = _page(self.compacted, position, bytes_max)
+        if view.horizon is not None and position <= view.horizon:
+            found = _page(self._compacted[view], position, bytes_max)
             if found:
                 return Result(found, found[-1].header.position.next)
-            return Result([], self.next_position(self.horizon))
+            return Result([], self.next_position(view.horizon))
         found = _page(self.raw, position, bytes_max)
         return Result(found, found[-1].header.position.next if found else position)
 
@@ -128,8 +134,8 @@ class FakeLog:
             named = Position(start.message_id.ledger_id, start.message_id.entry_id)
             return (named if start.inclusive else named.next), True
         if at == "publish_time_ms":
-            view = [*(self.compacted if read_compacted else []), *self.raw]
-            for each in view:
+            compacted = self._compacted[self.view] if read_compacted else []
+            for each in [*compacted, *self.raw]:
                 if each.header.publish_time_ms >= start.publish_time_ms:
                     return each.header.position, True
         return self.next_position(self.last_position()), True

@@ -185,7 +185,9 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
             with pytest.raises(
                 CompactionFailed, match=r"at phase two: the worker died \(signal SIGKILL\)"
             ):
-                await supervisor.run(plan("die"), ignore)
+                await supervisor.run(
+                    plan("stubborn"), lambda progress: os.kill(supervisor.pid, signal.SIGKILL)
+                )
             assert await pauses.next() == 0.5
             assert supervisor.state == COMPACTOR_STATE_RESTARTING
             assert "SIGKILL" in supervisor.message

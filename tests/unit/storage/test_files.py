@@ -132,6 +132,18 @@ def test_a_failed_read_is_a_disk_failure(tmp_path: Path, monkeypatch: pytest.Mon
         file.pread(3, 0)
 
 
+def test_what_is_in_memory_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What was just written is, where the file system can tell; bytes behind the end are not."""
+    write(REAL, tmp_path / "a", b"0123456789")
+    file = REAL.open_read(tmp_path / "a")
+    buffer = bytearray(4)
+    if file.pread_cached(memoryview(buffer), 3):
+        assert buffer == b"3456"
+    assert not file.pread_cached(memoryview(buffer), 8)
+    file.close()
+    assert not file.pread_cached(memoryview(buffer), 0)
+
+
 def test_a_mapped_file_reads_as_its_bytes(tmp_path: Path) -> None:
     """Sealed segments are mapped by scans."""
     write(REAL, tmp_path / "f", b"abc")

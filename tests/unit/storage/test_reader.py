@@ -22,22 +22,25 @@ from storage.entry import (
     stamp,
 )
 from storage.errors import AlreadyClosed, Corruption, MissingFile
+from storage.files import REAL, Files
 from storage.key_value import MemoryKeyValue
 from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from storage.metadata import MetadataStore
 from storage.segment import SegmentWriter, scan_segment, tally_segment
 from tests.support.ledgers import append
+from tests.support.lossy_files import LossyFiles
 
 
 class Opened:
     """A store on a fresh directory."""
 
-    def __init__(self, path: Path, **settings: int) -> None:
+    def __init__(self, path: Path, files: Files = REAL, **settings: int) -> None:
         self.metadata = MetadataStore(MemoryKeyValue())
         self.now_ms = 1000
         self.store = LedgerStore(
             path,
             self.metadata,
+            files=files,
             settings=StoreSettings(**settings),  # type: ignore[arg-type]
             clock_ms=lambda: self.now_ms,
         )
@@ -97,6 +100,27 @@ def test_sequential_reads_give_every_entry_once(
         read += [entry.data for entry in entries]
         start = entries[-1].header.position.next
     assert read == written
+
+
+def test_what_is_not_in_memory_is_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
+    """Of these files, every other read that may not wait finds nothing."""
+    opened = Opened(tmp_path / "data", LossyFiles(tmp_path), segment_bytes_max=2000)
+    writer = opened.writer()
+    written = [append(writer)[1] for _ in range(100)]
+    writer.flush()
+    reader = opened.store.open_reader(writer.ledger_id)
+    read: list[bytes] = []
+    start, waits = Position(writer.ledger_id, 0), 0
+    while len(read) < len(written):
+        try:
+            entries = reader.read(start, bytes_max=150, end=LATEST, wait=False)
+        except BlockingIOError:
+            entries = reader.read(start, bytes_max=150, end=LATEST)
+            waits += 1
+        read += [entry.data for entry in entries]
+        start = entries[-1].header.position.next
+    assert read == written
+    assert waits > 10
 
 
 def test_every_start_and_end_is_found(opened: Opened) -> None:

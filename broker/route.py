@@ -1,0 +1,86 @@
+"""Which view the reads of one reader see, from one to the next.
+
+A reader that is read-compacted sees the current view, any other the raw ledgers. A run may put
+another view in place while a reader is on its way: keys that were deleted in between are in neither
+the new compacted ledger nor in what is left for the reader to read. If the profile wants, a reader
+that has had an entry therefore keeps the view it began with: that compacted ledger up to that
+horizon, and the raw ledgers, tombstones and all, behind it. Source: reference section 8.10,
+apache/pulsar#26190.
+
+>>> route = Route(Emulation(), read_compacted=True)
+>>> route.view(Position(3, 0), log) is log.view
+True
+
+Bounds: a kept view holds one compacted ledger, and the raw ledgers behind its horizon, on disk, for
+as long as its reader is connected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.emulation import Emulation
+from broker.view import RAW, View
+from storage.entry import Position
+
+
+class Log(Protocol):
+    """What a route needs of a topic's log (broker/log.py)."""
+
+    @property
+    def view(self) -> View: ...
+
+    def ledger_ids(self) -> Sequence[int]: ...
+
+
+class Route:
+    """`is_raw`: a reader that comes back, and had passed the horizon of its view before."""
+
+    def __init__(self, emulation: Emulation, *, read_compacted: bool, is_raw: bool = False) -> None:
+        self._read_compacted = read_compacted
+        self._keeps = read_compacted and emulation.lagging_readers_get_tombstones
+        self._kept: View | None = None
+        if is_raw and self._keeps:
+            self._keep(RAW)
+
+    @property
+    def is_raw(self) -> bool:
+        """Whether its reader has passed the horizon for good."""
+        return self._kept is RAW
+
+    def view(self, position: Position, log: Log) -> View:
+        """That of the read at `position` which comes now."""
+        if not self._read_compacted:
+            return RAW
+        if self._kept is None or (self.is_raw and position.ledger_id not in log.ledger_ids()):
+            return log.view
+        return self._kept
+
+    def delivered(self, view: View, count: int, position: Position) -> None:
+        """The read gave `count` entries of `view`, and goes on at `position`."""
+        if self._keeps and (count or self._kept is not None):
+            is_beyond = view.horizon is None or position > view.horizon
+            self._keep(RAW if is_beyond else view)
+
+    def held_position(self, position: Position, horizon: Position | None) -> Position | None:
+        """The first raw entry at or below the topic's `horizon` that it still needs, if any.
+
+        `position`: where its reader stands.
+        """
+        if self._kept is None or horizon is None:
+            return None
+        kept = self._kept.horizon
+        first = position if kept is None else max(position, kept.next)
+        return first if first <= horizon else None
+
+    def close(self) -> None:
+        """Its reader ends, or begins anew: nothing is held for it any more."""
+        if self._kept is not None:
+            self._kept.unpin()
+            self._kept = None
+
+    def _keep(self, view: View) -> None:
+        view.pin()
+        self.close()
+        self._kept = view

@@ -1,0 +1,90 @@
+"""Which view the reads of one reader see, and what is held for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.emulation import Emulation
+from broker.route import Route
+from broker.view import RAW, View
+from storage.entry import Position
+
+
+class Log:
+    """Raw ledgers 0 to 3, and a view of whatever horizon."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.freed: list[View] = []
+
+    def ledger_ids(self) -> Sequence[int]:
+        return range(4)
+
+    def replace(self, view: View) -> None:
+        old, self.view = self.view, view
+        old.retire(lambda: self.freed.append(old))
+
+
+FIRST, SECOND = Position(1, 9), Position(2, 9)
+
+
+def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
+    """Then it reads raw, and the compacted ledger may go; the raw ones not before it read on."""
+    log = Log(View(None, FIRST))
+    route = Route(Emulation(), read_compacted=True)
+    began_with = route.view(Position(0, 0), log)
+    route.delivered(began_with, 3, Position(0, 5))
+    log.replace(View(None, SECOND))
+    assert log.freed == []
+    assert route.view(Position(0, 5), log) is began_with
+    assert route.held_position(Position(0, 5), SECOND) == FIRST.next
+    route.delivered(began_with, 0, FIRST.next)
+    assert log.freed == [began_with]
+    assert route.is_raw
+    assert route.view(FIRST.next, log) is RAW
+    assert route.held_position(Position(2, 3), SECOND) == Position(2, 3)
+    assert route.held_position(SECOND.next, SECOND) is None
+
+
+def test_who_has_had_nothing_goes_along_with_every_run() -> None:
+    """There is nothing that it could know of and that is gone."""
+    log = Log(View(None, FIRST))
+    route = Route(Emulation(), read_compacted=True)
+    route.delivered(route.view(Position(0, 0), log), 0, FIRST.next)
+    log.replace(View(None, SECOND))
+    assert route.view(FIRST.next, log) is log.view
+    assert route.held_position(FIRST.next, SECOND) is None
+
+
+def test_a_reader_that_ends_lets_go() -> None:
+    """Of the compacted ledger and of the raw ones; closing twice is closing once."""
+    log = Log(View(None, FIRST))
+    route = Route(Emulation(), read_compacted=True)
+    view = route.view(Position(0, 0), log)
+    route.delivered(view, 1, Position(0, 1))
+    log.replace(View(None, SECOND))
+    route.close()
+    route.close()
+    assert log.freed == [view]
+    assert route.held_position(Position(0, 1), SECOND) is None
+
+
+def test_a_reader_that_comes_back_to_a_ledger_that_is_gone_reads_the_current_view() -> None:
+    """It had passed the horizon, but nothing raw is left for it where it was."""
+    log = Log(View(None, SECOND))
+    route = Route(Emulation(), read_compacted=True, is_raw=True)
+    assert route.view(Position(3, 0), log) is RAW
+    assert route.view(Position(4, 0), log) is log.view
+
+
+def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
+    """Pulsar 4 reads the newest view; who is not read-compacted reads raw."""
+    log = Log(View(None, FIRST))
+    pulsar = Route(Emulation(lagging_readers_get_tombstones=False), read_compacted=True)
+    pulsar.delivered(log.view, 1, Position(0, 1))
+    log.replace(View(None, SECOND))
+    assert pulsar.view(Position(0, 1), log) is log.view
+    plain = Route(Emulation(), read_compacted=False)
+    assert plain.view(Position(0, 0), log) is RAW
+    plain.delivered(RAW, 1, Position(0, 1))
+    assert not plain.is_raw
