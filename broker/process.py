@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 
 from broker import __version__
+from broker.allocator import keep_freed_memory
 from broker.broker import Broker, wall_clock_ms
 from broker.server import Server
 from broker.settings import BrokerSettings
@@ -43,6 +44,7 @@ def serve(settings: BrokerSettings) -> int:
         level=settings.log_level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    keep_freed_memory()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(settings.data_dir, __version__):
         metadata = MetadataStore(RocksKeyValue(metadata_dir(settings.data_dir)))
