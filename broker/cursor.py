@@ -63,10 +63,13 @@ class Cursor:
         self,
         mark_delete: Position,
         *,
+        incarnation: int = 0,
         ranges_max: int = RANGES_MAX,
         gaps_max: int = GAPS_MAX,
     ) -> None:
         self._mark_delete = mark_delete
+        # Another number after each reset: acknowledgements made before are void.
+        self.incarnation = incarnation
         self._ranges_max, self._gaps_max = ranges_max, gaps_max
         # Two sorted lists of equal length; ranges neither touch nor overlap, all end beyond
         # mark-delete.
@@ -79,7 +82,7 @@ class Cursor:
     @classmethod
     def from_record(cls, record: records_pb2.CursorRecord) -> Cursor:
         mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-        cursor = cls(mark_delete)
+        cursor = cls(mark_delete, incarnation=record.incarnation)
         for each in record.acknowledged:
             cursor._insert(
                 Position(each.ledger_id, each.first_entry_id - 1),
@@ -103,6 +106,7 @@ class Cursor:
                 ledger_id=self._mark_delete.ledger_id, entry_id=self._mark_delete.entry_id
             ),
             created_ms=created_ms,
+            incarnation=self.incarnation,
         )
         persisted = slice(RANGES_PERSISTED_MAX)
         for after, upto in zip(self._afters[persisted], self._uptos[persisted], strict=True):
@@ -181,6 +185,7 @@ class Cursor:
     def reset(self, mark_delete: Position) -> None:
         """Moves to `mark_delete`, forwards or backwards, and forgets everything else."""
         self._mark_delete = mark_delete
+        self.incarnation += 1
         self._afters, self._uptos, self._trailing = [], [], None
         self._gaps.clear()
 

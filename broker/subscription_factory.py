@@ -83,7 +83,8 @@ async def create_subscription(
         topic.name,
         name,
         topic.log,
-        Cursor(mark_delete),
+        # With the time in it, so that the next subscription of the name has another one.
+        Cursor(mark_delete, incarnation=created_ms),
         persist,
         emulation=topic.emulation,
         created_ms=created_ms,

@@ -176,7 +176,7 @@ class Consumer:
         await self._core.unsubscribe()
 
     async def close(self) -> None:
-        """Sends the acknowledgements that are left."""
+        """Waits until all acknowledgements are durable, 5 s at most."""
         self._forget(self)
         await self._core.close()
 
@@ -320,7 +320,7 @@ class Client:
         )
         core = await ConsumerCore.open(self._connection, config)
         consumer = Consumer(core, self._forget)
-        self._open[consumer] = core.close
+        self._open[consumer] = core.shut_down
         return consumer
 
     async def create_reader(
@@ -374,7 +374,10 @@ class Client:
             raise first_error
 
     async def shutdown(self) -> None:
-        """Closes everything at once: what waits for a receipt fails with AlreadyClosed."""
+        """Closes everything at once: what waits for a receipt fails with AlreadyClosed.
+
+        Acknowledgements that are not durable yet may be lost: their messages come again.
+        """
         self._is_closed = True
         opened, self._open = list(self._open.values()), {}
         for shut_down in opened:

@@ -166,7 +166,7 @@ class Client:
         )
         core = self._call(ConsumerCore.open(self._connection, config))
         consumer = Consumer(core, self._io, self._forget, message_listener)
-        self._open[consumer] = core.close
+        self._open[consumer] = core.shut_down
         return consumer
 
     def create_reader(
@@ -234,7 +234,10 @@ class Client:
             raise first_error
 
     def shutdown(self) -> None:
-        """Closes everything at once: what waits for a receipt fails with AlreadyClosed."""
+        """Closes everything at once: what waits for a receipt fails with AlreadyClosed.
+
+        Acknowledgements that are not durable yet may be lost: their messages come again.
+        """
         if self._is_closed:
             return
         self._is_closed = True

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 _SERVICE = "/ledgerfold.v1.DataService/"
 _SCHEMES = ("ledgerfold", "grpc", "pulsar")
 # How long a close waits for the broker to say that it has seen everything.
-_CLOSE_GRACE_S = 5.0
+CLOSE_GRACE_S = 5.0
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -235,7 +235,7 @@ class KeptStream(ABC):
         """There is something to send."""
         self._wake.set()
 
-    async def close(self, grace_s: float = _CLOSE_GRACE_S) -> None:
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
         """Sends what is left, waits for the broker to end the call, at most `grace_s`."""
         self._closing = True
         self._wake.set()

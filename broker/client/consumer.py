@@ -4,8 +4,9 @@
     message = consumer.receive(timeout_millis=1000)
     consumer.acknowledge(message)
 
-Acknowledgements are sent without waiting, as in Pulsar: after a lost connection, what was received
-may come again. `close` sends those that are left.
+Acknowledgements are sent without waiting, as in Pulsar. They are kept until the broker says that
+they are durable, and sent again after a lost connection; what was received and not acknowledged
+comes again then. `close` waits until they are durable.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Consumer:
         self._io.call(self._core.unsubscribe())
 
     def close(self) -> None:
-        """Sends the acknowledgements that are left. Closing twice is fine."""
+        """Waits until all acknowledgements are durable, 5 s at most. Closing twice is fine."""
         self._on_close(self)
         self._may_listen.set()
         self._io.call(self._core.close())

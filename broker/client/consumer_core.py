@@ -107,6 +107,7 @@ class ConsumerCore:
             self.inbox,
             queue_size=config.receiver_queue_size,
             on_disconnect=self._on_disconnect,
+            on_moved=self._forget_all,
         )
         self._receiver = _ConsumerReceiver(
             self.inbox,
@@ -283,16 +284,16 @@ class ConsumerCore:
         )
         await self.stream.pause()
         try:
-            await self._connection.call(self._connection.stub.Seek, request)
-            self._forget_all()
+            answer = await self._connection.call(self._connection.stub.Seek, request)
+            self.stream.moved(answer.incarnation)
             if isinstance(place, MessageId):
                 self._receiver.first = FirstMessage(place, inclusive=inclusive)
         finally:
             self.stream.resume()
 
     def _forget_all(self) -> None:
+        """After a seek, this consumer's or another's."""
         with self._lock:
-            self.stream.drop_waiting_acks()
             self._forget_timers()
             self._acknowledgements.clear()
             self._receiver.forget()
@@ -316,6 +317,10 @@ class ConsumerCore:
             topic=self.config.topic, subscription=self.config.subscription_name
         )
         await self._connection.call(self._connection.stub.Unsubscribe, request)
+
+    async def shut_down(self) -> None:
+        """At once: acknowledgements without an answer may be lost."""
+        await self.stream.close(grace_s=0)
 
     async def close(self) -> None:
         await self.stream.close()

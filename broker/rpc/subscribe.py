@@ -64,7 +64,9 @@ async def subscribe(broker: Broker, request_iterator: Requests, context: Context
         _receive(request_iterator, subscription, consumer, broker.clock_ms)
     )
     try:
-        ready = data_pb2.SubscribeReady(consumer_name=consumer.name)
+        ready = data_pb2.SubscribeReady(
+            consumer_name=consumer.name, incarnation=subscription.cursor.incarnation
+        )
         await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
         while (output := await consumer.take()) is not None:
             if output.deliveries:
@@ -86,8 +88,8 @@ async def seek(
 ) -> data_pb2.SeekResponse:
     """Answers when the cursor has moved durably; its consumers are disconnected before that."""
     topic = await broker.topic(persistent_topic(request.topic), create=False)
-    await seek_subscription(topic, request.subscription, request.start)
-    return data_pb2.SeekResponse()
+    subscription = await seek_subscription(topic, request.subscription, request.start)
+    return data_pb2.SeekResponse(incarnation=subscription.cursor.incarnation)
 
 
 @rpc_errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
@@ -167,6 +168,46 @@ def test_consuming_through_disturbances(
         while (message := again.receive(10_000)).data() != b"last":
             rest.append(message)
     assert rest == []
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_acknowledgements_outlive_kill_9(
+    broker: BrokerProcess, client: Client, cumulative: bool
+) -> None:
+    """What was acknowledged never comes again, had the broker written it down or not."""
+    producer = client.create_producer("t", batching_enabled=False)
+    publish(producer, 0, 3_000)
+    producer.flush()
+    consumer = client.subscribe(
+        "t", "s", initial_position=InitialPosition.Earliest, receiver_queue_size=100
+    )
+    acknowledged: set[int] = set()
+    turn_over = threading.Semaphore(0)
+
+    def acknowledge_all() -> None:
+        while len(acknowledged) < 3_000:
+            message = consumer.receive(30_000)
+            number = int(message.data())
+            assert number not in before_kill, "It came again."
+            (consumer.acknowledge_cumulative if cumulative else consumer.acknowledge)(message)
+            acknowledged.add(number)
+            if len(acknowledged) % 1_000 == 0:
+                turn_over.release()
+
+    before_kill: set[int] = set()
+    with ThreadPoolExecutor(1) as executor:
+        consuming = executor.submit(acknowledge_all)
+        for _ in range(2):
+            assert turn_over.acquire(timeout=30) or consuming.result()
+            before_kill = set(acknowledged)
+            crash(broker)
+        consuming.result()
+    assert acknowledged == set(range(3_000))
+    consumer.close()
+    crash(broker)
+    with client.subscribe("t", "s") as again:
+        producer.send(b"last")
+        assert again.receive(10_000).data() == b"last"
 
 
 def test_start_positions_and_seeks(client: Client) -> None:

@@ -38,6 +38,8 @@ class FakeSubscription:
     next: int = 0
     consumers: int = 0
     redelivered: list[list[Position]] = field(default_factory=list)
+    # Another number after each seek.
+    incarnation: int = 0
     # Set: its consumers are disconnected.
     moved: asyncio.Event = field(default_factory=asyncio.Event)
     counts: dict[Position, int] = field(default_factory=dict)
@@ -95,9 +97,11 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         # Called with each entry before and after it is stored; may raise to break the stream.
         self.before_store: Callable[[bytes], None] = lambda entry: None
         self.after_store: Callable[[bytes], None] = lambda entry: None
+        # The same with each acknowledgement that came, before it is taken note of.
+        self.before_ack: Callable[[data_pb2.Ack], None] = lambda ack: None
         # Raised by each new stream while it is set.
         self.refusal: LedgerfoldError | None = None
-        # Cleared: receipts wait.
+        # Cleared: receipts and answers to acknowledgements wait.
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.frames_published = 0
@@ -175,14 +179,20 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
     async def Seek(self, request: Any, context: Any) -> Any:  # noqa: N802
         topic = self.topic(request.topic)
         subscription = topic.subscriptions[request.subscription]
-        subscription.next = topic.index_at(request.start)
-        subscription.acknowledged.clear()
-        self.disconnect_consumers(subscription)
-        return data_pb2.SeekResponse()
+        self.move(subscription, topic.index_at(request.start))
+        return data_pb2.SeekResponse(incarnation=subscription.incarnation)
 
     async def Unsubscribe(self, request: Any, context: Any) -> Any:  # noqa: N802
         del self.topic(request.topic).subscriptions[request.subscription]
         return data_pb2.UnsubscribeResponse()
+
+    def move(self, subscription: FakeSubscription, index: int) -> None:
+        """A seek: its consumers are sent away."""
+        subscription.next = index
+        subscription.incarnation += 1
+        subscription.acknowledged.clear()
+        subscription.cumulative = EARLIEST
+        self.disconnect_consumers(subscription)
 
     @staticmethod
     def disconnect_consumers(subscription: FakeSubscription) -> None:
@@ -297,16 +307,26 @@ class _SubscribeCall(_Call):
             opening = self.pending.pop(0).open
             self.topic = self.service._on_open(opening)
             self.subscription = subscription = self._subscription(opening)
-            moved = subscription.moved
-            yield data_pb2.SubscribeResponse(ready=data_pb2.SubscribeReady(consumer_name="c-1"))
+            moved, may_answer = subscription.moved, self.service.may_answer
+            questions: list[int] = []
+            ready = data_pb2.SubscribeReady(
+                consumer_name="c-1", incarnation=subscription.incarnation
+            )
+            yield data_pb2.SubscribeResponse(ready=ready)
             while not self.is_over or self.pending:
                 changed = self.topic.changed
                 while self.pending:
-                    self._handle(self.pending.pop(0), subscription)
+                    request = self.pending.pop(0)
+                    self._handle(request, subscription)
+                    if request.ack.request_id:
+                        questions.append(request.ack.request_id)
+                if questions and may_answer.is_set():
+                    yield data_pb2.SubscribeResponse(acked_request_ids=questions)
+                    questions.clear()
                 deliveries = self._deliveries(subscription)
                 if deliveries:
                     yield data_pb2.SubscribeResponse(deliveries=deliveries)
-                await self.wait(changed, moved)
+                await self.wait(changed, moved, *([may_answer] if questions else []))
                 if moved.is_set():
                     raise Moved("The subscription moved.")
         finally:
@@ -327,6 +347,8 @@ class _SubscribeCall(_Call):
 
     def _handle(self, request: Any, subscription: FakeSubscription) -> None:
         self.permits += request.permits
+        if request.HasField("ack"):
+            self.service.before_ack(request.ack)
         positions = [
             Position(one.ledger_id, one.entry_id)
             for one in (*request.ack.positions, *request.redeliver.positions)
@@ -413,12 +435,12 @@ def running_broker() -> Iterator[ThreadedFakeBroker]:
 
 
 class BreakAt:
-    """Breaks the stream at the n-th entry, once."""
+    """Breaks the stream at the n-th entry or acknowledgement, once."""
 
     def __init__(self, entry_number: int) -> None:
         self._left = entry_number
 
-    def __call__(self, entry: bytes) -> None:
+    def __call__(self, _: object) -> None:
         self._left -= 1
         if self._left == 0:
             raise Unavailable("The test broke the connection.")

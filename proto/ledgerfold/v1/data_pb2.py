@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ledgerfold.v1 import records_pb2 as ledgerfold_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ledgerfold/v1/data.proto\x12\rledgerfold.v1\x1a\x1bledgerfold/v1/records.proto\"U\n\x0ePublishRequest\x12*\n\x04open\x18\x01 \x01(\x0b\x32\x1a.ledgerfold.v1.PublishOpenH\x00\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\x42\x06\n\x04step\"3\n\x0bPublishOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rproducer_name\x18\x02 \x01(\t\"g\n\x0fPublishResponse\x12*\n\x05ready\x18\x01 \x01(\x0b\x32\x1b.ledgerfold.v1.PublishReady\x12(\n\x08receipts\x18\x02 \x03(\x0b\x32\x16.ledgerfold.v1.Receipt\"X\n\x0cPublishReady\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x18\n\x10last_sequence_id\x18\x02 \x01(\x03\x12\x17\n\x0f\x65ntry_bytes_max\x18\x03 \x01(\x03\"C\n\x07Receipt\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x03\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x10\n\x08\x65ntry_id\x18\x03 \x01(\x03\"\x99\x01\n\rStartPosition\x12\x12\n\x08\x65\x61rliest\x18\x01 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x02 \x01(\x08H\x00\x12.\n\nmessage_id\x18\x03 \x01(\x0b\x32\x18.ledgerfold.v1.MessageIdH\x00\x12\x19\n\x0fpublish_time_ms\x18\x04 \x01(\x03H\x00\x12\x11\n\tinclusive\x18\x05 \x01(\x08\x42\x04\n\x02\x61t\"\xad\x01\n\x10SubscribeRequest\x12,\n\x04open\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.SubscribeOpenH\x00\x12\x11\n\x07permits\x18\x02 \x01(\rH\x00\x12!\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x12.ledgerfold.v1.AckH\x00\x12-\n\tredeliver\x18\x04 \x01(\x0b\x32\x18.ledgerfold.v1.RedeliverH\x00\x42\x06\n\x04step\"\xd7\x02\n\rSubscribeOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12-\n\x04type\x18\x03 \x01(\x0e\x32\x1f.ledgerfold.v1.SubscriptionType\x12\x0f\n\x07\x64urable\x18\x04 \x01(\x08\x12+\n\x05start\x18\x05 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x16\n\x0eread_compacted\x18\x06 \x01(\x08\x12\x15\n\rconsumer_name\x18\x07 \x01(\t\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12@\n\nproperties\x18\t \x03(\x0b\x32,.ledgerfold.v1.SubscribeOpen.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x03\x41\x63k\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.ledgerfold.v1.Position\x12\x12\n\ncumulative\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\x04\"7\n\tRedeliver\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.ledgerfold.v1.Position\"\xa9\x01\n\x11SubscribeResponse\x12,\n\x05ready\x18\x01 \x01(\x0b\x32\x1d.ledgerfold.v1.SubscribeReady\x12+\n\ndeliveries\x18\x02 \x03(\x0b\x32\x17.ledgerfold.v1.Delivery\x12\x19\n\x11\x61\x63ked_request_ids\x18\x03 \x03(\x04\x12\x13\n\x06\x61\x63tive\x18\x04 \x01(\x08H\x00\x88\x01\x01\x42\t\n\x07_active\"\'\n\x0eSubscribeReady\x12\x15\n\rconsumer_name\x18\x01 \x01(\t\"3\n\x08\x44\x65livery\x12\r\n\x05\x65ntry\x18\x01 \x01(\x0c\x12\x18\n\x10redelivery_count\x18\x02 \x01(\r\"\x8e\x01\n\x0bReadRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.ledgerfold.v1.ReadOpenH\x00\x12\x11\n\x07permits\x18\x02 \x01(\rH\x00\x12\x12\n\x08\x63heck_id\x18\x03 \x01(\x04H\x00\x12\'\n\x04seek\x18\x04 \x01(\x0b\x32\x17.ledgerfold.v1.ReadSeekH\x00\x42\x06\n\x04step\"\x83\x01\n\x08ReadOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12+\n\x05start\x18\x02 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x16\n\x0eread_compacted\x18\x03 \x01(\x08\x12\x13\n\x0breader_name\x18\x04 \x01(\t\x12\x0e\n\x06is_raw\x18\x05 \x01(\x08\"H\n\x08ReadSeek\x12+\n\x05start\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x0f\n\x07seek_id\x18\x02 \x01(\x04\"\xa0\x01\n\x0cReadResponse\x12\'\n\x05ready\x18\x01 \x01(\x0b\x32\x18.ledgerfold.v1.ReadReady\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\x12\x1d\n\x15\x65nd_of_data_check_ids\x18\x03 \x03(\x04\x12\x16\n\x0emore_check_ids\x18\x04 \x03(\x04\x12\x0f\n\x07seek_id\x18\x05 \x01(\x04\x12\x0e\n\x06is_raw\x18\x06 \x01(\x08\" \n\tReadReady\x12\x13\n\x0breader_name\x18\x01 \x01(\t\"@\n\x17GetLastMessageIdRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eread_compacted\x18\x02 \x01(\x08\"H\n\x18GetLastMessageIdResponse\x12,\n\nmessage_id\x18\x01 \x01(\x0b\x32\x18.ledgerfold.v1.MessageId\"_\n\x0bSeekRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12+\n\x05start\x18\x03 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\"\x0e\n\x0cSeekResponse\"H\n\x12UnsubscribeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"\x15\n\x13UnsubscribeResponse*\xb6\x01\n\x10SubscriptionType\x12!\n\x1dSUBSCRIPTION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bSUBSCRIPTION_TYPE_EXCLUSIVE\x10\x01\x12\x1c\n\x18SUBSCRIPTION_TYPE_SHARED\x10\x02\x12\x1e\n\x1aSUBSCRIPTION_TYPE_FAILOVER\x10\x03\x12 \n\x1cSUBSCRIPTION_TYPE_KEY_SHARED\x10\x04\x32\xf0\x03\n\x0b\x44\x61taService\x12L\n\x07Publish\x12\x1d.ledgerfold.v1.PublishRequest\x1a\x1e.ledgerfold.v1.PublishResponse(\x01\x30\x01\x12R\n\tSubscribe\x12\x1f.ledgerfold.v1.SubscribeRequest\x1a .ledgerfold.v1.SubscribeResponse(\x01\x30\x01\x12\x43\n\x04Read\x12\x1a.ledgerfold.v1.ReadRequest\x1a\x1b.ledgerfold.v1.ReadResponse(\x01\x30\x01\x12\x63\n\x10GetLastMessageId\x12&.ledgerfold.v1.GetLastMessageIdRequest\x1a\'.ledgerfold.v1.GetLastMessageIdResponse\x12?\n\x04Seek\x12\x1a.ledgerfold.v1.SeekRequest\x1a\x1b.ledgerfold.v1.SeekResponse\x12T\n\x0bUnsubscribe\x12!.ledgerfold.v1.UnsubscribeRequest\x1a\".ledgerfold.v1.UnsubscribeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18ledgerfold/v1/data.proto\x12\rledgerfold.v1\x1a\x1bledgerfold/v1/records.proto\"U\n\x0ePublishRequest\x12*\n\x04open\x18\x01 \x01(\x0b\x32\x1a.ledgerfold.v1.PublishOpenH\x00\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\x42\x06\n\x04step\"3\n\x0bPublishOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rproducer_name\x18\x02 \x01(\t\"g\n\x0fPublishResponse\x12*\n\x05ready\x18\x01 \x01(\x0b\x32\x1b.ledgerfold.v1.PublishReady\x12(\n\x08receipts\x18\x02 \x03(\x0b\x32\x16.ledgerfold.v1.Receipt\"X\n\x0cPublishReady\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x18\n\x10last_sequence_id\x18\x02 \x01(\x03\x12\x17\n\x0f\x65ntry_bytes_max\x18\x03 \x01(\x03\"C\n\x07Receipt\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x03\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12\x10\n\x08\x65ntry_id\x18\x03 \x01(\x03\"\x99\x01\n\rStartPosition\x12\x12\n\x08\x65\x61rliest\x18\x01 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x02 \x01(\x08H\x00\x12.\n\nmessage_id\x18\x03 \x01(\x0b\x32\x18.ledgerfold.v1.MessageIdH\x00\x12\x19\n\x0fpublish_time_ms\x18\x04 \x01(\x03H\x00\x12\x11\n\tinclusive\x18\x05 \x01(\x08\x42\x04\n\x02\x61t\"\xad\x01\n\x10SubscribeRequest\x12,\n\x04open\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.SubscribeOpenH\x00\x12\x11\n\x07permits\x18\x02 \x01(\rH\x00\x12!\n\x03\x61\x63k\x18\x03 \x01(\x0b\x32\x12.ledgerfold.v1.AckH\x00\x12-\n\tredeliver\x18\x04 \x01(\x0b\x32\x18.ledgerfold.v1.RedeliverH\x00\x42\x06\n\x04step\"\xd7\x02\n\rSubscribeOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12-\n\x04type\x18\x03 \x01(\x0e\x32\x1f.ledgerfold.v1.SubscriptionType\x12\x0f\n\x07\x64urable\x18\x04 \x01(\x08\x12+\n\x05start\x18\x05 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x16\n\x0eread_compacted\x18\x06 \x01(\x08\x12\x15\n\rconsumer_name\x18\x07 \x01(\t\x12\x10\n\x08priority\x18\x08 \x01(\x05\x12@\n\nproperties\x18\t \x03(\x0b\x32,.ledgerfold.v1.SubscribeOpen.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Y\n\x03\x41\x63k\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.ledgerfold.v1.Position\x12\x12\n\ncumulative\x18\x02 \x01(\x08\x12\x12\n\nrequest_id\x18\x03 \x01(\x04\"7\n\tRedeliver\x12*\n\tpositions\x18\x01 \x03(\x0b\x32\x17.ledgerfold.v1.Position\"\xa9\x01\n\x11SubscribeResponse\x12,\n\x05ready\x18\x01 \x01(\x0b\x32\x1d.ledgerfold.v1.SubscribeReady\x12+\n\ndeliveries\x18\x02 \x03(\x0b\x32\x17.ledgerfold.v1.Delivery\x12\x19\n\x11\x61\x63ked_request_ids\x18\x03 \x03(\x04\x12\x13\n\x06\x61\x63tive\x18\x04 \x01(\x08H\x00\x88\x01\x01\x42\t\n\x07_active\"<\n\x0eSubscribeReady\x12\x15\n\rconsumer_name\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x03\"3\n\x08\x44\x65livery\x12\r\n\x05\x65ntry\x18\x01 \x01(\x0c\x12\x18\n\x10redelivery_count\x18\x02 \x01(\r\"\x8e\x01\n\x0bReadRequest\x12\'\n\x04open\x18\x01 \x01(\x0b\x32\x17.ledgerfold.v1.ReadOpenH\x00\x12\x11\n\x07permits\x18\x02 \x01(\rH\x00\x12\x12\n\x08\x63heck_id\x18\x03 \x01(\x04H\x00\x12\'\n\x04seek\x18\x04 \x01(\x0b\x32\x17.ledgerfold.v1.ReadSeekH\x00\x42\x06\n\x04step\"\x83\x01\n\x08ReadOpen\x12\r\n\x05topic\x18\x01 \x01(\t\x12+\n\x05start\x18\x02 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x16\n\x0eread_compacted\x18\x03 \x01(\x08\x12\x13\n\x0breader_name\x18\x04 \x01(\t\x12\x0e\n\x06is_raw\x18\x05 \x01(\x08\"H\n\x08ReadSeek\x12+\n\x05start\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\x12\x0f\n\x07seek_id\x18\x02 \x01(\x04\"\xa0\x01\n\x0cReadResponse\x12\'\n\x05ready\x18\x01 \x01(\x0b\x32\x18.ledgerfold.v1.ReadReady\x12\x0f\n\x07\x65ntries\x18\x02 \x03(\x0c\x12\x1d\n\x15\x65nd_of_data_check_ids\x18\x03 \x03(\x04\x12\x16\n\x0emore_check_ids\x18\x04 \x03(\x04\x12\x0f\n\x07seek_id\x18\x05 \x01(\x04\x12\x0e\n\x06is_raw\x18\x06 \x01(\x08\" \n\tReadReady\x12\x13\n\x0breader_name\x18\x01 \x01(\t\"@\n\x17GetLastMessageIdRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eread_compacted\x18\x02 \x01(\x08\"H\n\x18GetLastMessageIdResponse\x12,\n\nmessage_id\x18\x01 \x01(\x0b\x32\x18.ledgerfold.v1.MessageId\"_\n\x0bSeekRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12+\n\x05start\x18\x03 \x01(\x0b\x32\x1c.ledgerfold.v1.StartPosition\"#\n\x0cSeekResponse\x12\x13\n\x0bincarnation\x18\x01 \x01(\x03\"H\n\x12UnsubscribeRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x14\n\x0csubscription\x18\x02 \x01(\t\x12\r\n\x05\x66orce\x18\x03 \x01(\x08\"\x15\n\x13UnsubscribeResponse*\xb6\x01\n\x10SubscriptionType\x12!\n\x1dSUBSCRIPTION_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bSUBSCRIPTION_TYPE_EXCLUSIVE\x10\x01\x12\x1c\n\x18SUBSCRIPTION_TYPE_SHARED\x10\x02\x12\x1e\n\x1aSUBSCRIPTION_TYPE_FAILOVER\x10\x03\x12 \n\x1cSUBSCRIPTION_TYPE_KEY_SHARED\x10\x04\x32\xf0\x03\n\x0b\x44\x61taService\x12L\n\x07Publish\x12\x1d.ledgerfold.v1.PublishRequest\x1a\x1e.ledgerfold.v1.PublishResponse(\x01\x30\x01\x12R\n\tSubscribe\x12\x1f.ledgerfold.v1.SubscribeRequest\x1a .ledgerfold.v1.SubscribeResponse(\x01\x30\x01\x12\x43\n\x04Read\x12\x1a.ledgerfold.v1.ReadRequest\x1a\x1b.ledgerfold.v1.ReadResponse(\x01\x30\x01\x12\x63\n\x10GetLastMessageId\x12&.ledgerfold.v1.GetLastMessageIdRequest\x1a\'.ledgerfold.v1.GetLastMessageIdResponse\x12?\n\x04Seek\x12\x1a.ledgerfold.v1.SeekRequest\x1a\x1b.ledgerfold.v1.SeekResponse\x12T\n\x0bUnsubscribe\x12!.ledgerfold.v1.UnsubscribeRequest\x1a\".ledgerfold.v1.UnsubscribeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,8 +34,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SUBSCRIBEOPEN_PROPERTIESENTRY']._loaded_options = None
   _globals['_SUBSCRIBEOPEN_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_SUBSCRIPTIONTYPE']._serialized_start=2469
-  _globals['_SUBSCRIPTIONTYPE']._serialized_end=2651
+  _globals['_SUBSCRIPTIONTYPE']._serialized_start=2511
+  _globals['_SUBSCRIPTIONTYPE']._serialized_end=2693
   _globals['_PUBLISHREQUEST']._serialized_start=72
   _globals['_PUBLISHREQUEST']._serialized_end=157
   _globals['_PUBLISHOPEN']._serialized_start=159
@@ -61,31 +61,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBSCRIBERESPONSE']._serialized_start=1303
   _globals['_SUBSCRIBERESPONSE']._serialized_end=1472
   _globals['_SUBSCRIBEREADY']._serialized_start=1474
-  _globals['_SUBSCRIBEREADY']._serialized_end=1513
-  _globals['_DELIVERY']._serialized_start=1515
-  _globals['_DELIVERY']._serialized_end=1566
-  _globals['_READREQUEST']._serialized_start=1569
-  _globals['_READREQUEST']._serialized_end=1711
-  _globals['_READOPEN']._serialized_start=1714
-  _globals['_READOPEN']._serialized_end=1845
-  _globals['_READSEEK']._serialized_start=1847
-  _globals['_READSEEK']._serialized_end=1919
-  _globals['_READRESPONSE']._serialized_start=1922
-  _globals['_READRESPONSE']._serialized_end=2082
-  _globals['_READREADY']._serialized_start=2084
-  _globals['_READREADY']._serialized_end=2116
-  _globals['_GETLASTMESSAGEIDREQUEST']._serialized_start=2118
-  _globals['_GETLASTMESSAGEIDREQUEST']._serialized_end=2182
-  _globals['_GETLASTMESSAGEIDRESPONSE']._serialized_start=2184
-  _globals['_GETLASTMESSAGEIDRESPONSE']._serialized_end=2256
-  _globals['_SEEKREQUEST']._serialized_start=2258
-  _globals['_SEEKREQUEST']._serialized_end=2353
-  _globals['_SEEKRESPONSE']._serialized_start=2355
-  _globals['_SEEKRESPONSE']._serialized_end=2369
-  _globals['_UNSUBSCRIBEREQUEST']._serialized_start=2371
-  _globals['_UNSUBSCRIBEREQUEST']._serialized_end=2443
-  _globals['_UNSUBSCRIBERESPONSE']._serialized_start=2445
-  _globals['_UNSUBSCRIBERESPONSE']._serialized_end=2466
-  _globals['_DATASERVICE']._serialized_start=2654
-  _globals['_DATASERVICE']._serialized_end=3150
+  _globals['_SUBSCRIBEREADY']._serialized_end=1534
+  _globals['_DELIVERY']._serialized_start=1536
+  _globals['_DELIVERY']._serialized_end=1587
+  _globals['_READREQUEST']._serialized_start=1590
+  _globals['_READREQUEST']._serialized_end=1732
+  _globals['_READOPEN']._serialized_start=1735
+  _globals['_READOPEN']._serialized_end=1866
+  _globals['_READSEEK']._serialized_start=1868
+  _globals['_READSEEK']._serialized_end=1940
+  _globals['_READRESPONSE']._serialized_start=1943
+  _globals['_READRESPONSE']._serialized_end=2103
+  _globals['_READREADY']._serialized_start=2105
+  _globals['_READREADY']._serialized_end=2137
+  _globals['_GETLASTMESSAGEIDREQUEST']._serialized_start=2139
+  _globals['_GETLASTMESSAGEIDREQUEST']._serialized_end=2203
+  _globals['_GETLASTMESSAGEIDRESPONSE']._serialized_start=2205
+  _globals['_GETLASTMESSAGEIDRESPONSE']._serialized_end=2277
+  _globals['_SEEKREQUEST']._serialized_start=2279
+  _globals['_SEEKREQUEST']._serialized_end=2374
+  _globals['_SEEKRESPONSE']._serialized_start=2376
+  _globals['_SEEKRESPONSE']._serialized_end=2411
+  _globals['_UNSUBSCRIBEREQUEST']._serialized_start=2413
+  _globals['_UNSUBSCRIBEREQUEST']._serialized_end=2485
+  _globals['_UNSUBSCRIBERESPONSE']._serialized_start=2487
+  _globals['_UNSUBSCRIBERESPONSE']._serialized_end=2508
+  _globals['_DATASERVICE']._serialized_start=2696
+  _globals['_DATASERVICE']._serialized_end=3192
 # @@protoc_insertion_point(module_scope)

@@ -149,10 +149,12 @@ class SubscribeResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[SubscribeReady, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., acked_request_ids: _Optional[_Iterable[int]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class SubscribeReady(_message.Message):
-    __slots__ = ("consumer_name",)
+    __slots__ = ("consumer_name", "incarnation")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
-    def __init__(self, consumer_name: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("entry", "redelivery_count")
@@ -243,8 +245,10 @@ class SeekRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ...) -> None: ...
 
 class SeekResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("incarnation",)
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    def __init__(self, incarnation: _Optional[int] = ...) -> None: ...
 
 class UnsubscribeRequest(_message.Message):
     __slots__ = ("topic", "subscription", "force")

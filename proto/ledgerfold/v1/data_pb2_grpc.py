@@ -97,7 +97,7 @@ class DataServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Seek(self, request, context):
-        """Moves a subscription. Its consumers are disconnected (ABORTED, reason SUBSCRIPTION_MOVED) and come back.
+        """Moves a subscription. Its consumers are disconnected (ABORTED, reason MOVED) and come back.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

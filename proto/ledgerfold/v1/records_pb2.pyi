@@ -220,7 +220,7 @@ class PositionRange(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
 
 class CursorRecord(_message.Message):
-    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms")
+    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms", "incarnation")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -234,13 +234,15 @@ class CursorRecord(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     mark_delete: Position
     acknowledged: _containers.RepeatedCompositeFieldContainer[PositionRange]
     properties: _containers.ScalarMap[str, str]
     created_ms: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
     __slots__ = ("topic", "name", "number", "last_sequence_id", "position")

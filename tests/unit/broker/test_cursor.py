@@ -129,13 +129,14 @@ def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
 
 def test_the_record_gives_the_cursor_back() -> None:
     """Mark-delete and ranges survive; of a range over ledgers, the part in its last one."""
-    cursor = Cursor(at("1:2"))
+    cursor = Cursor(at("1:2"), incarnation=5)
     cursor.acknowledge(at("1:4"))
     cursor.note_gap(at("1:7"), at("4:3"))
     cursor.acknowledge(at("4:3"))
     record = cursor.to_record("t", "s", created_ms=7)
     assert (record.topic, record.subscription, record.created_ms) == ("t", "s", 7)
     again = Cursor.from_record(record)
+    assert again.incarnation == 5
     assert shape(again) == "1:2 (1:3..1:4] (4:-1..4:3]"
 
 

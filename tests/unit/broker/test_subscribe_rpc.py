@@ -80,6 +80,7 @@ class Stream:
         opening.setdefault("start", data_pb2.StartPosition(earliest=True))
         await self.send(open=data_pb2.SubscribeOpen(**opening))
         response = await self.read()
+        self.incarnation = response.ready.incarnation
         return str(response.ready.consumer_name)
 
     async def send(self, **step: Any) -> None:
@@ -243,7 +244,7 @@ def test_failover_consumers_are_told() -> None:
 
 
 def test_seek_and_unsubscribe_end_streams_with_a_reason() -> None:
-    """Moved, then come back; busy without force; not found afterwards."""
+    """Moved, then come back to another incarnation; busy without force; not found afterwards."""
 
     async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
         stub_seek = channel.unary_unary(
@@ -259,10 +260,11 @@ def test_seek_and_unsubscribe_end_streams_with_a_reason() -> None:
         stream = Stream(channel)
         await stream.open()
         start = data_pb2.StartPosition(earliest=True)
-        await stub_seek(data_pb2.SeekRequest(topic="t", subscription="s", start=start))
+        answer = await stub_seek(data_pb2.SeekRequest(topic="t", subscription="s", start=start))
         assert isinstance(await stream.error(), Moved)
         again = Stream(channel)
         await again.open()
+        assert stream.incarnation != again.incarnation == answer.incarnation
         request = data_pb2.UnsubscribeRequest(topic="t", subscription="s")
         with pytest.raises(grpc.aio.AioRpcError) as busy:
             await stub_unsubscribe(request)

@@ -8,12 +8,25 @@ from typing import Any
 
 import pytest
 
-from broker.client import Client, Consumer, ConsumerType, InitialPosition, Message, MessageId
+from broker.client import (
+    Client,
+    Consumer,
+    ConsumerType,
+    InitialPosition,
+    Message,
+    MessageId,
+    ack_queue,
+)
 from broker.client.io_thread import IoThread
 from storage.entry import Position
 from storage.errors import AlreadyClosed, InvalidRequest, NotAllowed, SubscriptionBusy, Timeout
 from storage.native import NativeBatchBuilder
-from tests.support.fake_data_service import LEDGER_ID, FakeSubscription, ThreadedFakeBroker
+from tests.support.fake_data_service import (
+    LEDGER_ID,
+    BreakAt,
+    FakeSubscription,
+    ThreadedFakeBroker,
+)
 
 ORDERED = ConsumerType.Exclusive
 SHARED = ConsumerType.Shared
@@ -25,6 +38,14 @@ def fill(client: Client, entries: int, rows: int) -> None:
     for number in range(entries * rows):
         producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
     producer.flush()
+
+
+def fill_without_receipts(broker: ThreadedFakeBroker, entries: int) -> None:
+    """The same, one message each, for a broker that answers nothing."""
+    for number in range(entries):
+        builder = NativeBatchBuilder("p")
+        builder.add(b"%d" % number)
+        broker.store("t", builder.build(sequence_id=number, publish_time_ms=number))
 
 
 def subscribe(client: Client, type_: ConsumerType = ORDERED, **options: Any) -> Consumer:
@@ -252,6 +273,139 @@ def test_a_restart_brings_what_was_not_acknowledged(
     broker.stop_now()
     broker.start_now()
     assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
+
+
+def test_acknowledgements_while_away_are_sent_later(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """They are not lost, and come before new permits."""
+    fill(client, 3, 1)
+    consumer = subscribe(client)
+    messages = receive(consumer, 3)
+    broker.stop_now()
+    for message in messages[:2]:
+        consumer.acknowledge(message)
+    broker.start_now()
+    wait_until(broker, lambda: len(subscription(broker).acknowledged) == 2)
+    assert values(receive(consumer, 1)) == [2]
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_an_acknowledgement_that_the_broker_did_not_take_note_of_is_sent_again(
+    broker: ThreadedFakeBroker, client: Client, cumulative: bool
+) -> None:
+    """It was written to a stream that died right then."""
+    fill(client, 3, 1)
+    consumer = subscribe(client)
+    messages = receive(consumer, 3)
+    broker.service.before_ack = BreakAt(1)
+
+    def acknowledge() -> None:
+        if cumulative:
+            consumer.acknowledge_cumulative(messages[1])
+        else:
+            consumer.acknowledge(messages[0])
+            consumer.acknowledge(messages[1])
+
+    broker.do(acknowledge)
+    assert values(receive(consumer, 1)) == [2]
+    assert len(broker.service.opened) == 3, "the producer, the consumer, and once more"
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_what_was_acknowledged_before_a_seek_comes_again(
+    broker: ThreadedFakeBroker, client: Client, is_connected: bool, cumulative: bool
+) -> None:
+    """Someone else moved the subscription, whether this consumer heard of it or was away."""
+    broker.service.may_answer.clear()
+    fill_without_receipts(broker, 2)
+    consumer = subscribe(client)
+    acknowledge = consumer.acknowledge_cumulative if cumulative else consumer.acknowledge
+
+    def all_are_acknowledged() -> bool:
+        known = subscription(broker)
+        return len(known.acknowledged) == 2 or known.cumulative == Position(LEDGER_ID, 1)
+
+    for message in receive(consumer, 2):
+        acknowledge(message)
+    wait_until(broker, all_are_acknowledged)
+    if not is_connected:
+        broker.stop_now()
+    broker.do(lambda: broker.service.move(subscription(broker), 0))
+    if not is_connected:
+        broker.start_now()
+    again = receive(consumer, 2)
+    assert values(again) == [0, 1]
+    assert subscription(broker).acknowledged == set()
+    for message in again:
+        acknowledge(message)
+    wait_until(broker, all_are_acknowledged)
+
+
+def test_what_is_acknowledged_after_a_seek_of_its_own_counts(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """At once, before the consumer is connected again."""
+    fill(client, 3, 1)
+    consumer = subscribe(client)
+    consumer.seek(MessageId.earliest)
+    consumer.acknowledge_cumulative(MessageId(-1, LEDGER_ID, 1, -1))
+    wait_until(broker, lambda: subscription(broker).cumulative == Position(LEDGER_ID, 1))
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_close_sends_again_what_a_dying_stream_took_along(
+    broker: ThreadedFakeBroker, client: Client, cumulative: bool
+) -> None:
+    """It waits for the broker's word, and there is no other stream after it."""
+    fill(client, 1, 1)
+    consumer = subscribe(client)
+    [message] = receive(consumer, 1)
+    broker.service.before_ack = BreakAt(1)
+    if cumulative:
+        consumer.acknowledge_cumulative(message)
+        consumer.close()
+        assert subscription(broker).cumulative == Position(LEDGER_ID, 0)
+    else:
+        consumer.acknowledge(message)
+        consumer.close()
+        assert subscription(broker).acknowledged == {Position(LEDGER_ID, 0)}
+
+
+def test_a_shutdown_does_not_wait_for_answers(
+    broker: ThreadedFakeBroker, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says what may come again."""
+    broker.service.may_answer.clear()
+    fill_without_receipts(broker, 2)
+    consumer = subscribe(client)
+    for message in receive(consumer, 2):
+        consumer.acknowledge(message)
+    client.shutdown()
+    assert "2 acknowledgements" in caplog.text
+
+
+def test_few_acknowledgements_wait_for_an_answer(
+    broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not answer is not asked for more messages, until it does."""
+    monkeypatch.setattr(ack_queue, "UNANSWERED_MAX", 3)
+    broker.service.may_answer.clear()
+    fill_without_receipts(broker, 20)
+    consumer = subscribe(client, receiver_queue_size=2)
+    seen: list[Message] = []
+
+    def receive_all() -> None:
+        while True:
+            seen.append(consumer.receive(timeout_millis=100))
+            consumer.acknowledge(seen[-1])
+
+    with pytest.raises(Timeout):
+        receive_all()
+    assert len(seen) <= 3 + 1 + 2
+    broker.do(broker.service.may_answer.set)
+    assert values(seen + receive(consumer, 20 - len(seen))) == list(range(20))
 
 
 def test_an_exclusive_subscription_has_one_consumer(client: Client) -> None:

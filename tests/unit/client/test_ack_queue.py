@@ -1,0 +1,172 @@
+"""Acknowledgements on their way: none is lost, few questions are asked."""
+
+from __future__ import annotations
+
+import threading
+
+from ledgerfold.v1 import data_pb2
+
+from broker.client.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
+from storage.entry import Position
+
+
+def filled(count: int, first: int = 0) -> AckQueue:
+    queue = AckQueue()
+    add(queue, count, first)
+    return queue
+
+
+def add(queue: AckQueue, count: int, first: int = 0) -> None:
+    for number in range(first, first + count):
+        queue.add(Position(1, number))
+
+
+def frames(queue: AckQueue) -> list[data_pb2.Ack]:
+    """All that is to be sent now."""
+    return list(iter(queue.next_ack, None))
+
+
+def entry_ids(acks: list[data_pb2.Ack]) -> list[int]:
+    return [position.entry_id for ack in acks for position in ack.positions]
+
+
+def test_what_has_an_answer_is_forgotten() -> None:
+    """Nothing of it goes out again when the connection breaks later."""
+    queue = filled(3)
+    queue.want_answer()
+    [ack] = frames(queue)
+    add(queue, 2, first=3)
+    frames(queue)
+    queue.answered(ack.request_id)
+    assert len(queue)
+    queue.lost()
+    assert entry_ids(frames(queue)) == [3, 4]
+
+
+def test_what_has_no_answer_goes_out_again_in_order() -> None:
+    """Before what came meanwhile, and with a question."""
+    queue = filled(3)
+    frames(queue)
+    add(queue, 2, first=3)
+    queue.lost()
+    again = frames(queue)
+    assert entry_ids(again) == [0, 1, 2, 3, 4]
+    queue.answered(again[-1].request_id)
+    assert not len(queue)
+
+
+def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
+    """What went out again waits for the answer to its own question."""
+    queue = filled(1)
+    queue.want_answer()
+    [first] = frames(queue)
+    queue.lost()
+    [second] = frames(queue)
+    queue.answered(first.request_id)
+    assert len(queue)
+    queue.answered(second.request_id)
+    assert not len(queue)
+
+
+def test_one_question_for_many() -> None:
+    """Asked when many have gone out, and not again before the answer."""
+    queue = filled(ASK_AT - 1)
+    assert [ack.request_id for ack in frames(queue)] == [0]
+    add(queue, 1, first=ASK_AT)
+    [asking] = frames(queue)
+    assert asking.request_id
+    add(queue, ASK_AT, first=2 * ASK_AT)
+    queue.want_answer()
+    assert [ack.request_id for ack in frames(queue)] == [0]
+    queue.answered(asking.request_id)
+    [question] = frames(queue)
+    assert not question.positions
+    assert question.request_id == asking.request_id + 1
+
+
+def test_no_question_without_an_acknowledgement() -> None:
+    """The broker is not asked about nothing."""
+    queue = AckQueue()
+    queue.want_answer()
+    assert frames(queue) == []
+
+
+def test_of_several_cumulative_ones_the_last_counts() -> None:
+    """Also after a lost connection; and an answer to the first leaves the second."""
+    queue = AckQueue()
+    queue.add_upto(Position(1, 4))
+    queue.want_answer()
+    [first] = frames(queue)
+    assert first.cumulative
+    queue.add_upto(Position(1, 9))
+    frames(queue)
+    queue.answered(first.request_id)
+    queue.lost()
+    [again] = frames(queue)
+    assert again.cumulative
+    assert entry_ids([again]) == [9]
+
+
+def test_an_entry_waits_once() -> None:
+    """However often it is acknowledged, sent or not."""
+    queue = filled(2)
+    add(queue, 2)
+    assert entry_ids(frames(queue)) == [0, 1]
+    add(queue, 2)
+    assert frames(queue) == []
+    assert len(queue) == 2
+
+
+def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
+    """Who wants an answer wants it about everything."""
+    queue = filled(12_000)
+    queue.want_answer()
+    while len(queue):
+        asking = [ack.request_id for ack in frames(queue) if ack.request_id]
+        assert len(asking) == 1
+        queue.answered(asking[0])
+
+
+def test_threads_add_while_the_loop_takes() -> None:
+    """Each comes out once, and who adds to an empty queue is told to wake the sender."""
+    queue, wake = AckQueue(), threading.Semaphore(0)
+
+    def add_some(first: int) -> None:
+        for number in range(first, first + 10_000):
+            if queue.add(Position(1, number)):
+                wake.release()
+
+    threads = [threading.Thread(target=add_some, args=(first,)) for first in (0, 10_000)]
+    for thread in threads:
+        thread.start()
+    taken: list[int] = []
+    while len(taken) < 20_000:
+        assert wake.acquire(timeout=10)
+        for ack in frames(queue):
+            taken += entry_ids([ack])
+            if ack.request_id:
+                queue.answered(ack.request_id)
+    assert sorted(taken) == list(range(20_000))
+    for thread in threads:
+        thread.join()
+
+
+def test_it_says_when_too_many_wait() -> None:
+    """Sent or not."""
+    queue = filled(UNANSWERED_MAX)
+    assert not queue.is_full
+    frames(queue)
+    add(queue, 1, first=UNANSWERED_MAX)
+    assert queue.is_full
+
+
+def test_clearing_forgets_everything() -> None:
+    """After a seek: sent and unsent ones."""
+    queue = filled(3)
+    queue.want_answer()
+    frames(queue)
+    queue.add_upto(Position(1, 9))
+    add(queue, 1, first=5)
+    queue.clear()
+    queue.lost()
+    assert frames(queue) == []
