@@ -374,10 +374,7 @@ class Client:
             raise first_error
 
     async def shutdown(self) -> None:
-        """Closes everything at once: what waits for a receipt fails with AlreadyClosed.
-
-        Acknowledgements that are not durable yet may be lost: their messages come again.
-        """
+        """Closes everything at once; see `broker.client.Client.shutdown`."""
         self._is_closed = True
         opened, self._open = list(self._open.values()), {}
         for shut_down in opened:
