@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from broker.cli.connecting import add_name, admin_of
 from broker.cli.exit_codes import DONE, FAILED
 from broker.cli.output import add_output, print_rows
-from broker.cli.units import format_size, parse_time_ms
+from broker.cli.units import format_size, parse_count, parse_time_ms
+from storage.errors import Timeout
 
 if TYPE_CHECKING:
     from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
@@ -23,35 +25,29 @@ Commands = argparse._SubParsersAction
 
 def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     compact = verbs.add_parser("compact", help="compact a topic")
-    compact.add_argument("topic")
+    add_name(compact)
     compact.add_argument("--wait", action="store_true", help="until it is done")
     compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="with --wait")
     compact.set_defaults(run=_compact)
     status = verbs.add_parser("compaction-status", help="how the last compaction went")
-    status.add_argument("topic")
-    status.add_argument("-w", "--wait-complete", action="store_true")
+    add_name(status)
+    status.add_argument("-w", "--wait-complete", action="store_true", help="until it is done")
     status.set_defaults(run=_status)
     cancel = verbs.add_parser("cancel-compaction", help="end the compaction on its way")
-    cancel.add_argument("topic")
+    add_name(cancel)
     cancel.set_defaults(run=_cancel)
 
 
 def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("runs", help="the history of compactions, newest first")
-    parser.add_argument("topic", nargs="?", default="")
-    parser.add_argument("-n", "--number", type=int, default=20, help="0: all; default 20")
+    parser.add_argument("topic", nargs="?", default="", help="default: of all")
+    parser.add_argument("-n", "--number", type=parse_count, default=20, help="0: all; default 20")
     add_output(parser, ("table", "jsonl"))
     parser.set_defaults(run=_runs)
 
 
-def _admin(options: argparse.Namespace) -> Admin:
-    from broker.client.admin import Admin
-
-    return Admin(options.url)
-
-
 def _compact(options: argparse.Namespace) -> int:
-    admin = _admin(options)
+    admin = admin_of(options)
     number = admin.trigger_compaction(options.topic)
     if number == 0:
         print(f"Nothing new to compact in {options.topic}.")
@@ -68,10 +64,13 @@ def wait_for_end(
     """Watches a run to its end, with a progress bar where a person looks on. Raises Timeout."""
     timeout_s = None if timeout_ms is None else timeout_ms / 1000
     last = None
-    with _progress_bar() as show:
-        for status in admin.watch_compaction(topic, timeout_seconds=timeout_s):
-            last = status
-            show(status)
+    try:
+        with _progress_bar() as show:
+            for status in admin.watch_compaction(topic, timeout_seconds=timeout_s):
+                last = status
+                show(status)
+    except Timeout:
+        raise Timeout(f"the compaction of {topic} is still on its way.") from None
     return last if last is not None else admin.compaction_status(topic)
 
 
@@ -129,7 +128,7 @@ def _progress_bar() -> Iterator[Any]:
 
 
 def _status(options: argparse.Namespace) -> int:
-    admin = _admin(options)
+    admin = admin_of(options)
     status = admin.compaction_status(options.topic)
     if options.wait_complete:
         status = wait_for_end(admin, options.topic)
@@ -153,13 +152,13 @@ def print_status(status: GetCompactionStatusResponse) -> int:
 
 
 def _cancel(options: argparse.Namespace) -> int:
-    number = _admin(options).cancel_compaction(options.topic)
+    number = admin_of(options).cancel_compaction(options.topic)
     print(f"Run {number} cancelled." if number else "No compaction is on its way.")
     return DONE
 
 
 def _runs(options: argparse.Namespace) -> int:
-    print_rows(options, _rows(_admin(options).runs(options.topic, limit=options.number)))
+    print_rows(options, _rows(admin_of(options).runs(options.topic, limit=options.number)))
     return DONE
 
 

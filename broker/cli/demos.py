@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.cli.exit_codes import DONE, FAILED
 from broker.cli.output import aligned, message_id_text
-from broker.cli.units import format_size
+from broker.cli.producing import Outgoing, send_all
+from broker.cli.units import format_size, parse_positive
 
 if TYPE_CHECKING:
     from broker.client import Client, Message, MessageId
@@ -25,21 +26,16 @@ Commands = argparse._SubParsersAction
 _SHOWN = 8
 
 
-class Outgoing(NamedTuple):
-    key: str
-    value: bytes | None
-    event_time_ms: int = 0
-
-
 def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("demo", help="publish, compact, check: on real or made-up data")
     verbs = parser.add_subparsers(title="demos", metavar="DEMO", required=True)
     git = _demo(verbs, "git", "a git repository's history: path = key", _git)
-    git.add_argument("repository", nargs="?", default=".", type=Path)
+    git.add_argument("repository", nargs="?", default=".", type=Path, help="default: .")
     ticker = _demo(verbs, "ticker", "a stock ticker: symbol = key", _ticker)
-    ticker.add_argument("--seed", type=int, default=1)
-    ticker.add_argument("--symbols", type=int, default=500)
-    ticker.add_argument("--messages", type=int, default=100_000)
+    for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000)):
+        ticker.add_argument(
+            option, type=parse_positive, default=default, help="default %(default)s", metavar="N"
+        )
     _demo(verbs, "addresses", "six addresses of three people", _addresses)
     _demo(verbs, "prices", "seven prices of three products", _prices)
 
@@ -69,30 +65,12 @@ class Stage:
 
     def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
         """The ids, in order. Raises what the producer met."""
-        began, ids, errors = time.monotonic(), [], []
-
-        def done(result: object, at: MessageId | None) -> None:
-            if at is None:
-                errors.append(result)
-            else:
-                ids.append(at)
-
-        producer = self.client.create_producer(
+        began = time.monotonic()
+        ids: list[MessageId] = []
+        with self.client.create_producer(
             self.topic, batching_enabled=batching, batching_max_messages=10_000
-        )
-        count = 0
-        for message in messages:
-            producer.send_async(
-                message.value,
-                done,
-                partition_key=message.key,
-                event_timestamp=message.event_time_ms or None,
-            )
-            count += 1
-        producer.flush()
-        producer.close()
-        if errors:
-            raise RuntimeError(f"{len(errors)} messages were not stored: {errors[0]}")
+        ) as producer:
+            count = send_all(producer, messages, on_stored=ids.append)
         print(f"published   {count:,} messages in {time.monotonic() - began:.2f} s")
         return ids
 
@@ -205,7 +183,7 @@ def _git(stage: Stage) -> int:
         document = json.loads(message.data())
         found[message.partition_key()] = (document["mode"], document["blob"])
         if len(rows) < _SHOWN:
-            place = {"id": message_id_text(message), "path": message.partition_key()}
+            place = {"id": message_id_text(message.message_id()), "path": message.partition_key()}
             rows.append(place | {"mode": document["mode"], "commit": document["commit"][:12]})
     stage.print_sizes()
     if rows:
@@ -248,7 +226,7 @@ def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
     for title, is_compacted in (("before", False), ("after", True)):
         rows = [
             {
-                "id": message_id_text(message),
+                "id": message_id_text(message.message_id()),
                 "key": message.partition_key(),
                 "value": message.data().decode(),
             }
@@ -256,10 +234,7 @@ def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
         ]
         print(f"\n{title}\n{aligned(rows)}")
     found = [(row["id"], row["key"], row["value"]) for row in rows]
-    expected = [
-        (f"{ids[place].ledger_id()}:{ids[place].entry_id()}", key, value)
-        for place, key, value in compacted(pairs)
-    ]
+    expected = [(message_id_text(ids[place]), key, value) for place, key, value in compacted(pairs)]
     print()
     wrong = [] if found == expected else [f"{found} instead of {expected}"]
     return _verdict(wrong, "of each key the last message, in order, under its own id")

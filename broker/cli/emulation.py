@@ -8,18 +8,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from broker.cli.connecting import add_name, admin_of
 from broker.cli.output import print_document
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Emulation
 
-    from broker.client.admin import Admin
-
 Commands = argparse._SubParsersAction
 PROFILE_NAMES = ("documented", "pulsar-4")
 
 
-def add_emulation_options(parser: argparse.ArgumentParser) -> None:
+def add_emulation_options(parser: argparse._ActionsContainer) -> None:
     """Of `serve`: the broker's level."""
     parser.add_argument("--profile", choices=PROFILE_NAMES, help="which Pulsar to emulate")
     parser.add_argument(
@@ -40,24 +39,18 @@ def emulation_of(options: argparse.Namespace) -> Emulation:
 
 def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
     change = verbs.add_parser("set-emulation", help="which Pulsar to emulate")
-    change.add_argument(of)
-    change.add_argument("--profile", choices=PROFILE_NAMES)
-    change.add_argument("fields", nargs="*", metavar="FIELD=true|false")
+    add_name(change, of)
+    change.add_argument("--profile", choices=PROFILE_NAMES, help="begins anew from it")
+    change.add_argument("fields", nargs="*", metavar="FIELD=true|false", help="as in PROFILES.md")
     change.set_defaults(run=_set, scope=of)
     get = verbs.add_parser("get-emulation", help="the fields that are set")
-    get.add_argument(of)
+    add_name(get, of)
     get.add_argument("-ap", "--applied", action="store_true", help="all that are in force")
     get.set_defaults(run=_get, scope=of)
     remove = verbs.add_parser("remove-emulation", help="inherit it")
-    remove.add_argument(of)
+    add_name(remove, of)
     remove.add_argument("fields", nargs="*", metavar="FIELD", help="default: all")
     remove.set_defaults(run=_remove, scope=of)
-
-
-def _admin(options: argparse.Namespace) -> Admin:
-    from broker.client.admin import Admin
-
-    return Admin(options.url)
 
 
 def _set(options: argparse.Namespace) -> None:
@@ -68,12 +61,12 @@ def _set(options: argparse.Namespace) -> None:
         raise InvalidRequest("Give a --profile, fields like exact_backlog=false, or both.")
     values = parse_policies(options.profile, options.fields)
     topic, namespace = _scope(options)
-    _admin(options).update_policies(topic=topic, namespace=namespace, values=values)
+    admin_of(options).update_policies(topic=topic, namespace=namespace, values=values)
 
 
 def _get(options: argparse.Namespace) -> None:
     topic, namespace = _scope(options)
-    policies = _admin(options).policies(topic=topic, namespace=namespace, applied=options.applied)
+    policies = admin_of(options).policies(topic=topic, namespace=namespace, applied=options.applied)
     document = {field.name: value for field, value in policies.emulation.ListFields()}
     if policies.HasField("retain_null_key"):
         document["retain_null_key"] = policies.retain_null_key
@@ -85,7 +78,7 @@ def _remove(options: argparse.Namespace) -> None:
     whole = ("emulation", "retain_null_key")
     remove = [name if name in whole else f"emulation.{name}" for name in wanted]
     topic, namespace = _scope(options)
-    _admin(options).update_policies(topic=topic, namespace=namespace, remove=remove)
+    admin_of(options).update_policies(topic=topic, namespace=namespace, remove=remove)
 
 
 def _scope(options: argparse.Namespace) -> tuple[str, str]:

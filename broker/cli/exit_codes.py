@@ -2,12 +2,12 @@
 
 | code | meaning |
 | --- | --- |
-| 0 | done |
-| 1 | the operation failed |
-| 2 | usage |
-| 3 | not found |
+| 0 | done; also: whoever read the output had enough of it |
+| 1 | failed; also: no broker answers, or it refuses |
+| 2 | usage: arguments or input that cannot be meant |
+| 3 | a topic, a subscription or a file that is not there |
 | 4 | timed out |
-| 5 | conflict, or already running |
+| 5 | conflict: it is there, in use, or running already |
 | 6 | damaged data |
 | 130 | interrupted |
 """
@@ -19,23 +19,24 @@ from storage import errors
 DONE, FAILED, USAGE, NOT_FOUND, TIMED_OUT, CONFLICT, DAMAGED = range(7)
 INTERRUPTED = 130
 
-_BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
-    (errors.InvalidRequest, USAGE),
-    (errors.TopicNotFound, NOT_FOUND),
-    (errors.SubscriptionNotFound, NOT_FOUND),
-    (FileNotFoundError, NOT_FOUND),
-    (errors.Timeout, TIMED_OUT),
-    (errors.CompactionRunning, CONFLICT),
-    (errors.TopicExists, CONFLICT),
-    (errors.TopicBusy, CONFLICT),
-    (errors.SubscriptionBusy, CONFLICT),
-    (errors.ProducerBusy, CONFLICT),
-    (errors.Corruption, DAMAGED),
-    (errors.MissingFile, DAMAGED),
-    (KeyboardInterrupt, INTERRUPTED),
-)
+_BY_CLASS: dict[type[BaseException], int] = {
+    errors.InvalidRequest: USAGE,
+    errors.TopicNotFound: NOT_FOUND,
+    errors.SubscriptionNotFound: NOT_FOUND,
+    FileNotFoundError: NOT_FOUND,
+    errors.Timeout: TIMED_OUT,
+    errors.TopicExists: CONFLICT,
+    errors.TopicBusy: CONFLICT,
+    errors.SubscriptionBusy: CONFLICT,
+    errors.ProducerBusy: CONFLICT,
+    errors.CompactionRunning: CONFLICT,
+    errors.DirectoryLocked: CONFLICT,
+    errors.Corruption: DAMAGED,
+    errors.MissingFile: DAMAGED,
+    KeyboardInterrupt: INTERRUPTED,
+}
 
 
 def exit_code(error: BaseException) -> int:
-    """The first row that fits; FAILED when none does."""
-    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), FAILED)
+    """That of its class, or of the nearest base that has one; FAILED when none has."""
+    return next((_BY_CLASS[kind] for kind in type(error).__mro__ if kind in _BY_CLASS), FAILED)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from broker.cli.output import add_output, print_document, print_rows
+from broker.cli.connecting import admin_of
+from broker.cli.output import add_output, content, print_document, print_rows
 
 Commands = argparse._SubParsersAction
 
@@ -21,7 +22,7 @@ def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("segment", help="segment files")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     dump = verbs.add_parser("dump", help="what a file holds, checksums verified")
-    dump.add_argument("file", type=Path)
+    dump.add_argument("file", type=Path, help="ledgers/N/N.log in a data directory")
     dump.add_argument("--messages", action="store_true", help="messages instead of entries")
     add_output(dump, ("table", "jsonl"))
     dump.set_defaults(run=_dump)
@@ -30,9 +31,7 @@ def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
 def _info(options: argparse.Namespace) -> None:
     from ledgerfold.v1.admin_pb2 import CompactorState
 
-    from broker.client.admin import Admin
-
-    info = Admin(options.url).broker_info()
+    info = admin_of(options).broker_info()
     state = CompactorState.Name(info.compactor_state).removeprefix("COMPACTOR_STATE_").lower()
     print_document(
         {
@@ -87,9 +86,5 @@ def _messages(path: Path) -> Iterator[dict[str, Any]]:
     for header, _, entry in _whole_entries(path):
         for message in decode(entry, header).messages():
             index = f":{message.batch_index}" if message.batch_index >= 0 else ""
-            yield {
-                "id": f"{header.position}{index}",
-                "key": None if message.key is None else message.key.decode(errors="replace"),
-                "value": message.value.decode(errors="replace"),
-                "tombstone": message.is_tombstone,
-            }
+            value = None if message.value_is_null else message.value
+            yield {"id": f"{header.position}{index}", **content(message.key, value)}

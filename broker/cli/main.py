@@ -7,30 +7,35 @@ Spark's.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from broker import __version__
 from broker.cli.compaction import add_runs
+from broker.cli.consuming import add_consume, add_read
 from broker.cli.demos import add_demo
-from broker.cli.exit_codes import INTERRUPTED, exit_code
+from broker.cli.exit_codes import DONE, exit_code
 from broker.cli.importing import add_import
 from broker.cli.inspecting import add_info, add_segment
-from broker.cli.messages import add_consume, add_produce, add_read
+from broker.cli.producing import add_produce
 from broker.cli.serving import DEFAULT_LISTEN, add_serve
-from broker.cli.topics import add_namespaces, add_topics
-from storage.errors import LedgerfoldError
+from broker.cli.topics import add_namespaces, add_topic_policies, add_topics
+from storage.errors import LedgerfoldError, ServiceError, Unavailable
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ledgerfold", description="A broker that compacts topics as Apache Pulsar does."
+        prog="ledgerfold",
+        description="A broker that compacts topics as Apache Pulsar does.",
+        epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "
+        "persistent://TENANT/NAMESPACE/NAME.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
     parser.add_argument(
         "--url",
-        default=os.environ.get("LEDGERFOLD_URL", DEFAULT_LISTEN),
+        default=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN,
         metavar="HOST:PORT",
         help=f"the broker; default LEDGERFOLD_URL or {DEFAULT_LISTEN}",
     )
@@ -42,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_read,
         add_topics,
         add_namespaces,
+        add_topic_policies,
         add_runs,
         add_info,
         add_import,
@@ -54,15 +60,44 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; its exit code."""
-    options = make_parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A key or value that the terminal's encoding cannot say must not end the command.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    options = argparse.Namespace(url="")
     try:
-        return int(options.run(options) or 0)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        try:
+            make_parser().parse_args(arguments, options)
+            return int(options.run(options) or DONE)
+        finally:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough; python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (LedgerfoldError, OSError) as error:
-        print(f"ledgerfold: {error}", file=sys.stderr)
+        # Whoever read the output has enough.
+        _drop_output()
+        return DONE
+    except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
+        if not isinstance(error, KeyboardInterrupt):
+            print(f"ledgerfold: {_sentence(error, options.url)}", file=sys.stderr)
+        _drop_output()
         return exit_code(error)
+
+
+def _drop_output() -> None:
+    """What could not be written out must not be tried again, and complained of, at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _sentence(error: LedgerfoldError | OSError, url: str) -> str:
+    """What happened, where, and what to do about it."""
+    if isinstance(error, Unavailable):
+        return (
+            f"The broker at {url} does not answer: {error}\n"
+            "Is it running? `ledgerfold serve --data DIR` starts one; --url names another."
+        )
+    if isinstance(error, ServiceError):
+        return f"The broker at {url}: {error}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

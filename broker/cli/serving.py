@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from broker.cli.emulation import add_emulation_options, emulation_of
-from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size, parse_time_ms
+from broker.cli.units import (
+    parse_limit_ms,
+    parse_limit_size,
+    parse_positive,
+    parse_size,
+    parse_time_ms,
+)
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 
@@ -14,31 +21,51 @@ DEFAULT_LISTEN = "127.0.0.1:7650"
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("serve", help="run a broker on a data directory")
     parser.set_defaults(run=_serve)
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DIR", help="created if missing"
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DIR", help="created if missing")
+    add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help="port 0: any")
+    add(
+        "--durability",
+        choices=("fsync", "os"),
+        default="fsync",
+        help="what a receipt promises: synced to disk (default), or handed to the system",
     )
-    parser.add_argument("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help="port 0: any")
-    parser.add_argument("--durability", choices=("fsync", "os"), default="fsync")
-    parser.add_argument(
-        "--compactor", default="local", metavar="local|off|HOST:PORT", help="default: local"
+    add("--ready-file", type=Path, metavar="PATH", help="written when it is ready to serve")
+    levels = ("DEBUG", "INFO", "WARNING", "ERROR")
+    add("--log-level", default="INFO", choices=levels, help="default INFO")
+    _add_compactor(parser.add_argument_group("compaction").add_argument)
+    _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
+    _add_sizes(parser.add_argument_group("when segments and ledgers are full").add_argument)
+
+
+def _add_compactor(add: Callable[..., object]) -> None:
+    add("--compactor", default="local", metavar="local|off|HOST:PORT", help="default: local")
+    add("--spark-master", default="local[2]", metavar="MASTER", help="default: local[2]")
+    add(
+        "--compaction-monitor-interval",
+        type=parse_time_ms,
+        default=60_000,
+        metavar="TIME",
+        help="how often backlogs are compared with thresholds; default 60s",
     )
-    parser.add_argument("--spark-master", default="local[2]", metavar="MASTER")
-    parser.add_argument("--compaction-threshold", type=parse_size, default=0, metavar="SIZE")
-    parser.add_argument(
-        "--compaction-monitor-interval", type=parse_time_ms, default=60_000, metavar="TIME"
-    )
-    parser.add_argument("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1")
-    parser.add_argument("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1")
-    parser.add_argument("--retain-null-key", action="store_true")
-    add_emulation_options(parser)
-    parser.add_argument("--segment-size", type=parse_size, metavar="SIZE")
-    parser.add_argument("--ledger-size", type=parse_size, metavar="SIZE")
-    parser.add_argument("--ledger-entries", type=int, metavar="N")
-    parser.add_argument("--ledger-age", type=parse_time_ms, metavar="TIME")
-    parser.add_argument("--ready-file", type=Path, metavar="PATH")
-    parser.add_argument(
-        "--log-level", default="INFO", choices=("DEBUG", "INFO", "WARNING", "ERROR")
-    )
+
+
+def _add_policies(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    threshold = "compact above this backlog; default 0: never"
+    add("--compaction-threshold", type=parse_size, default=0, metavar="SIZE", help=threshold)
+    retention = "of raw data that every cursor has passed; default 0, -1: no limit"
+    add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=retention)
+    add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=retention)
+    add("--retain-null-key", action="store_true", help="compaction keeps messages without a key")
+    add_emulation_options(group)
+
+
+def _add_sizes(add: Callable[..., object]) -> None:
+    add("--segment-size", type=parse_size, metavar="SIZE", help="default 64M")
+    add("--ledger-size", type=parse_size, metavar="SIZE", help="default 2G")
+    add("--ledger-entries", type=parse_positive, metavar="N", help="default 50000")
+    add("--ledger-age", type=parse_time_ms, metavar="TIME", help="default 4h")
 
 
 def _serve(options: argparse.Namespace) -> int:

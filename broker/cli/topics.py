@@ -7,23 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.cli.compaction import add_compaction_verbs
+from broker.cli.connecting import add_name, admin_of
 from broker.cli.emulation import add_emulation_verbs
-from broker.cli.output import print_document
+from broker.cli.output import message_id_text, print_document
+from broker.cli.start_positions import parse_message_id
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
+from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Policies
 
-    from broker.client.admin import Admin
-
 Commands = argparse._SubParsersAction
 Run = Callable[[argparse.Namespace], int | None]
-
-
-def admin_of(options: argparse.Namespace) -> Admin:
-    from broker.client.admin import Admin
-
-    return Admin(options.url)
 
 
 def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -33,20 +28,26 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     delete = _verb(verbs, "delete", "delete a topic and its data", _delete)
     delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses it")
     listing = verbs.add_parser("list", help="list topics")
-    listing.add_argument("namespace", nargs="?", default="")
+    listing.add_argument("namespace", nargs="?", default="", help="default: all")
     listing.set_defaults(run=_list)
     _verb(verbs, "stats", "counters, subscriptions, last compaction", _stats)
     _verb(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
     _verb(verbs, "unload", "close the topic and load it anew", _unload)
     _verb(verbs, "trim", "delete ledgers that nothing holds back", _trim)
     last = _verb(verbs, "last-message-id", "the last message's id", _last_message_id)
-    last.add_argument("--read-compacted", action="store_true")
+    last.add_argument("--read-compacted", action="store_true", help="of the compacted view")
     _verb(verbs, "subscriptions", "list subscriptions", _subscriptions)
     create = _verb(verbs, "create-subscription", "create a durable subscription", _subscribe)
-    create.add_argument("-s", "--subscription", required=True)
-    create.add_argument("-m", "--message-id", default="latest", metavar="earliest|latest|L:E")
+    create.add_argument("-s", "--subscription", required=True, help="its name")
+    create.add_argument(
+        "-m",
+        "--message-id",
+        default="latest",
+        metavar="earliest|latest|L:E",
+        help="it begins behind",
+    )
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
-    leave.add_argument("-s", "--subscription", required=True)
+    leave.add_argument("-s", "--subscription", required=True, help="its name")
     leave.add_argument("-f", "--force", action="store_true", help="disconnect its consumers")
     add_compaction_verbs(verbs)
     _add_policies(verbs, "topic")
@@ -58,11 +59,17 @@ def add_namespaces(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_policies(verbs, "namespace")
 
 
+def add_topic_policies(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("topicPolicies", help="policies of topics, as in pulsar-admin")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    _add_policies(verbs, "topic")
+
+
 def _verb(
     verbs: Commands[argparse.ArgumentParser], name: str, text: str, run: Run, of: str = "topic"
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text)
-    parser.add_argument(of)
+    add_name(parser, of)
     parser.set_defaults(run=run)
     return parser
 
@@ -74,13 +81,22 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
         return parser
 
     threshold = add("set-compaction-threshold", "compact above this backlog", _set_threshold)
-    threshold.add_argument("-t", "--threshold", type=parse_size, required=True, metavar="SIZE")
+    threshold.add_argument(
+        *("-t", "--threshold"),
+        type=parse_size,
+        required=True,
+        metavar="SIZE",
+        help="100M; 0: never",
+    )
     get = add("get-compaction-threshold", "in bytes", _get_threshold)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     add("remove-compaction-threshold", "inherit it", _remove_threshold)
     retention = add("set-retention", "keep raw data that every cursor has passed", _set_retention)
-    retention.add_argument("-t", "--time", type=parse_limit_ms, required=True, metavar="TIME|-1")
-    retention.add_argument("-s", "--size", type=parse_limit_size, required=True, metavar="SIZE|-1")
+    for option, kind, metavar, example in (
+        (("-t", "--time"), parse_limit_ms, "TIME|-1", "3d; -1: for ever"),
+        (("-s", "--size"), parse_limit_size, "SIZE|-1", "10G; -1: all"),
+    ):
+        retention.add_argument(*option, type=kind, required=True, metavar=metavar, help=example)
     get = add("get-retention", "time in ms and size in bytes", _get_retention)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     add("remove-retention", "inherit it", _remove_retention)
@@ -117,7 +133,8 @@ def _trim(options: argparse.Namespace) -> None:
 
 
 def _last_message_id(options: argparse.Namespace) -> None:
-    print(admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted))
+    last = admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted)
+    print(message_id_text(last))
 
 
 def _subscriptions(options: argparse.Namespace) -> None:
@@ -126,11 +143,8 @@ def _subscriptions(options: argparse.Namespace) -> None:
 
 
 def _subscribe(options: argparse.Namespace) -> None:
-    from broker.cli.messages import parse_start
-    from storage.errors import InvalidRequest
-
-    start = parse_start(options.message_id)
-    if isinstance(start, int):
+    start = parse_message_id(options.message_id)
+    if start is None:
         raise InvalidRequest("A subscription starts at earliest, latest or LEDGER:ENTRY.")
     admin_of(options).create_subscription(options.topic, options.subscription, start)
 

@@ -1,10 +1,11 @@
-"""Sizes and times as people write them, as pulsar-admin reads them.
+"""Sizes, times and counts as people write them, as pulsar-admin reads them.
 
     >>> parse_size("100M"), parse_time_ms("2h"), format_size(1536)
     (104857600, 7200000, '1.5 KiB')
 
 Sizes: digits and an optional K, M, G or T, powers of 1024 (KiB and the like are the same). Times:
-digits and ms, s, m, h, d or w; no unit is seconds. Source: Pulsar's ByteUnitUtil, RelativeTimeUtil.
+digits and ms, s, m, h, d, w or y (365 days); no unit is seconds. Source: Pulsar's ByteUnitUtil,
+RelativeTimeUtil.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 
+_INT64_MAX = 2**63 - 1
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _TIMES_MS = {
     "ms": 1,
@@ -21,15 +23,16 @@ _TIMES_MS = {
     "h": 3_600_000,
     "d": 86_400_000,
     "w": 604_800_000,
+    "y": 31_536_000_000,
 }
 
 
 def parse_size(text: str) -> int:
     """Bytes. Raises argparse's error."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
+    match = re.fullmatch(r"([0-9]+)\s*([kmgt]?)(?:i?b)?", text.strip().lower())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write 4096, 100K, 10M, 16G or 2T")
-    return int(match[1]) * int(1024 ** _SIZES[match[2]])
+    return _checked(text, int(match[1]) * int(1024 ** _SIZES[match[2]]))
 
 
 def parse_limit_size(text: str) -> int:
@@ -39,15 +42,38 @@ def parse_limit_size(text: str) -> int:
 
 def parse_time_ms(text: str) -> int:
     """ms. Raises argparse's error."""
-    match = re.fullmatch(r"(\d+)\s*(ms|[smhdw]?)", text.strip().lower())
+    match = re.fullmatch(r"([0-9]+)\s*(ms|[smhdwy]?)", text.strip().lower())
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 500ms, 10s, 5m, 2h, 3d or 1w")
-    return int(match[1]) * _TIMES_MS[match[2]]
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 500ms, 10s, 5m, 2h, 3d, 1w or 1y"
+        )
+    return _checked(text, int(match[1]) * _TIMES_MS[match[2]])
 
 
 def parse_limit_ms(text: str) -> int:
     """A time, or -1 for no limit."""
     return -1 if text.strip() == "-1" else parse_time_ms(text)
+
+
+def parse_count(text: str) -> int:
+    """A whole number from 0 on. Raises argparse's error."""
+    if re.fullmatch(r"[0-9]+", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+    return _checked(text, int(text))
+
+
+def parse_positive(text: str) -> int:
+    """A whole number from 1 on. Raises argparse's error."""
+    count = parse_count(text)
+    if count == 0:
+        raise argparse.ArgumentTypeError("1 is the least")
+    return count
+
+
+def _checked(text: str, number: int) -> int:
+    if number > _INT64_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is too large")
+    return number
 
 
 def format_size(size_bytes: float) -> str:

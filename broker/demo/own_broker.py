@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.errors import Unavailable
+from storage.errors import LedgerfoldError
 
 _ANY_PORT = ("--listen", "127.0.0.1:0")
 _STOP_S = 30
@@ -18,7 +18,7 @@ _STOP_S = 30
 
 @contextmanager
 def own_broker() -> Iterator[str]:
-    """Starts it, gives "host:port", and stops it. Raises Unavailable."""
+    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError."""
     with tempfile.TemporaryDirectory(prefix="ledgerfold-demo-") as folder:
         log = Path(folder) / "demo.log"
         with log.open("wb") as errors:
@@ -31,7 +31,7 @@ def own_broker() -> Iterator[str]:
             assert process.stdout is not None
             ready = process.stdout.readline()
             if not ready:
-                raise Unavailable(f"The broker did not start: {log.read_text()[-500:]}")
+                raise LedgerfoldError(f"The broker did not start: {log.read_text()[-500:]}")
             yield str(json.loads(ready)["listen"])
         finally:
             process.terminate()
@@ -45,7 +45,6 @@ def own_broker() -> Iterator[str]:
 def answers(url: str) -> bool:
     """Whether a broker is there."""
     from broker.client.admin import Admin
-    from storage.errors import LedgerfoldError
 
     try:
         with Admin(url, timeout_seconds=2) as admin:

@@ -1,0 +1,36 @@
+"""What a verb speaks of and to: a topic or namespace by its name, and the broker at --url."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.client import Client
+    from broker.client.admin import Admin
+
+
+_NAMES = {
+    "topic": "NAME in public/default, TENANT/NAMESPACE/NAME, or with persistent:// before it",
+    "namespace": "TENANT/NAMESPACE",
+}
+
+
+def add_name(parser: argparse.ArgumentParser, of: str = "topic") -> None:
+    """The argument that names a topic or a namespace."""
+    parser.add_argument(of, help=_NAMES[of])
+
+
+def admin_of(options: argparse.Namespace) -> Admin:
+    from broker.client.admin import Admin
+
+    return Admin(options.url)
+
+
+def client_of(options: argparse.Namespace) -> Client:
+    """Raises Unavailable when nobody answers: at once, where a client would go on trying."""
+    from broker.client import Client
+
+    with admin_of(options) as admin:
+        admin.broker_info()
+    return Client(options.url)

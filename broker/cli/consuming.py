@@ -1,0 +1,183 @@
+"""`consume` and `read`: messages out, through a subscription or without one.
+
+ledgerfold consume prices -s audit -p Earliest -n 0 --until-end
+ledgerfold read prices --read-compacted --until-end -o jsonl | jq .value
+ledgerfold read prices --from 12:3 -i -n 1
+
+Options are those of `pulsar-client consume` and `read` where it has them. What came is written out
+before the command waits for more, and a message is acknowledged after it was written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.cli.connecting import add_name, admin_of, client_of
+from broker.cli.output import add_output, print_message
+from broker.cli.start_positions import parse_start
+from broker.cli.units import parse_count
+from storage.errors import Timeout
+
+if TYPE_CHECKING:
+    from broker.client import Consumer, Message
+
+    Receive = Callable[[int | None], Message]
+
+Commands = argparse._SubParsersAction
+_FORMATS = ("text", "json", "jsonl")
+_TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
+# How long a message that the broker has sent may take to come.
+_ON_ITS_WAY_MS = 200
+
+
+def add_consume(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("consume", help="consume through a subscription")
+    parser.set_defaults(run=_consume)
+    add = parser.add_argument
+    add_name(parser)
+    add("-s", "--subscription", "--subscription-name", required=True, help="made if missing")
+    add(
+        "-t",
+        "--type",
+        "--subscription-type",
+        default="Exclusive",
+        choices=_TYPES,
+        help="default Exclusive",
+    )
+    add(
+        *("-p", "--position", "--subscription-position"),
+        default="Latest",
+        choices=("Latest", "Earliest"),
+        help="where a new subscription begins; default Latest",
+    )
+    add("-n", "--number", "--num-messages", type=parse_count, default=1, help="0: for ever")
+    add("--no-ack", action="store_true", help="acknowledge nothing")
+    _add_common(parser)
+
+
+def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("read", help="read without a subscription")
+    parser.set_defaults(run=_read)
+    add = parser.add_argument
+    add_name(parser)
+    add(
+        *("-m", "--from", "--start-message-id"),
+        dest="start",
+        default="earliest",
+        metavar="earliest|latest|L:E[:I]|TIME",
+        help="TIME: ms since the epoch, or ISO 8601; default earliest",
+    )
+    add(
+        *("-i", "--inclusive", "--start-message-id-inclusive"),
+        action="store_true",
+        help="with the message at --from",
+    )
+    add("-n", "--number", "--num-messages", type=parse_count, default=0, help="default 0: no limit")
+    _add_common(parser)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--read-compacted", action="store_true", help="the compacted view")
+    parser.add_argument("--until-end", action="store_true", help="stop where there is no more")
+    add_output(parser, _FORMATS)
+
+
+def _consume(options: argparse.Namespace) -> None:
+    from broker.client import ConsumerType, InitialPosition
+
+    client = client_of(options)
+    try:
+        consumer = client.subscribe(
+            options.topic,
+            options.subscription,
+            consumer_type=ConsumerType[options.type.replace("_", "")],
+            initial_position=InitialPosition[options.position],
+            is_read_compacted=options.read_compacted,
+        )
+        has_more = functools.partial(_has_more, options, consumer)
+        for message in _messages(options, consumer.receive, has_more, _ON_ITS_WAY_MS):
+            print_message(options, message)
+            if not options.no_ack:
+                sys.stdout.flush()
+                consumer.acknowledge(message)
+    finally:
+        client.close()
+
+
+def _has_more(options: argparse.Namespace, consumer: Consumer) -> bool:
+    """Whether something is left for this consumer.
+
+    The last position alone does not tell: what lies before it may be acknowledged, or others'. So
+    the broker is asked how far it has sent.
+    """
+    if not consumer.has_message_available():
+        return False
+    with admin_of(options) as admin:
+        internal = admin.internal_stats(options.topic)
+    cursor = internal["cursors"][options.subscription]
+    is_all_sent = _position(cursor["readPosition"]) > _position(internal["lastConfirmedEntry"])
+    return not is_all_sent
+
+
+def _position(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(":")))
+
+
+def _read(options: argparse.Namespace) -> None:
+    from broker.client import MessageId
+
+    start = parse_start(options.start)
+    client = client_of(options)
+    try:
+        reader = client.create_reader(
+            options.topic,
+            MessageId.earliest if isinstance(start, int) else start,
+            is_read_compacted=options.read_compacted,
+            start_message_id_inclusive=options.inclusive,
+        )
+        if isinstance(start, int):
+            reader.seek(start)
+        # What a reader says of the end is exact: nothing is on its way then.
+        for message in _messages(options, reader.read_next, reader.has_message_available, 0):
+            print_message(options, message)
+    finally:
+        client.close()
+
+
+def _messages(
+    options: argparse.Namespace, receive: Receive, has_more: Callable[[], bool], grace_ms: int
+) -> Iterator[Message]:
+    """As many as -n says, and no further than the end where --until-end says so."""
+    count = 0
+    while options.number == 0 or count < options.number:
+        message = _received(receive, 0)
+        if message is None:
+            sys.stdout.flush()
+            if options.until_end:
+                message = _next_or_end(receive, has_more, grace_ms)
+            else:
+                message = receive(None)
+        if message is None:
+            return
+        yield message
+        count += 1
+
+
+def _next_or_end(receive: Receive, has_more: Callable[[], bool], grace_ms: int) -> Message | None:
+    """None at the end. What was there when `has_more` was asked takes up to `grace_ms` to come."""
+    while True:
+        is_end = not has_more()
+        message = _received(receive, grace_ms)
+        if message is not None or is_end:
+            return message
+
+
+def _received(receive: Receive, timeout_ms: int) -> Message | None:
+    try:
+        return receive(timeout_ms)
+    except Timeout:
+        return None

@@ -1,0 +1,60 @@
+"""Where a read or a subscription begins, as people write it.
+
+    >>> str(parse_start("12:3:0")), parse_start("1704067200000")
+    ('12:3:-1:0', 1704067200000)
+
+* `earliest`, `latest`;
+* a message id: LEDGER:ENTRY, LEDGER:ENTRY:INDEX as the command line prints it, or
+  LEDGER:ENTRY:PARTITION:INDEX as Python prints one;
+* a publish time: ms since the epoch, or ISO 8601 (local time when it names no zone).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.client import MessageId
+
+_INT64_MAX = 2**63 - 1
+_MESSAGE_ID = re.compile(r"([0-9]+):([0-9]+)(?::(?:(?:-1|[0-9]+):)?(-1|[0-9]+))?")
+
+
+def parse_start(text: str) -> MessageId | int:
+    """An id, or ms since the epoch. Raises InvalidRequest."""
+    message_id = parse_message_id(text)
+    if message_id is not None:
+        return message_id
+    time_ms = int(text) if re.fullmatch(r"[0-9]+", text) else _iso_ms(text)
+    if time_ms is None or not 0 <= time_ms <= _INT64_MAX:
+        raise InvalidRequest(
+            f"{text!r} is no start: write earliest, latest, LEDGER:ENTRY[:INDEX], "
+            "ms since the epoch, or a time like 2024-01-31T12:00:00Z."
+        )
+    return time_ms
+
+
+def parse_message_id(text: str) -> MessageId | None:
+    """None when it is none."""
+    from broker.client import MessageId
+
+    if text in ("earliest", "latest"):
+        return MessageId.earliest if text == "earliest" else MessageId.latest
+    match = _MESSAGE_ID.fullmatch(text)
+    if match is None:
+        return None
+    ledger_id, entry_id, index = int(match[1]), int(match[2]), int(match[3] or -1)
+    if max(ledger_id, entry_id) > _INT64_MAX or index > 2**31 - 1:
+        return None
+    return MessageId(-1, ledger_id, entry_id, index)
+
+
+def _iso_ms(text: str) -> int | None:
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
