@@ -32,8 +32,8 @@ from storage.lock import DirectoryLock
 from storage.metadata import MetadataStore
 from storage.names import metadata_dir
 
-# Streams get this long to end after the ledgers are closed.
-_GRACE_S = 2.0
+# Streams were ended with the topics: this is for what is on its way to the clients.
+_GRACE_S = 0.5
 _log = logging.getLogger(__name__)
 
 

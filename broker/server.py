@@ -6,11 +6,13 @@ uses the generated messages.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -18,6 +20,7 @@ from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from broker.broker import Broker
 from broker.rpc import publish, read, subscribe
 from broker.rpc.admin import AdminService
+from broker.rpc.health import HealthService
 from storage.entry import ENTRY_BYTES_MAX
 
 DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
@@ -43,7 +46,7 @@ class Server:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._server = grpc.aio.server(options=OPTIONS)
-        self._health = cast(Any, health).aio.HealthServicer()
+        self._health = HealthService()
 
     async def start(self) -> str:
         """Listens, and says where: "host:port", with the real port. Raises OSError."""
@@ -58,16 +61,22 @@ class Server:
         except RuntimeError as error:
             raise OSError(f"Cannot listen on {listen}: is another process there?") from error
         await self._server.start()
-        for name in ("", DATA_SERVICE, ADMIN_SERVICE):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._health.serve("", DATA_SERVICE, ADMIN_SERVICE)
         return f"{listen.rpartition(':')[0]}:{port}"
 
     async def drain(self) -> None:
         """Tells watchers that this server goes away."""
-        await self._health.enter_graceful_shutdown()
+        await self._health.drain()
 
     async def stop(self, grace_s: float) -> None:
-        await self._server.stop(grace_s)
+        """Calls get `grace_s` to end, and as long again to be broken off.
+
+        NOTE: gRPC itself would wait 20 s for a client that is frozen, or whose machine is gone
+        (tests/grpc/test_shutdown.py).
+        """
+        self._health.stop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._server.stop(grace_s), 2 * grace_s)
 
     def _data_handlers(self) -> Any:
         def stream(handler: Handler, request: Any = None) -> Any:

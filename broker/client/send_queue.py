@@ -301,8 +301,9 @@ class SendQueue:
         self._wake_waiting()
 
     def _note_unheard(self, error: LedgerfoldError) -> None:
-        _log.warning("A message that nobody waits for failed: %s", error)
-        self._unheard = self._unheard or error
+        if self._unheard is None:
+            _log.warning("A message that nobody waits for failed: %s", error)
+            self._unheard = error
 
     def _wake_waiting(self) -> None:
         if self._threads_waiting:

@@ -1,0 +1,49 @@
+"""grpc.health.v1: whether the broker serves.
+
+gRPC's own service, but for one thing: its watches go on until the server breaks them off. These end
+when they are told to, so that who watches does not hold up the broker's end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+
+class HealthService(health_pb2_grpc.HealthServicer):
+    """Says SERVING of the services that `serve` names, and NOT_SERVING after `drain`."""
+
+    def __init__(self) -> None:
+        self._servicer = cast(Any, health).aio.HealthServicer()
+        self._watches: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    async def serve(self, *services: str) -> None:
+        for name in services:
+            await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def drain(self) -> None:
+        """Tells watchers that this server goes away."""
+        await self._servicer.enter_graceful_shutdown()
+
+    def stop(self) -> None:
+        """Ends the watches."""
+        self._is_stopping = True
+        for watch in self._watches:
+            watch.cancel()
+
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return await self._servicer.Check(request, context)
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+        watch = asyncio.create_task(self._servicer.Watch(request, context))
+        self._watches.add(watch)
+        try:
+            await watch
+        except asyncio.CancelledError:
+            if not self._is_stopping:
+                raise
+        finally:
+            self._watches.discard(watch)
