@@ -1,0 +1,58 @@
+"""The command line, in this process or in one of its own.
+
+>>> from tests.support.command_line import ledgerfold
+>>> ledgerfold("--version").code
+0
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from typing import Any, NamedTuple
+from unittest import mock
+
+from broker.cli.main import main
+
+TIMEOUT_S = 60.0
+
+
+class Ran(NamedTuple):
+    """What a command ended with."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its standard output as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def ledgerfold(*arguments: str, stdin: bytes = b"") -> Ran:
+    """Runs it in this process, as in a pipe."""
+    out, err = io.StringIO(), io.StringIO()
+    given = io.TextIOWrapper(io.BytesIO(stdin))
+    with mock.patch.object(sys, "stdin", given), redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as end:  # argparse's way out
+            code = end.code if isinstance(end.code, int) else 0
+    return Ran(code, out.getvalue(), err.getvalue())
+
+
+def command(*arguments: str) -> list[str]:
+    """For a process of its own."""
+    return [sys.executable, "-m", "broker", *arguments]
+
+
+def run(arguments: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Runs it in a process of its own."""
+    return subprocess.run(
+        command(*arguments), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
+    )

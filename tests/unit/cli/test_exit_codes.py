@@ -1,0 +1,154 @@
+"""What the command line ends with, error class by error class."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from broker.cli import exit_codes, main
+from broker.cli.exit_codes import exit_code
+from storage import errors
+from storage.errors import LedgerfoldError
+from tests.support.command_line import Ran, ledgerfold
+
+README = (Path(__file__).parents[3] / "README.md").read_text()
+
+# NOTE: every class of the tree, so that a new one is decided upon here.
+EXPECTED: dict[type[LedgerfoldError], int] = {
+    errors.LedgerfoldError: 1,
+    errors.RequestError: 1,
+    errors.InvalidRequest: 2,
+    errors.TopicNotFound: 3,
+    errors.TopicExists: 5,
+    errors.TopicBusy: 5,
+    errors.SubscriptionNotFound: 3,
+    errors.SubscriptionBusy: 5,
+    errors.NotAllowed: 1,
+    errors.ProducerBusy: 5,
+    errors.CompactionRunning: 5,
+    errors.StorageError: 1,
+    errors.Corruption: 6,
+    errors.IncompatibleFormat: 1,
+    errors.MissingFile: 6,
+    errors.DiskFailure: 1,
+    errors.DirectoryLocked: 5,
+    errors.CompactionError: 1,
+    errors.CompactionFailed: 1,
+    errors.CompactionCancelled: 1,
+    errors.CompactionFenced: 1,
+    errors.CompactorUnavailable: 1,
+    errors.CompactionQueueFull: 1,
+    errors.ServiceError: 1,
+    errors.Unavailable: 1,
+    errors.Moved: 1,
+    errors.Timeout: 4,
+    errors.AlreadyClosed: 1,
+    errors.Overloaded: 1,
+}
+
+
+def every_class(root: type[LedgerfoldError] = LedgerfoldError) -> set[type[LedgerfoldError]]:
+    return {root}.union(*map(every_class, root.__subclasses__()))
+
+
+def made(cls: type[BaseException]) -> BaseException:
+    """One of that class, however many arguments it takes."""
+    error = cls.__new__(cls)
+    Exception.__init__(error, "what happened")
+    return error
+
+
+def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
+    """What a command ends with that raises `error`."""
+
+    class Parser:
+        def parse_args(self, arguments: object, options: argparse.Namespace) -> None:
+            options.url, options.run = "127.0.0.1:7650", self.run
+
+        def run(self, options: object) -> int:
+            raise error
+
+    monkeypatch.setattr(main, "make_parser", Parser)
+    return ledgerfold("info")
+
+
+def test_every_class_has_a_code() -> None:
+    """The tree of storage/errors.py, whole; and what is no LedgerfoldError."""
+    # Classes made elsewhere, by tests for instance, are not the tree's.
+    tree = {cls for cls in every_class() if cls.__module__ == errors.__name__}
+    assert tree == set(EXPECTED)
+    assert {cls: exit_code(made(cls)) for cls in tree} == EXPECTED
+    assert exit_code(FileNotFoundError()) == 3
+    assert exit_code(PermissionError()) == 1
+    assert exit_code(KeyboardInterrupt()) == 130
+
+
+@pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
+def test_a_command_that_raises_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, cls: type[LedgerfoldError]
+) -> None:
+    """A sentence on standard error, the code, nothing on standard output, no traceback."""
+    ran = ended_with(monkeypatch, made(cls))
+    assert ran.code == EXPECTED[cls]
+    assert ran.out == ""
+    assert ran.err.startswith("ledgerfold: ")
+    assert "what happened" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_an_interruption_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who pressed the keys knows."""
+    assert ended_with(monkeypatch, KeyboardInterrupt()) == Ran(130, "", "")
+
+
+def test_an_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every Unix command says it."""
+    ran = ended_with(monkeypatch, FileNotFoundError(2, "No such file or directory", "a.csv"))
+    assert ran == Ran(3, "", "ledgerfold: a.csv: No such file or directory\n")
+
+
+def test_a_broker_that_is_away() -> None:
+    """Which one, and what to do."""
+    ran = ledgerfold("--url", "127.0.0.1:1", "info")
+    assert ran.code == 1
+    assert "127.0.0.1:1" in ran.err
+    assert "ledgerfold serve" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no-such-command"],
+        ["topics"],
+        ["read"],
+        ["runs", "-n", "-1"],
+        ["topics", "set-retention", "t", "-t", "soon", "-s", "1G"],
+        ["consume", "t", "-s", "s", "-t", "Sharded"],
+        ["serve", "--data", "d", "--ledger-entries", "0"],
+        ["serve", "--data", "d", "--emulate", "no_such_field=true"],
+        ["read", "t", "--from", "yesterday"],
+        ["--url", "http://127.0.0.1:1", "info"],
+    ],
+)
+def test_usage(arguments: list[str]) -> None:
+    """Arguments that cannot be meant: 2, and said on standard error."""
+    ran = ledgerfold(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err
+
+
+def test_the_codes_are_documented() -> None:
+    """In the module, each in its row, and in the README."""
+    codes = {
+        value
+        for name, value in vars(exit_codes).items()
+        if name.isupper() and isinstance(value, int)
+    }
+    rows = re.findall(r"^\| (\d+) \|", exit_codes.__doc__ or "", re.MULTILINE)
+    assert set(map(int, rows)) == codes == {0, *EXPECTED.values(), 130}
+    section = README.partition("## Exit codes")[2].partition("\n## ")[0]
+    assert codes <= set(map(int, re.findall(r"\b\d+\b", section)))

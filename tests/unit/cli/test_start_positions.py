@@ -1,0 +1,85 @@
+"""Where a read begins, as people write it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.cli.output import message_id_text
+from broker.cli.start_positions import parse_message_id, parse_start
+from broker.client import MessageId
+from storage.errors import InvalidRequest
+
+INT64_MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", MessageId.earliest),
+        ("latest", MessageId.latest),
+        ("12:3", MessageId(-1, 12, 3, -1)),
+        ("12:3:0", MessageId(-1, 12, 3, 0)),
+        ("12:3:-1", MessageId(-1, 12, 3, -1)),
+        ("12:3:-1:4", MessageId(-1, 12, 3, 4)),
+        ("12:3:2:4", MessageId(-1, 12, 3, 4)),
+        (f"{INT64_MAX}:{INT64_MAX}", MessageId(-1, INT64_MAX, INT64_MAX, -1)),
+        ("0", 0),
+        ("1704067200000", 1_704_067_200_000),
+        ("2024-01-01T00:00:00Z", 1_704_067_200_000),
+        ("2024-01-01T02:00:00.250+02:00", 1_704_067_200_250),
+    ],
+)
+def test_starts(text: str, start: MessageId | int) -> None:
+    """Ids as they are printed, here and in Python; times in ms and in ISO 8601."""
+    assert parse_start(text) == start
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Earliest",
+        "abc",
+        "-5",
+        "1.5",
+        "12:",
+        ":3",
+        "12:x",
+        "-1:-1",
+        "1:2:3:4:5",
+        "12:3:-2",
+        f"{INT64_MAX + 1}:0",
+        f"0:{INT64_MAX + 1}",
+        f"0:0:{2**31}",
+        str(INT64_MAX + 1),
+        "1969-12-31T23:00:00Z",
+        "2024-13-01",
+        "0001-01-01",
+        "\u0661:\u0662",
+    ],
+)
+def test_what_is_no_start(text: str) -> None:
+    """Refused with what may be written instead."""
+    with pytest.raises(InvalidRequest, match="write earliest, latest") as caught:
+        parse_start(text)
+    assert repr(text) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["1704067200000", "2024-01-01", "x", ""])
+def test_a_time_is_no_message_id(text: str) -> None:
+    """Where only an id will do."""
+    assert parse_message_id(text) is None
+
+
+@given(
+    st.integers(0, INT64_MAX),
+    st.integers(0, INT64_MAX),
+    st.integers(-1, 2**31 - 1),
+)
+def test_every_id_that_is_printed_can_be_read(ledger: int, entry: int, index: int) -> None:
+    """So that a line of output is a place to go on from."""
+    message_id = MessageId(-1, ledger, entry, index)
+    assert parse_start(message_id_text(message_id)) == message_id
+    assert parse_start(str(message_id)) == message_id
