@@ -34,8 +34,7 @@ FUNCTION_LINES_MAX = 70
 
 # Started by name, by a test runner or by a user's own import; nothing of ours imports them.
 ENTRY_POINTS = (
-    r"broker\.__main__",
-    r"compactor\.__main__",
+    r".*\.__main__",
     r"broker\.cli\.main",
     r"broker\.client(\.aio)?",
     r"tests\..*test_\w+",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.session import Session, SessionSettings, start_session
-from tests.spark.worker_process import CompactorProcess
+from tests.support.compactor_process import CompactorProcess
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,8 +15,8 @@ from ledgerfold.v1.compactor_pb2 import (
 )
 
 from tests.model.policy_model import Message
-from tests.spark.worker_process import CompactorProcess, reason_of
 from tests.support.compaction import LogBuilder, damage, read_messages
+from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.processes import command
 from tests.support.waiting import wait_until
 

@@ -26,10 +26,16 @@ SERVICE = "ledgerfold.v1.CompactorService"
 
 
 class CompactorProcess:
-    """Ends with the `with` block, children included. `cache_dir` is for several to share."""
+    """Ends with the `with` block, children included.
+
+    `cache_dir` is for several to share; None is the machine's own.
+    """
 
     def __init__(
-        self, folder: Path, cache_dir: Path, environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        cache_dir: Path | None = None,
+        environment: dict[str, str] | None = None,
     ) -> None:
         self.local_dir = folder / "local"
         self.mark = new_mark()
@@ -39,7 +45,7 @@ class CompactorProcess:
                 [
                     *(sys.executable, "-m", "compactor"),
                     *("--local-dir", str(self.local_dir)),
-                    *("--cache-dir", str(cache_dir)),
+                    *(("--cache-dir", str(cache_dir)) if cache_dir else ()),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -49,9 +55,8 @@ class CompactorProcess:
             )
         assert self.process.stdout is not None
         event = json.loads(self.process.stdout.readline())
-        self.channel = grpc.insecure_channel(
-            f"127.0.0.1:{event['port']}", options=[("grpc.enable_http_proxy", 0)]
-        )
+        self.address = f"127.0.0.1:{event['port']}"
+        self.channel = grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)])
         self.stub: Any = CompactorServiceStub(self.channel)
         self.health: Any = health_pb2_grpc.HealthStub(self.channel)
 
@@ -64,6 +69,10 @@ class CompactorProcess:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self.close()
+        print(f"Standard error of the worker:\n{self.stderr_path.read_text()}")
+
+    def close(self) -> None:
         self.channel.close()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
@@ -71,7 +80,6 @@ class CompactorProcess:
         self.process.terminate()
         self.process.wait(30)
         end(self.mark)
-        print(f"Standard error of the worker:\n{self.stderr_path.read_text()}")
 
     def wait_until_serving(self) -> None:
         watching = self.health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=90)

@@ -1,0 +1,122 @@
+"""`scripts/cases`: runs cases on a real broker, and says how each went.
+
+Exit codes: 0 all passed, 1 one failed, 2 what was given is no case, or no case was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tests.cases import report
+from tests.cases.ledgerfold import Brokers
+from tests.cases.lexer import NotationError
+from tests.cases.model import PROFILES, Case
+from tests.cases.oracle import OracleTarget
+from tests.cases.parser import parse
+from tests.cases.protocol import Target, Unsupported
+from tests.cases.runner import Outcome, State, run_case
+
+CASES_DIR = Path(__file__).resolve().parents[1] / "conformance" / "cases"
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class Targets(Protocol):
+    def target(self, case: Case) -> AbstractContextManager[Target]: ...
+
+
+class OracleTargets:
+    """One target for all cases; none for those that want a broker of their own."""
+
+    def __init__(self, target: OracleTarget) -> None:
+        self._target = target
+
+    @contextmanager
+    def target(self, case: Case) -> Iterator[Target]:
+        if case.options:
+            raise Unsupported(f"The broker would need options: {' '.join(case.options)}")
+        yield self._target
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        cases = [case for path in options.files or _all() for case in _read(path)]
+    except (NotationError, OSError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_USAGE
+    cases = [case for case in cases if _matches(case, options.keyword)]
+    if not cases:
+        print("No case is called that.", file=sys.stderr)
+        return EXIT_USAGE
+    if options.oracle:
+        with closing(OracleTarget(options.oracle)) as target:
+            return _run(cases, OracleTargets(target), options.profile or target.profile)
+    with (
+        tempfile.TemporaryDirectory(prefix="ledgerfold-cases-") as folder,
+        Brokers(Path(folder)) as brokers,
+    ):
+        return _run(cases, brokers, options.profile)
+
+
+def _run(cases: Sequence[Case], targets: Targets, profile: str | None) -> int:
+    outcomes = []
+    for case in cases:
+        for under in (profile,) if profile else case.profiles:
+            outcome = run_on(targets, case, under)
+            outcomes.append(outcome)
+            print(report.line(outcome), flush=True)
+    print(report.summary(outcomes))
+    return EXIT_FAILED if any(each.state is State.FAIL for each in outcomes) else 0
+
+
+def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
+    """One case on the target that it asks for."""
+    try:
+        with targets.target(case) as target:
+            return run_case(target, case, profile)
+    except Unsupported as error:
+        return Outcome(case, profile, State.NOT_HERE, why=str(error))
+
+
+def _all() -> list[str]:
+    return [str(path) for path in sorted(CASES_DIR.glob("*.cases"))]
+
+
+def _read(path: str) -> list[Case]:
+    if path == "-":
+        return parse(sys.stdin.read(), "-")
+    return parse(Path(path).read_text(), Path(path).name)
+
+
+def _matches(case: Case, keyword: str) -> bool:
+    return keyword.lower() in f"{case.number} {case.title}".lower()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/cases", description="Runs cases on a real broker; docs/CASES.md."
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="cases; - is standard input; default: all of ours"
+    )
+    parser.add_argument("-k", dest="keyword", default="", metavar="PATTERN", help="number or title")
+    parser.add_argument(
+        "--profile", choices=PROFILES, help="default: each that the case has something to say of"
+    )
+    parser.add_argument(
+        "--oracle",
+        metavar="COMMAND",
+        help="another broker instead: a command line that speaks JSON lines",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

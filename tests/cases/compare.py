@@ -1,0 +1,228 @@
+"""Whether an answer is as expected, and how it differs.
+
+Entries have names, E0, E1, ... in the order of publishing: ids are compared and shown by them.
+
+    >>> names = Names()
+    >>> names.add([7, 0, -1])
+    >>> names.of([7, 0, 2]), names.of([-1, -1, -1]), names.of_position("7:-1")
+    ('E0.2', 'none', 'before-E0')
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.cases.model import (
+    Count,
+    Expectation,
+    Message,
+    Messages,
+    Order,
+    Refusal,
+    Relation,
+    Saved,
+    Value,
+)
+
+_POSITION = re.compile(r"(-?\d+):(-?\d+)")
+# What the same message may have differently when it is delivered again.
+_PASSING = {"handle", "redelivery"}
+Received = dict[str, Any]
+
+
+class Names:
+    """The entries of one topic."""
+
+    def __init__(self) -> None:
+        self._ids: list[list[int]] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def add(self, at: list[int]) -> None:
+        """The next entry; `at` is the id of a message in it."""
+        self._numbers[at[0], at[1]] = len(self._ids)
+        self._ids.append(at)
+
+    def of(self, at: list[int]) -> str:
+        """The name of a message's id."""
+        entry = self.of_position(f"{at[0]}:{at[1]}")
+        return entry if at[2] < 0 else f"{entry}.{at[2]}"
+
+    def of_position(self, text: str) -> str:
+        """The name of "ledger:entry"."""
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            return text
+        ledger, entry = map(int, match.groups())
+        if (ledger, entry) in self._numbers:
+            return f"E{self._numbers[ledger, entry]}"
+        if (ledger, entry) == (-1, -1):
+            return "none"
+        if entry == -1:
+            later = [number for at, number in self._numbers.items() if at[0] >= ledger]
+            return f"before-E{min(later)}" if later else "at-end"
+        return text
+
+    def id(self, name: str) -> list[int] | None:
+        """The id that "E2" or "E2.1" is; None when there is no such entry yet."""
+        entry, _, index = name[1:].partition(".")
+        if int(entry) >= len(self._ids):
+            return None
+        ledger, entry_id, _, *partition = self._ids[int(entry)]
+        return [ledger, entry_id, int(index or -1), *partition]
+
+
+class Difference(NamedTuple):
+    expected: str
+    got: str
+
+
+class StepFailed(Exception):
+    """The step cannot be taken, or its answer is not as expected."""
+
+    def __init__(self, why: str, difference: Difference | None = None) -> None:
+        super().__init__(why)
+        self.difference = difference
+
+
+class Judge(NamedTuple):
+    """What an answer is judged with: the names of its topic and what was saved before."""
+
+    names: Names
+    saved: dict[str, Any]
+
+    def differs(self, expected: Expectation, answer: Any) -> Difference | None:
+        """None when the answer is as expected."""
+        match expected:
+            case Messages():
+                return self._messages(expected, answer)
+            case Count():
+                right = is_messages(answer) and len(answer) == expected.count
+                wanted = f"{expected.count} messages"
+            case Value():
+                right = _compares(expected.sign, self.show(answer), expected.text)
+                wanted = f"{expected.sign} {expected.text}".removeprefix("= ")
+            case Saved():
+                saved = self.saved[expected.name]
+                right = _relates(expected.relation, lasting(answer), lasting(saved))
+                wanted = f"{expected.relation.value} {expected.name}: {self.show(saved)}"
+            case Refusal():
+                right, wanted = False, f"error {expected.code}".strip()
+        return None if right else Difference(wanted, self.show(answer))
+
+    def show(self, answer: Any) -> str:
+        """A value as the notation writes it."""
+        match answer:
+            case None:
+                return "null"
+            case bool():
+                return str(answer).lower()
+            case str():
+                return self.names.of_position(answer)
+            case [int(), int(), int(), *_]:
+                return self.names.of(answer)
+            case _ if is_messages(answer):
+                return "  ".join(map(self.message, answer)) or "nothing"
+            case _:
+                return answer if isinstance(answer, str) else json.dumps(answer)
+
+    def message(self, received: Received) -> str:
+        """ "E2.1 a=1@5{p:q}"."""
+        return shown(self._as_message(received, None))
+
+    def _messages(self, expected: Messages, answer: Any) -> Difference | None:
+        if not is_messages(answer):
+            return Difference("messages", self.show(answer))
+        left = list(answer)
+        missing = []
+        for wanted in expected.messages:
+            found = left[:1] if expected.order is Order.EXACT else left
+            hit = next((each for each in found if self._as_message(each, wanted) == wanted), None)
+            if hit is None:
+                missing.append(wanted)
+                if expected.order is Order.EXACT:
+                    break
+            else:
+                left.remove(hit)
+        if not missing and (expected.order is Order.AT_LEAST or not left):
+            return None
+        order = "" if expected.order is Order.EXACT else f"{expected.order.value}: "
+        return Difference(
+            order + ("  ".join(map(shown, expected.messages)) or "nothing"), self.show(answer)
+        )
+
+    def _as_message(self, received: Received, wanted: Message | None) -> Message:
+        """What came, with as much of it as `wanted` has; with all of it when that is None."""
+        value = received["value"]
+        at = received.get("id")
+        return Message(
+            key=received["key"],
+            value=_value(value, wanted),
+            id=self.names.of(at) if at and (wanted is None or wanted.id) else None,
+            is_byte_key=wanted is not None and wanted.is_byte_key,
+            event_time_ms=_if_wanted(wanted, "event_time_ms", lambda: received.get("eventTime", 0))
+            or None,
+            properties=_if_wanted(wanted, "properties", lambda: received.get("props", {})) or None,
+        )
+
+
+def shown(message: Message) -> str:
+    """A message as the notation writes it."""
+    key = "~" if message.key is None else message.key or '""'
+    value = "∅" if message.value is None else message.value.decode(errors="replace") or '""'
+    text = f"{key}={value}"
+    if message.event_time_ms:
+        text += f"@{message.event_time_ms}"
+    if message.properties:
+        text += "{" + " ".join(f"{name}:{each}" for name, each in message.properties.items()) + "}"
+    return text if message.id is None else f"{message.id} {text}"
+
+
+def is_messages(answer: Any) -> bool:
+    return isinstance(answer, list) and all(
+        isinstance(each, dict) and "key" in each and "value" in each for each in answer
+    )
+
+
+def lasting(answer: Any) -> Any:
+    """An answer without what may differ from one delivery to the next."""
+    if not is_messages(answer):
+        return answer
+    return [{name: each[name] for name in each.keys() - _PASSING} for each in answer]
+
+
+def _value(value: str | None, wanted: Message | None) -> bytes | None:
+    if value is None:
+        return None
+    # Values travel as text: bytes that are none have lost what tells them apart.
+    if wanted is not None and wanted.value and wanted.value.decode(errors="replace") == value:
+        return wanted.value
+    return value.encode()
+
+
+def _if_wanted(wanted: Message | None, field: str, get: Callable[[], Any]) -> Any:
+    return get() if wanted is None or getattr(wanted, field) is not None else None
+
+
+def _relates(relation: Relation, answer: Any, saved: Any) -> bool:
+    if relation is Relation.PART:
+        return is_messages(answer) and all(each in saved for each in answer)
+    return (answer == saved) is (relation is Relation.SAME)
+
+
+def _compares(sign: str, got: str, wanted: str) -> bool:
+    if sign == "contains":
+        return wanted in got
+    try:
+        left, right = float(got), float(wanted)
+    except ValueError:
+        return sign == "=" and got == wanted
+    return {
+        "=": left == right,
+        ">": left > right,
+        ">=": left >= right,
+        "<": left < right,
+        "<=": left <= right,
+    }[sign]

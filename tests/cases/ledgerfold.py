@@ -1,0 +1,146 @@
+"""The target that is this project's own broker, in a process of its own, with the real compactor.
+
+    with Brokers(folder) as brokers:
+        with brokers.target(case) as target:
+            run_case(target, case, "documented")
+
+One compactor, with one warm Spark, serves all brokers; one broker serves all cases but those that
+want options of `serve`, or restart it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from broker.client import Client
+from broker.client.admin import Admin
+from broker.client.connection import wall_clock_ms
+from storage.errors import LedgerfoldError
+from tests.cases.ledgerfold_admin import AdminAnswers
+from tests.cases.ledgerfold_data import DataAnswers
+from tests.cases.model import Case
+from tests.cases.protocol import Refused, Unsupported
+from tests.support.broker_process import BrokerProcess
+from tests.support.compactor_process import CompactorProcess
+
+# What Pulsar's administration answers where this broker gives the reason.
+HTTP: dict[str, int] = {
+    "INVALID_REQUEST": 412,
+    "TOPIC_NOT_FOUND": 404,
+    "TOPIC_EXISTS": 409,
+    "TOPIC_BUSY": 412,
+    "SUBSCRIPTION_NOT_FOUND": 404,
+    "SUBSCRIPTION_BUSY": 412,
+    "NOT_ALLOWED": 405,
+    "COMPACTION_RUNNING": 409,
+}
+# The monitor looks often: cases of the threshold wait for it.
+_COMMON = ("--compaction-monitor-interval", "100ms")
+Answer = dict[str, Any]
+
+
+class LedgerfoldTarget:
+    """One broker process, which stays when the target is closed."""
+
+    profile = "documented"
+    quiet_ms = 100
+
+    def __init__(self, broker: BrokerProcess, compactor: CompactorProcess) -> None:
+        self._broker, self._compactor = broker, compactor
+        self._passed_ms = 0
+        self._own: dict[str, Callable[..., Answer | None]] = {
+            "mark": self._mark,
+            "restart": lambda: self._again(broker.stop),
+            "kill": lambda: self._again(broker.kill),
+            "hold": lambda: os.kill(compactor.process.pid, signal.SIGSTOP),
+            "release": lambda: os.kill(compactor.process.pid, signal.SIGCONT),
+        }
+        self._connect()
+
+    def ask(self, operation: str, /, **fields: Any) -> Answer:
+        """Raises Refused, Unsupported."""
+        try:
+            return self._method(operation)(**fields) or {}
+        except LedgerfoldError as error:
+            codes = {error.reason, type(error).__name__, str(HTTP.get(error.reason, ""))} - {""}
+            raise Refused(error.message, frozenset(codes)) from error
+
+    def close(self) -> None:
+        self._client.shutdown()
+        self._admin.close()
+
+    def _method(self, operation: str) -> Callable[..., Answer | None]:
+        name = operation.replace("-", "_")
+        for answers in (self._data, self._administration):
+            if hasattr(answers, name):
+                method: Callable[..., Answer] = getattr(answers, name)
+                return method
+        if operation not in self._own:
+            raise Unsupported(f"There is no {operation}.")
+        return self._own[operation]
+
+    def _connect(self) -> None:
+        self._client = Client(self._broker.url, clock_ms=self._now_ms)
+        self._admin = Admin(self._broker.url)
+        self._data = DataAnswers(self._client, self._admin)
+        self._administration = AdminAnswers(self._admin)
+
+    def _again(self, end: Callable[[], object]) -> None:
+        self.close()
+        end()
+        self._broker.start()
+        self._connect()
+
+    def _now_ms(self) -> int:
+        return wall_clock_ms() + self._passed_ms
+
+    def _mark(self) -> Answer:
+        # Whatever the clock does within a millisecond, the time lies between the two publishes.
+        self._passed_ms += 2
+        return {"ms": self._now_ms() - 1}
+
+
+class Brokers:
+    """The processes that cases run on. `compactor` is somebody else's, or None: then its own."""
+
+    def __init__(self, folder: Path, compactor: CompactorProcess | None = None) -> None:
+        self._folder = folder
+        self._stack = ExitStack()
+        self._compactor = compactor or self._stack.enter_context(closing(CompactorProcess(folder)))
+        self._shared: LedgerfoldTarget | None = None
+        self._numbers = itertools.count()
+
+    @contextmanager
+    def target(self, case: Case) -> Iterator[LedgerfoldTarget]:
+        """The broker that all share, or one for this case alone."""
+        if not case.own_broker:
+            if self._shared is None:
+                self._shared = self._stack.enter_context(self._started())
+            yield self._shared
+            return
+        with self._started(*case.options) as target:
+            yield target
+
+    @contextmanager
+    def _started(self, *options: str) -> Iterator[LedgerfoldTarget]:
+        folder = self._folder / f"broker-{next(self._numbers)}"
+        arguments = ("--compactor", self._compactor.address, *_COMMON, *options)
+        with BrokerProcess(folder, arguments=arguments) as broker:
+            broker.wait_for_compactor()
+            with closing(LedgerfoldTarget(broker, self._compactor)) as target:
+                yield target
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def __enter__(self) -> Brokers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

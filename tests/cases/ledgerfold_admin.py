@@ -1,0 +1,123 @@
+"""Ledgerfold's answers to requests about topics, policies and compaction: administration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.v1.admin_pb2 import CompactionStatus as Status
+from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+from ledgerfold.v1.records_pb2 import Emulation, Policies
+
+from broker.client import MessageId
+from broker.client.admin import Admin
+
+_RUN_TIMEOUT_S = 100
+_MB = 1024 * 1024
+_MINUTE_MS = 60_000
+Answer = dict[str, Any]
+
+
+class AdminAnswers:
+    """Methods are named for the operations they answer."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def namespace(self, namespace: str) -> Answer:
+        """A namespace is there once something is in it."""
+        return {}
+
+    def profile(self, namespace: str, profile: str) -> Answer:
+        self._set(namespace=namespace, emulation=Emulation(profile=profile))
+        return {}
+
+    def emulate(self, namespace: str, field: str, value: bool) -> Answer:
+        fields: dict[str, Any] = {field: value}
+        self._set(namespace=namespace, emulation=Emulation(**fields))
+        return {}
+
+    def retain_null_key(self, namespace: str, retain: bool) -> Answer:
+        self._set(namespace=namespace, retain_null_key=retain)
+        return {}
+
+    def create(self, topic: str) -> Answer:
+        self._admin.create_topic(topic)
+        return {}
+
+    def delete(self, topic: str, force: bool = False) -> Answer:
+        self._admin.delete_topic(topic, force=force)
+        return {}
+
+    def unload(self, topic: str) -> Answer:
+        self._admin.unload(topic)
+        return {}
+
+    def trim(self, topic: str) -> Answer:
+        self._admin.trim(topic)
+        return {}
+
+    def stats(self, topic: str) -> Answer:
+        return {"stats": self._admin.stats(topic)}
+
+    def internal(self, topic: str) -> Answer:
+        return {"stats": self._admin.internal_stats(topic)}
+
+    def subscribe(self, topic: str, sub: str, position: str) -> Answer:
+        start = MessageId.latest if position == "latest" else MessageId.earliest
+        self._admin.create_subscription(topic, sub, start)
+        return {}
+
+    def unsubscribe(self, topic: str, sub: str) -> Answer:
+        self._admin.unsubscribe(topic, sub, force=True)
+        return {}
+
+    def compact(self, topic: str) -> Answer:
+        self._admin.trigger_compaction(topic)
+        *_, last = self._admin.watch_compaction(topic, timeout_seconds=_RUN_TIMEOUT_S)
+        return _status(last)
+
+    def trigger(self, topic: str) -> Answer:
+        self._admin.trigger_compaction(topic)
+        return {}
+
+    def cancel(self, topic: str) -> Answer:
+        self._admin.cancel_compaction(topic)
+        return {}
+
+    def compaction_status(self, topic: str) -> Answer:
+        return _status(self._admin.compaction_status(topic))
+
+    def threshold(
+        self, topic: str = "", namespace: str = "", bytes: int = 0, remove: bool = False
+    ) -> Answer:
+        if remove:
+            self._admin.update_policies(
+                topic=topic, namespace=namespace, remove=["compaction_threshold_bytes"]
+            )
+        else:
+            self._set(topic, namespace, compaction_threshold_bytes=bytes)
+        return {}
+
+    def get_threshold(self, topic: str = "", namespace: str = "", applied: bool = False) -> Answer:
+        found = self._admin.policies(topic=topic, namespace=namespace, applied=applied)
+        is_set = found.HasField("compaction_threshold_bytes")
+        return {"bytes": found.compaction_threshold_bytes if is_set else None}
+
+    def retention(
+        self, topic: str = "", namespace: str = "", minutes: int = 0, megabytes: int = 0
+    ) -> Answer:
+        self._set(
+            topic,
+            namespace,
+            retention_ms=minutes if minutes < 0 else minutes * _MINUTE_MS,
+            retention_bytes=megabytes if megabytes < 0 else megabytes * _MB,
+        )
+        return {}
+
+    def _set(self, topic: str = "", namespace: str = "", **values: Any) -> None:
+        self._admin.update_policies(topic=topic, namespace=namespace, values=Policies(**values))
+
+
+def _status(status: GetCompactionStatusResponse) -> Answer:
+    name = Status.Name(status.status).removeprefix("COMPACTION_STATUS_")
+    return {"status": name, "lastError": status.last_error}

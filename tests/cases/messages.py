@@ -1,0 +1,197 @@
+"""Messages in the notation: what is published, and what is expected.
+
+    a=1            one message, published alone          a=∅   a tombstone (null value)
+    [a=1 b=2]      one batch                             a=""  an empty value
+    ~=x            no key                                ""=1  the empty key
+    b"k"=b"v"      bytes, of key and value               a=1@5 event time 5
+    a=1{p:q r:s}   with properties                       E2.1 a=1   expected under that id
+
+    k<n>=<n*2> for n=0..9        ten messages; + - * / % from left to right
+    [k<n%3>=1 for n=0..9]        ten messages, one batch
+    [a=<n> b=<n>] for n=0..9     ten batches
+
+A place for a number, `<...>`, counts outside of quotes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from tests.cases.lexer import BYTES, WORD, Cursor, Token
+from tests.cases.model import Entry, Message
+
+NO_KEY, NULL = "~", "∅"
+_PLACE = re.compile(r"<([^<>]*)>")
+_TERM = re.compile(r"[+\-*/%]|[^+\-*/%]+")
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+Numbers = dict[str, int]
+Item = TypeVar("Item")
+
+
+class _Draft(NamedTuple):
+    """A message before its numbers are known."""
+
+    id: Token | None
+    key: Token
+    value: Token
+    event_time: Token | None
+    properties: list[tuple[Token, Token]] | None
+
+    def message(self, numbers: Numbers) -> Message:
+        key, value = _fill(self.key, numbers), _fill(self.value, numbers)
+        is_byte_key = self.key.kind == BYTES
+        if is_byte_key:
+            key = base64.b64encode(key.encode("latin-1")).decode()
+        properties = None
+        if self.properties is not None:
+            properties = {
+                _fill(key, numbers): _fill(text, numbers) for key, text in self.properties
+            }
+        return Message(
+            key=None if self.key[:2] == (WORD, NO_KEY) else key,
+            value=None if self.value[:2] == (WORD, NULL) else _bytes(self.value, value),
+            id=self.id and _fill(self.id, numbers),
+            is_byte_key=is_byte_key,
+            event_time_ms=self.event_time and _number(self.event_time, numbers),
+            properties=properties,
+        )
+
+
+def begins_messages(cursor: Cursor) -> bool:
+    """Whether what follows is messages, and no verb."""
+    return cursor.sees("[") or cursor.sees_pair()
+
+
+def parse_entries(cursor: Cursor) -> tuple[Entry, ...]:
+    """What is to be published. Raises NotationError."""
+    makers: list[Callable[[Numbers], Entry]] = []
+    while begins_messages(cursor):
+        makers.append(_batch(cursor) if cursor.sees("[") else _plain(cursor))
+    return tuple(_series(cursor, makers))
+
+
+def parse_messages(cursor: Cursor) -> tuple[Message, ...]:
+    """What is expected. Raises NotationError."""
+    makers: list[Callable[[Numbers], Message]] = []
+    while cursor.sees_pair() or cursor.sees_id():
+        makers.append(_draft(cursor).message)
+    return tuple(_series(cursor, makers))
+
+
+def _plain(cursor: Cursor) -> Callable[[Numbers], Entry]:
+    draft = _draft(cursor)
+    return lambda numbers: Entry((draft.message(numbers),), is_batch=False)
+
+
+def _batch(cursor: Cursor) -> Callable[[Numbers], Entry]:
+    cursor.take("[")
+    makers: list[Callable[[Numbers], Message]] = []
+    while cursor.sees_pair():
+        makers.append(_draft(cursor).message)
+    if not makers:
+        raise cursor.place.error("a batch has messages")
+    series = _parse_series(cursor)
+    cursor.take("]")
+    return lambda numbers: Entry(
+        tuple(make(numbers | more) for more in series for make in makers), is_batch=True
+    )
+
+
+def _series(cursor: Cursor, makers: list[Callable[[Numbers], Item]]) -> Iterator[Item]:
+    place = cursor.place
+    series = _parse_series(cursor)
+    if not makers:
+        raise place.error("messages are missing")
+    for numbers in series:
+        for make in makers:
+            yield make(numbers)
+
+
+def _parse_series(cursor: Cursor) -> list[Numbers]:
+    """`for n=0..9`, if it is there."""
+    if not cursor.skip("for"):
+        return [{}]
+    name = cursor.take(WORD).text
+    cursor.take("=")
+    bounds = cursor.take(WORD)
+    match = _RANGE.fullmatch(bounds.text)
+    if match is None:
+        raise bounds.place.error(f"{bounds.text!r} is no range; write it as 0..9")
+    first, last = map(int, match.groups())
+    return [{name: number} for number in range(first, last + 1)]
+
+
+def _draft(cursor: Cursor) -> _Draft:
+    at = cursor.take(WORD) if cursor.sees_id() else None
+    key = cursor.take_name()
+    cursor.take("=")
+    value = cursor.take_name()
+    event_time = cursor.take(WORD) if cursor.skip("@") else None
+    return _Draft(at, key, value, event_time, _properties(cursor))
+
+
+def _properties(cursor: Cursor) -> list[tuple[Token, Token]] | None:
+    if not cursor.skip("{"):
+        return None
+    found = []
+    while not cursor.skip("}"):
+        token = cursor.take(WORD)
+        name, colon, text = token.text.partition(":")
+        if not colon:
+            raise token.place.error("a property is written name:value")
+        value = token._replace(text=text) if text else cursor.take_name()
+        found.append((token._replace(text=name), value))
+    return found
+
+
+def _bytes(token: Token, text: str) -> bytes:
+    return text.encode("latin-1" if token.kind == BYTES else "utf-8")
+
+
+def _fill(token: Token, numbers: Numbers) -> str:
+    """The token's text with its numbers put in."""
+    if token.kind != WORD:
+        return token.text
+    return _PLACE.sub(lambda match: str(_evaluate(match.group(1), token, numbers)), token.text)
+
+
+def _number(token: Token, numbers: Numbers) -> int:
+    text = _fill(token, numbers)
+    if not text.isdecimal():
+        raise token.place.error(f"{text!r} is no time in ms")
+    return int(text)
+
+
+def _evaluate(text: str, token: Token, numbers: Numbers) -> int:
+    """`n*7%10`: from left to right."""
+    terms = _TERM.findall(text)
+    if len(terms) % 2 == 0:
+        raise token.place.error(f"<{text}> is no arithmetic")
+    result = _term(terms[0], token, numbers)
+    for sign, term in zip(terms[1::2], terms[2::2], strict=True):
+        right = _term(term, token, numbers)
+        match sign:
+            case "+":
+                result += right
+            case "-":
+                result -= right
+            case "*":
+                result *= right
+            case "/":
+                result //= right
+            case "%":
+                result %= right
+            case _:
+                raise token.place.error(f"<{text}> is no arithmetic")
+    return result
+
+
+def _term(text: str, token: Token, numbers: Numbers) -> int:
+    if text in numbers:
+        return numbers[text]
+    if not text.isdecimal():
+        raise token.place.error(f"<{text}>: no `for` gives {text!r} a number")
+    return int(text)

@@ -1,0 +1,132 @@
+"""What a parsed case is made of: values that compare.
+
+A case is a title and steps; a step is a verb with arguments, or messages to publish, and what is
+expected of its answer. `Order` and the two ways to say what a value is are what the notation's
+expectations come to (compare.py judges them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.cases.lexer import Place
+
+Argument = str | int | bool
+PROFILES = ("documented", "pulsar-4")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """As published, or as expected; `id` ("E2.1") and what else is None is not compared.
+
+    `key` None: no key. `value` None: a null value. Byte keys are in base64, as on the wire.
+    """
+
+    key: str | None
+    value: bytes | None
+    id: str | None = None
+    is_byte_key: bool = False
+    event_time_ms: int | None = None
+    properties: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Sent at once. `is_batch`: its messages have batch indexes."""
+
+    messages: tuple[Message, ...]
+    is_batch: bool
+
+
+class Order(Enum):
+    EXACT = "in this order"
+    ANY = "in any order"
+    AT_LEAST = "among others"
+
+
+class Relation(Enum):
+    SAME = "same as"
+    OTHER = "other than"
+    PART = "part of"
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The answer is these messages."""
+
+    messages: tuple[Message, ...]
+    order: Order = Order.EXACT
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The answer is so many messages, whichever."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The answer compares so: `sign` is one of = > >= < <= contains."""
+
+    sign: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The answer is the one that was saved under `name`, or another one, or a part of it."""
+
+    name: str
+    relation: Relation = Relation.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The step is refused, with this HTTP status or reason; "" is any."""
+
+    code: str = ""
+
+
+Expectation = Messages | Count | Value | Saved | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`arguments` by the names of the verb's usage; `entries` are for the verb "publish" alone.
+
+    `profile` None: under every profile. `patient`: asked again until it is as expected.
+    """
+
+    place: Place
+    text: str
+    verb: str
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    entries: tuple[Entry, ...] = ()
+    expected: Expectation | None = None
+    save_as: str | None = None
+    profile: str | None = None
+    patient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`options` are those of `serve` that it wants; then, or if `own_broker`, it has its own."""
+
+    number: str
+    title: str
+    place: Place
+    steps: tuple[Step, ...] = ()
+    options: tuple[str, ...] = ()
+    own_broker: bool = False
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """Those that it has something to say about; the default alone when it names none."""
+        named = {step.profile for step in self.steps}
+        return tuple(each for each in PROFILES if each in named) or PROFILES[:1]
+
+    def under(self, profile: str) -> tuple[Step, ...]:
+        """The steps that are taken under that profile."""
+        return tuple(step for step in self.steps if step.profile in (None, profile))

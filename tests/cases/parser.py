@@ -1,0 +1,213 @@
+"""Files of cases.
+
+    # A comment.
+    TOM-08 A value after its tombstone
+        k=1 k=∅ k=2 | compact | removed -> 1
+        RC-read -> E2 k=2
+        documented: compact | CL.ledgerId -> same as before
+        broker: --ledger-entries 2
+
+A case begins at the margin with its number and its title; its lines are indented, a line that is
+indented more goes on with the one before it. A line holds steps, separated by `|`; before them may
+stand the profile they belong to, or `broker:` with options of `serve`. A step is messages to
+publish, or a verb (verbs.py), then perhaps `as NAME`, then perhaps `->` and what is expected.
+
+    >>> case, = parse("BAS-09 One message\\n  a=1 | compact | RC-read -> E0 a=1\\n")
+    >>> [step.verb for step in case.steps], case.steps[2].expected.messages[0].id
+    (['publish', 'compact', 'RC-read'], 'E0')
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from tests.cases.lexer import WORD, Cursor, Place, Token, as_written, tokens
+from tests.cases.messages import begins_messages, parse_entries, parse_messages
+from tests.cases.model import (
+    PROFILES,
+    Argument,
+    Case,
+    Count,
+    Expectation,
+    Messages,
+    Order,
+    Refusal,
+    Relation,
+    Saved,
+    Step,
+    Value,
+)
+from tests.cases.steps import LOOK, OWN_BROKER_VERBS, PATHS, VERBS
+from tests.cases.verbs import Verb, checked
+
+_HEADER = re.compile(r"([A-Z]{3}-\d{2}[a-z]?)\s+(\S.*)")
+_LABEL = re.compile(r"([a-z][a-z0-9-]*):(?=\s)")
+_SIGNS = (">=", "<=", ">", "<")
+_ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}
+
+
+def parse(text: str, source: str = "-") -> list[Case]:
+    """The cases of a file. Raises NotationError."""
+    cases: list[Case] = []
+    for header, body in _blocks(text, source):
+        match = _HEADER.fullmatch(header[1])
+        if match is None:
+            raise header[0].error("a case begins with its number and title: BAS-01 The last value")
+        number, title = match.groups()
+        if any(number == case.number for case in cases):
+            raise header[0].error(f"{number} is there already")
+        cases.append(_case(Case(number, title.strip(), header[0]), body))
+    return cases
+
+
+Line = tuple[Place, str]
+
+
+def _blocks(text: str, source: str) -> Iterator[tuple[Line, list[list[Line]]]]:
+    """Each case's header and its lines, a line with those that go on with it."""
+    header: Line | None = None
+    body: list[list[Line]] = []
+    margin = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        at = Place(source, number, indent + 1), stripped
+        if indent == 0:
+            if header is not None:
+                yield header, body
+            header, body, margin = at, [], 0
+        elif header is None:
+            raise at[0].error("a line before the first case")
+        elif body and indent > margin:
+            body[-1].append(at)
+        else:
+            margin = margin or indent
+            body.append([at])
+    if header is not None:
+        yield header, body
+
+
+def _case(case: Case, body: list[list[Line]]) -> Case:
+    steps: list[Step] = []
+    options: list[str] = []
+    own_broker = False
+    for lines in body:
+        place, text = lines[0]
+        label = _LABEL.match(text)
+        name = label.group(1) if label else None
+        if name == "broker":
+            options += shlex.split(" ".join(line for _, line in lines)[len("broker:") :])
+            own_broker = True
+            continue
+        if name is not None and name not in PROFILES:
+            raise place.error(f"{name}: is no profile; there are {', '.join(PROFILES)}")
+        skipped = label.end() if label else 0
+        found = tokens(text[skipped:], place.line, place.column + skipped, place.source)
+        for more, rest in lines[1:]:
+            found += tokens(rest, more.line, more.column, more.source)
+        end = lines[-1][0]._replace(column=lines[-1][0].column + len(lines[-1][1]))
+        steps += [_step(part, stop, name) for part, stop in _split(found, end)]
+    if not steps:
+        raise case.place.error("a case without steps")
+    own_broker |= any(step.verb in OWN_BROKER_VERBS for step in steps)
+    return Case(case.number, case.title, case.place, tuple(steps), tuple(options), own_broker)
+
+
+def _split(found: list[Token], end: Place) -> Iterator[tuple[list[Token], Place]]:
+    part: list[Token] = []
+    for token in found:
+        if token.kind != "|":
+            part.append(token)
+            continue
+        # A line may begin with the bar that ends the one before it.
+        if part:
+            yield part, token.place
+        part = []
+    if part:
+        yield part, end
+
+
+def _step(part: list[Token], end: Place, profile: str | None) -> Step:
+    cursor = Cursor(part, end)
+    place, patient = cursor.place, cursor.skip("eventually")
+    if begins_messages(cursor):
+        name, entries = "publish", parse_entries(cursor)
+        cursor.skip("with")
+        arguments = _arguments(cursor, VERBS[name])
+    else:
+        name, entries = cursor.take(WORD).text, ()
+        arguments = _called(name, cursor, place)
+        name = LOOK if "path" in arguments else name
+    saved = cursor.take(WORD).text if cursor.skip("as") else None
+    expected = _expectation(cursor) if cursor.skip("->") else None
+    if not cursor.is_done:
+        raise cursor.place.error(f"{cursor.take().text!r} is too much here")
+    if patient and expected is None:
+        raise place.error("eventually what? An expectation is missing")
+    return Step(
+        place, as_written(part), name, arguments, entries, expected, saved, profile, patient
+    )
+
+
+def _called(name: str, cursor: Cursor, place: Place) -> dict[str, Argument]:
+    if name in VERBS and name != "publish":
+        return _arguments(cursor, VERBS[name])
+    if name.partition(".")[0] in PATHS:
+        return {"path": name}
+    raise place.error(f"no step is called {name!r}")
+
+
+def _arguments(cursor: Cursor, called: Verb) -> dict[str, Argument]:
+    """Words, flags and options up to `as`, `->` or the end. Raises NotationError."""
+    found: dict[str, Argument] = {}
+    words = list(called.words)
+    while not (cursor.is_done or cursor.sees("as") or cursor.sees("->")):
+        is_option = cursor.sees_pair()
+        token = cursor.take_name()
+        if is_option:
+            cursor.take("=")
+            if token.text not in called.options:
+                raise token.place.error(f"{called.name} has no {token.text}=: {called.usage}")
+            found[token.text] = checked(called.options[token.text], cursor.take_name())
+        elif token.text in called.flags:
+            found[token.text] = True
+        elif words:
+            word = words.pop(0)
+            found[word.lower()] = checked(word, token)
+        else:
+            raise token.place.error(f"{token.text!r} is not of {called.usage}")
+    if len(called.words) - len(words) < called.required:
+        raise cursor.place.error(f"{words[0]} is missing: {called.usage}")
+    return found
+
+
+def _expectation(cursor: Cursor) -> Expectation:
+    if cursor.sees_pair() or cursor.sees_id():
+        return Messages(parse_messages(cursor))
+    token = cursor.take()
+    if token.kind in _SIGNS or token[:2] == (WORD, "contains"):
+        return Value(token.text, cursor.take_name().text)
+    if token.kind == WORD:
+        return _worded(token, cursor)
+    return Value("=", token.text)
+
+
+def _worded(word: Token, cursor: Cursor) -> Expectation:
+    match word.text:
+        case "nothing":
+            return Messages(())
+        case "any-order" | "at-least":
+            return Messages(parse_messages(cursor), _ORDERS[word.text])
+        case "error":
+            return Refusal("" if cursor.is_done else cursor.take(WORD).text)
+        case "same" | "other" | "part":
+            relation = next(each for each in Relation if each.value.startswith(word.text))
+            cursor.take(relation.value.split()[1])
+            return Saved(cursor.take(WORD).text, relation)
+    if cursor.skip("messages"):
+        return Count(int(checked("N", word)))
+    return Value("=", word.text)

@@ -1,0 +1,102 @@
+"""What a target answers: the requests that cases are made of. docs/CASES.md explains each.
+
+A request is an operation and fields, an answer is fields; both are JSON. Message ids are
+`[ledger, entry, batch index]`, with the partition as a fourth number on a partition; a batch index
+of -1 is outside of a batch. A target says no in two ways: the broker refused (`Refused`), or the
+target has no such thing (`Unsupported`), which is nobody's failure.
+
+    >>> check_request("has-more", {"name": "r"})
+    >>> check_request("has-more", {"nom": "r"})
+    Traceback (most recent call last):
+    ...
+    AssertionError: has-more has no field nom
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+# Operation -> the fields that it may have, in the order of docs/CASES.md.
+OPERATIONS: dict[str, str] = {
+    "namespace": "namespace",
+    "profile": "namespace profile",
+    "create": "topic partitions",
+    "grow": "topic partitions",
+    "delete": "topic force",
+    "unload": "topic",
+    "trim": "topic",
+    "truncate": "topic",
+    "terminate": "topic",
+    "stats": "topic",
+    "internal": "topic",
+    "produce": "topic messages batch batchMax compression producer",
+    "read": "topic compacted from inclusive max queue seek seekTimestamp",
+    "reader": "topic name compacted from inclusive queue",
+    "has-more": "name",
+    "last-id": "topic name",
+    "id-by-time": "topic timestamp",
+    "consumer": "topic name sub type compacted position queue",
+    "receive": "name max timeoutMs",
+    "ack": "name handle",
+    "ack-cumulative": "name handle",
+    "nack": "name handle",
+    "seek": "name to timestamp",
+    "close": "name",
+    "subscribe": "topic sub position",
+    "unsubscribe": "topic sub",
+    "expire": "topic sub seconds",
+    "reset-cursor": "topic sub to",
+    "view": "topic name listen",
+    "view-state": "name",
+    "view-refresh": "name",
+    "compact": "topic",
+    "trigger": "topic",
+    "cancel": "topic",
+    "compaction-status": "topic",
+    "threshold": "topic namespace bytes remove",
+    "get-threshold": "topic namespace applied",
+    "retention": "topic namespace minutes megabytes",
+    "ttl": "namespace seconds",
+    "retain-null-key": "namespace retain",
+    "emulate": "namespace field value",
+    "mark": "",
+    "advance": "ms",
+    "restart": "",
+    "kill": "",
+    "hold": "",
+    "release": "",
+}
+
+
+class Refused(Exception):
+    """The broker said no. `codes`: an HTTP status, a reason, the name of an error, as there are."""
+
+    def __init__(self, message: str, codes: frozenset[str]) -> None:
+        super().__init__(message)
+        self.codes = codes
+
+    def __str__(self) -> str:
+        return f"{' '.join(sorted(self.codes))}: {self.args[0]}"
+
+
+class Unsupported(Exception):
+    """The target has no such operation, or cannot do what is asked here."""
+
+
+class Target(Protocol):
+    """A broker that cases run against.
+
+    `quiet_ms`: for how long nothing must come before a case believes that nothing will.
+    """
+
+    profile: str
+    quiet_ms: int
+
+    def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        """Raises Refused, Unsupported."""
+
+
+def check_request(operation: str, fields: dict[str, Any]) -> None:
+    """Nothing is asked that is not in the table."""
+    unknown = fields.keys() - OPERATIONS[operation].split()
+    assert not unknown, f"{operation} has no field {' '.join(sorted(unknown))}"

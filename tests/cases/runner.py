@@ -1,0 +1,183 @@
+"""Runs one case against one target, up to the first step that is not as expected.
+
+Each case has a namespace of its own, named for it, and its topics there. What a step's answer must
+be is judged by compare.py; a step that the broker refuses fails unless that is what is expected.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tests.cases.compare import Difference, Judge, Names, Received, StepFailed
+from tests.cases.model import Case, Refusal, Step
+from tests.cases.protocol import Refused, Target, Unsupported, check_request
+from tests.cases.verbs import VERBS
+
+# How long an `eventually` waits, and how often it asks.
+PATIENCE_S = 20.0
+_PAUSE_S = 0.02
+
+
+class State(Enum):
+    PASS = "pass"
+    FAIL = "FAIL"
+    # The target has no such thing: nobody's failure.
+    NOT_HERE = "n/a"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`step` is where it ended early; `why` says how."""
+
+    case: Case
+    profile: str
+    state: State
+    seconds: float = 0.0
+    step: Step | None = None
+    why: str = ""
+    difference: Difference | None = None
+
+
+@dataclass
+class Topic:
+    """A topic of the case: its full name, the names of its entries."""
+
+    name: str
+    names: Names = field(default_factory=Names)
+
+
+class Run:
+    """The state of a case on its way, for the steps to use."""
+
+    def __init__(self, target: Target, case: Case) -> None:
+        self.target = target
+        self.case = case
+        self.namespace = f"public/{case.number.lower()}-{uuid.uuid4().hex[:8]}"
+        self.topics: dict[str, Topic] = {}
+        self.topic = self.use("t")
+        self.saved: dict[str, Any] = {}
+        self.marks: dict[str, int] = {}
+        # Consumers, readers and views by name; with the handles of what they received, by id.
+        self.opened: dict[str, dict[str, str]] = {}
+        self.is_held = False
+
+    def use(self, name: str) -> Topic:
+        """The steps from here on speak of this topic."""
+        if name not in self.topics:
+            self.topics[name] = Topic(f"persistent://{self.namespace}/{name}")
+        self.topic = self.topics[name]
+        return self.topic
+
+    def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        """Fields that are None are left out. Raises Refused, Unsupported."""
+        given = {name: value for name, value in fields.items() if value is not None}
+        check_request(operation, given)
+        return self.target.ask(operation, **given)
+
+    def on_topic(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        return self.ask(operation, topic=self.topic.name, **fields)
+
+    def position(self, text: Any) -> str | list[int] | None:
+        """A position of the notation as requests have it."""
+        if text is None or text in ("earliest", "latest"):
+            named: str | None = text
+            return named
+        found = self.topic.names.id(text)
+        if found is None:
+            raise StepFailed(f"there is no {text} yet")
+        return found
+
+    def time(self, mark: Any) -> int:
+        """The time in ms that was marked."""
+        if mark not in self.marks:
+            raise StepFailed(f"no time was marked as {mark}")
+        return self.marks[mark]
+
+    def opens(self, name: Any) -> str:
+        """Remembers to close what is opened under this name."""
+        self.opened[str(name)] = {}
+        return str(name)
+
+    def received(self, name: str, message: Received) -> None:
+        """Remembers the handle by which the message is acknowledged."""
+        self.opened[name][self.topic.names.of(message["id"])] = message["handle"]
+
+    def last_id(self, name: Any) -> list[int]:
+        """As a reader or consumer is told."""
+        found: list[int] = self.ask("last-id", name=name)["id"]
+        return found
+
+    def close(self) -> None:
+        """Closes what the case left open, and lets go of what it holds."""
+        if self.is_held:
+            self.ask("release")
+        for name in list(self.opened):
+            self.opened.pop(name)
+            try:
+                self.ask("close", name=name)
+            except (Refused, Unsupported):
+                # It went with its topic.
+                continue
+
+
+def run_case(target: Target, case: Case, profile: str) -> Outcome:
+    """One case under one profile."""
+    started = time.monotonic()
+    run = Run(target, case)
+    step: Step | None = None
+
+    def outcome(state: State, error: Exception | None = None) -> Outcome:
+        difference = getattr(error, "difference", None)
+        seconds = time.monotonic() - started
+        return Outcome(case, profile, state, seconds, step, str(error or ""), difference)
+
+    try:
+        run.ask("namespace", namespace=run.namespace)
+        run.ask("profile", namespace=run.namespace, profile=profile)
+        for step in case.under(profile):
+            _take(run, step)
+    except Unsupported as error:
+        return outcome(State.NOT_HERE, error)
+    except (StepFailed, Refused) as error:
+        return outcome(State.FAIL, error)
+    finally:
+        run.close()
+    step = None
+    return outcome(State.PASS)
+
+
+def _take(run: Run, step: Step) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    pause = threading.Event()
+    while True:
+        try:
+            _take_once(run, step)
+            return
+        except (StepFailed, Refused):
+            if not step.patient or time.monotonic() > deadline_s:
+                raise
+        pause.wait(_PAUSE_S)
+
+
+def _take_once(run: Run, step: Step) -> None:
+    try:
+        answer = VERBS[step.verb].action(run, step)
+    except Refused as refused:
+        if not isinstance(step.expected, Refusal):
+            raise
+        if step.expected.code and step.expected.code not in refused.codes:
+            wanted = Difference(f"error {step.expected.code}", str(refused))
+            raise StepFailed("another error", wanted) from None
+        return
+    if step.expected is not None:
+        judge = Judge(run.topic.names, run.saved)
+        difference = judge.differs(step.expected, answer)
+        if difference is not None:
+            raise StepFailed("not as expected", difference)
+    if step.save_as is not None:
+        run.saved[step.save_as] = answer

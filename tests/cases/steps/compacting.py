@@ -1,0 +1,60 @@
+"""Compaction: runs and their status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.cases.compare import Difference, StepFailed
+from tests.cases.model import Step
+from tests.cases.verbs import verb
+
+if TYPE_CHECKING:
+    from tests.cases.runner import Run
+
+
+@verb("compact")
+def compact(run: Run, step: Step) -> str:
+    """Triggers a run and waits for its end, which is SUCCESS unless another is expected."""
+    answer = run.on_topic("compact")
+    if step.expected is None and answer["status"] != "SUCCESS":
+        got = f"{answer['status']}: {answer['lastError']}"
+        raise StepFailed("the run failed", Difference("SUCCESS", got))
+    return str(answer["status"])
+
+
+@verb("trigger")
+def trigger(run: Run, step: Step) -> None:
+    """Triggers a run and waits for nothing."""
+    run.on_topic("trigger")
+
+
+@verb("cancel")
+def cancel(run: Run, step: Step) -> None:
+    """Cancels the run on its way."""
+    run.on_topic("cancel")
+
+
+@verb("status")
+def status(run: Run, step: Step) -> str:
+    """NOT_RUN, RUNNING, SUCCESS or ERROR."""
+    return str(run.on_topic("compaction-status")["status"])
+
+
+@verb("last-error")
+def last_error(run: Run, step: Step) -> str:
+    """What the status says of the failure; empty without one."""
+    return run.on_topic("compaction-status").get("lastError") or ""
+
+
+@verb("hold")
+def hold(run: Run, step: Step) -> None:
+    """Stops the process that compacts, in the middle of whatever it does."""
+    run.ask("hold")
+    run.is_held = True
+
+
+@verb("release")
+def release(run: Run, step: Step) -> None:
+    """Lets it go on."""
+    run.ask("release")
+    run.is_held = False

@@ -1,0 +1,151 @@
+"""Consuming: subscriptions, consumers that stay open, acknowledgements, seeks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.cases.compare import Received, StepFailed
+from tests.cases.model import Count, Messages, Order, Step
+from tests.cases.steps.reading import ANNOUNCED_MS
+from tests.cases.verbs import verb
+
+if TYPE_CHECKING:
+    from tests.cases.runner import Run
+
+
+@verb("pre-sub SUB")
+def pre_subscribe(run: Run, step: Step) -> None:
+    """The catalogue's: a durable Exclusive subscription at the end of the still empty topic."""
+    run.on_topic("consumer", name="pre-sub", sub=step.arguments["sub"], position="latest")
+    run.ask("close", name="pre-sub")
+
+
+@verb("subscribe SUB [from=POSITION]")
+def subscribe(run: Run, step: Step) -> None:
+    """Administration creates a durable subscription, at earliest if it says nothing else."""
+    position = step.arguments.get("from", "earliest")
+    run.on_topic("subscribe", sub=step.arguments["sub"], position=position)
+
+
+@verb("unsubscribe SUB")
+def unsubscribe(run: Run, step: Step) -> None:
+    """Administration deletes a subscription."""
+    run.on_topic("unsubscribe", sub=step.arguments["sub"])
+
+
+@verb(
+    "consumer NAME [RC] [sub=NAME] [type=Exclusive|Shared|Failover|Key_Shared] "
+    "[from=earliest|latest] [queue=N]"
+)
+def open_consumer(run: Run, step: Step) -> None:
+    """Opens a consumer; its subscription is named like it, and begins at earliest, if need be."""
+    arguments = step.arguments
+    run.on_topic(
+        "consumer",
+        name=run.opens(arguments["name"]),
+        sub=arguments.get("sub", arguments["name"]),
+        type=arguments.get("type", "Exclusive"),
+        compacted=arguments.get("RC", False),
+        position=arguments.get("from", "earliest"),
+        queue=arguments.get("queue"),
+    )
+
+
+@verb("receive NAME [max=N] [within=TIME] [ack] [ack-cumulative]")
+def receive(run: Run, step: Step) -> list[Received]:
+    """Receives what is expected, and sees that no more comes; with `max`, at most so many.
+
+    `within`: the longest wait for each of them.
+    """
+    name = str(step.arguments["name"])
+    wanted = step.arguments.get("max")
+    most = _expected(step) if wanted is None else int(wanted)
+    patience_ms = int(step.arguments.get("within", ANNOUNCED_MS))
+    found: list[Received] = []
+    if most:
+        found += run.ask("receive", name=name, max=most, timeoutMs=patience_ms)["messages"]
+    if wanted is None and len(found) == most:
+        quiet_ms = run.target.quiet_ms
+        found += run.ask("receive", name=name, max=1, timeoutMs=quiet_ms)["messages"]
+    for each in found:
+        run.received(name, each)
+        if "ack" in step.arguments:
+            run.ask("ack", name=name, handle=each["handle"])
+    if "ack-cumulative" in step.arguments and found:
+        run.ask("ack-cumulative", name=name, handle=found[-1]["handle"])
+    return found
+
+
+def _expected(step: Step) -> int:
+    """How many messages the step waits for."""
+    match step.expected:
+        case Messages(messages, order) if order is not Order.AT_LEAST:
+            return len(messages)
+        case Count(count):
+            return count
+    raise StepFailed("receive how many? Give it max=, or the messages that are expected")
+
+
+@verb("ack NAME [ID]")
+def acknowledge(run: Run, step: Step) -> None:
+    """Acknowledges one message, or all that the consumer received, one by one."""
+    for handle in _handles(run, step):
+        run.ask("ack", name=step.arguments["name"], handle=handle)
+
+
+@verb("ack-cumulative NAME [ID]")
+def acknowledge_cumulative(run: Run, step: Step) -> None:
+    """Acknowledges up to a message, or up to the last one received."""
+    run.ask("ack-cumulative", name=step.arguments["name"], handle=_handles(run, step)[-1])
+
+
+@verb("nack NAME [ID]")
+def negative_acknowledge(run: Run, step: Step) -> None:
+    """Says of one message, or of all received, that it was not processed."""
+    for handle in _handles(run, step):
+        run.ask("nack", name=step.arguments["name"], handle=handle)
+
+
+def _handles(run: Run, step: Step) -> list[str]:
+    received = run.opened[str(step.arguments["name"])]
+    wanted = step.arguments.get("id")
+    if wanted is None:
+        return list(received.values())
+    if wanted not in received:
+        raise StepFailed(f"{wanted} was not received here")
+    return [received[str(wanted)]]
+
+
+@verb("seek NAME [POSITION] [time=MARK]")
+def seek(run: Run, step: Step) -> None:
+    """Moves a reader or consumer to a position or to a time."""
+    arguments = step.arguments
+    mark = arguments.get("time")
+    run.ask(
+        "seek",
+        name=arguments["name"],
+        to=run.position(arguments.get("position")),
+        timestamp=None if mark is None else run.time(mark),
+    )
+
+
+@verb("close NAME")
+def close(run: Run, step: Step) -> None:
+    """Closes a reader, consumer or view."""
+    name = str(step.arguments["name"])
+    run.ask("close", name=name)
+    run.opened.pop(name, None)
+
+
+@verb("expire [SUB] [older-than=TIME]")
+def expire(run: Run, step: Step) -> None:
+    """Administration expires messages of one subscription or of all."""
+    seconds = int(step.arguments.get("older-than", 0)) // 1000
+    run.on_topic("expire", sub=step.arguments.get("sub"), seconds=seconds)
+
+
+@verb("reset-cursor SUB POSITION")
+def reset_cursor(run: Run, step: Step) -> None:
+    """Administration moves a subscription."""
+    position = run.position(step.arguments["position"])
+    run.on_topic("reset-cursor", sub=step.arguments["sub"], to=position)

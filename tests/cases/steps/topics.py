@@ -1,0 +1,147 @@
+"""A topic's life, its policies, time, and the broker's own life."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.cases.model import Step
+from tests.cases.verbs import verb
+
+if TYPE_CHECKING:
+    from tests.cases.runner import Run
+
+
+@verb("topic NAME")
+def use_topic(run: Run, step: Step) -> None:
+    """The steps from here on speak of another topic of the case."""
+    run.use(str(step.arguments["name"]))
+
+
+@verb("create [partitions=N]")
+def create(run: Run, step: Step) -> None:
+    """Administration creates the topic."""
+    run.on_topic("create", partitions=step.arguments.get("partitions"))
+
+
+@verb("grow N")
+def grow(run: Run, step: Step) -> None:
+    """Gives a partitioned topic more partitions."""
+    run.on_topic("grow", partitions=step.arguments["n"])
+
+
+@verb("delete [force]")
+def delete(run: Run, step: Step) -> None:
+    """Deletes the topic, with its data."""
+    run.on_topic("delete", force="force" in step.arguments)
+
+
+@verb("unload")
+def unload(run: Run, step: Step) -> None:
+    """Closes the topic and loads it anew: its raw ledger ends."""
+    run.on_topic("unload")
+
+
+@verb("trim")
+def trim(run: Run, step: Step) -> None:
+    """Removes raw ledgers that nothing holds back."""
+    run.on_topic("trim")
+
+
+@verb("roll-trim")
+def roll_and_trim(run: Run, step: Step) -> None:
+    """The catalogue's: unloads, and removes the raw ledgers that every cursor has passed."""
+    run.on_topic("unload")
+    run.on_topic("trim")
+
+
+@verb("truncate")
+def truncate(run: Run, step: Step) -> None:
+    """Removes all data of the topic."""
+    run.on_topic("truncate")
+
+
+@verb("terminate")
+def terminate(run: Run, step: Step) -> None:
+    """Nothing is published to the topic any more."""
+    run.on_topic("terminate")
+
+
+def _scope(run: Run, step: Step) -> dict[str, str]:
+    if step.arguments["scope"] == "topic":
+        return {"topic": run.topic.name}
+    return {"namespace": run.namespace}
+
+
+@verb("threshold SCOPE BYTES")
+def threshold(run: Run, step: Step) -> None:
+    """Sets the compaction threshold of `topic` or `namespace`; `none` removes it."""
+    value = step.arguments["bytes"]
+    if value == "none":
+        run.ask("threshold", **_scope(run, step), remove=True)
+    else:
+        run.ask("threshold", **_scope(run, step), bytes=int(value))
+
+
+@verb("get-threshold SCOPE [applied]")
+def get_threshold(run: Run, step: Step) -> Any:
+    """The one that is set there; `applied`: the one in force."""
+    return run.ask("get-threshold", **_scope(run, step), applied=step.arguments.get("applied"))[
+        "bytes"
+    ]
+
+
+@verb("retention SCOPE [minutes=N] [megabytes=N]")
+def retention(run: Run, step: Step) -> None:
+    """For how long, or how much, raw data stay after every cursor passed them; -1 is no limit."""
+    run.ask(
+        "retention",
+        **_scope(run, step),
+        minutes=step.arguments.get("minutes", 0),
+        megabytes=step.arguments.get("megabytes", 0),
+    )
+
+
+@verb("ttl TIME")
+def time_to_live(run: Run, step: Step) -> None:
+    """The namespace's: how old a message gets before every subscription has passed it."""
+    run.ask("ttl", namespace=run.namespace, seconds=int(step.arguments["time"]) // 1000)
+
+
+@verb("null-keys CHOICE")
+def null_keys(run: Run, step: Step) -> None:
+    """Whether compaction retains (`retain`) or drops (`drop`) messages without a key."""
+    retain = step.arguments["choice"] == "retain"
+    run.ask("retain-null-key", namespace=run.namespace, retain=retain)
+
+
+@verb("emulate FIELD BOOLEAN")
+def emulate(run: Run, step: Step) -> None:
+    """Sets one field of the profile on the case's namespace: true or false."""
+    value = step.arguments["boolean"] == "true"
+    run.ask("emulate", namespace=run.namespace, field=step.arguments["field"], value=value)
+
+
+@verb("mark NAME")
+def mark(run: Run, step: Step) -> None:
+    """Remembers a time after all that was published, and before all that will be."""
+    run.marks[str(step.arguments["name"])] = run.ask("mark")["ms"]
+
+
+@verb("advance TIME")
+def advance(run: Run, step: Step) -> None:
+    """Lets so much time pass."""
+    run.ask("advance", ms=step.arguments["time"])
+
+
+@verb("restart")
+def restart(run: Run, step: Step) -> None:
+    """Stops the broker and starts it again on its data. What was open is closed."""
+    run.ask("restart")
+    run.opened.clear()
+
+
+@verb("kill")
+def kill(run: Run, step: Step) -> None:
+    """Kills the broker (SIGKILL) and starts it again on its data. What was open is closed."""
+    run.ask("kill")
+    run.opened.clear()

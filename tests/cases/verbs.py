@@ -1,0 +1,91 @@
+"""The verbs of the notation: what each is called with, and what carries it out.
+
+A verb is declared where it is carried out (steps/), by its usage:
+
+    @verb("reader NAME [RC] [from=POSITION] [queue=N]")
+    def open_reader(run: Run, step: Step) -> Answer: ...
+
+Words in capitals stand for themselves in order; what is in brackets may be left out: a flag, or
+`name=` and what its value must be:
+
+    N a whole number      TIME 10s, 50ms, 2h (ms are passed on)      a|b one of these
+    POSITION earliest, latest, E2 or E2.1                            anything else: any word
+
+The step finds them in `arguments`, the words in capitals under their lower-case names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.cases.lexer import Token
+from tests.cases.model import Argument, Step
+
+if TYPE_CHECKING:
+    from tests.cases.runner import Run
+
+Action = Callable[["Run", Step], Any]
+_TIME = re.compile(r"(\d+)(ms|s|m|h|d)")
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# Words that stand for one of few.
+_CHOICES = {"SCOPE": "topic|namespace", "CHOICE": "retain|drop", "BOOLEAN": "true|false"}
+_PATTERNS = {
+    "POSITION": (r"earliest|latest|E\d+(\.\d+)?", "earliest, latest, E2, E2.1"),
+    "ID": (r"E\d+(\.\d+)?", "E2, E2.1"),
+    "N": (r"-?\d+", "a whole number"),
+    "TIME": (_TIME.pattern, "10s, 50ms, 2h"),
+}
+
+
+class Verb(NamedTuple):
+    """`words` in order, the first `required` of them must be there; `options` name -> kind."""
+
+    name: str
+    usage: str
+    words: tuple[str, ...]
+    required: int
+    flags: frozenset[str]
+    options: dict[str, str]
+    action: Action
+
+
+VERBS: dict[str, Verb] = {}
+
+
+def verb(usage: str) -> Callable[[Action], Action]:
+    """Declares a verb by its usage."""
+
+    def declare(action: Action) -> Action:
+        name, *parts = usage.split()
+        words = [part.strip("[]") for part in parts if part.strip("[]").isalpha()]
+        words = [word for word in words if word.isupper() and word != "RC"]
+        required = sum(not part.startswith("[") for part in parts)
+        flags, options = set(), {}
+        for part in (part.strip("[]") for part in parts if part.startswith("[")):
+            option, equals, kind = part.partition("=")
+            if equals:
+                options[option] = kind
+            # RC is a word of the catalogue's, not one that stands for another.
+            elif part == "RC" or not part.isupper():
+                flags.add(part)
+        VERBS[name] = Verb(name, usage, tuple(words), required, frozenset(flags), options, action)
+        return action
+
+    return declare
+
+
+def checked(kind: str, token: Token) -> Argument:
+    """The token as an argument of that kind. Raises NotationError."""
+    text = token.text
+    choices = _CHOICES.get(kind, kind).split("|")
+    if len(choices) > 1 and text not in choices:
+        raise token.place.error(f"{text!r} is none of {', '.join(choices)}")
+    pattern, meaning = _PATTERNS.get(kind, (".*", ""))
+    match = re.fullmatch(pattern, text, re.DOTALL)
+    if match is None:
+        raise token.place.error(f"{text!r} is no {kind}: {meaning}")
+    if kind == "TIME":
+        return int(match.group(1)) * _MS[match.group(2)]
+    return int(text) if kind == "N" else text

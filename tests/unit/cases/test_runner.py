@@ -1,0 +1,172 @@
+"""One case on a target that answers from a list: what is asked, and how each case ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cases import report, runner
+from tests.cases.parser import parse
+from tests.cases.protocol import Refused, Unsupported
+from tests.cases.runner import Outcome, State, run_case
+
+Answers = dict[str, list[Any]]
+
+
+class ScriptedTarget:
+    """Answers each operation from its list, an exception by raising it; {} when that is empty."""
+
+    profile = "documented"
+    quiet_ms = 0
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        self.asked.append((operation, fields))
+        answer = self.answers[operation].pop(0) if self.answers.get(operation) else {}
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    def operations(self) -> list[str]:
+        return [operation for operation, _ in self.asked]
+
+
+def run(steps: str, answers: Answers) -> tuple[Outcome, ScriptedTarget]:
+    (case,) = parse(f"ABC-01 A title\n    {steps}\n", "a.cases")
+    target = ScriptedTarget(answers)
+    return run_case(target, case, "documented"), target
+
+
+def status(*found: str) -> Answers:
+    return {"compaction-status": [{"status": each} for each in found]}
+
+
+CONFLICT = Refused("It runs.", frozenset({"409", "COMPACTION_RUNNING"}))
+
+
+def test_a_case_that_passes() -> None:
+    """Each case has a namespace under its profile; entries are named as they are published."""
+    outcome, target = run(
+        "[a=1 b=2] c=3 | last-id -> E1 | close r",
+        {
+            "produce": [{"ids": [[5, 0, 0], [5, 0, 1]]}, {"ids": [[5, 1, -1]]}],
+            "last-id": [{"id": [5, 1, -1]}],
+        },
+    )
+    assert (outcome.state, outcome.step) == (State.PASS, None)
+    assert target.operations()[:4] == ["namespace", "profile", "produce", "produce"]
+    _, batch = target.asked[2]
+    assert batch["topic"].startswith("persistent://public/abc-01-")
+    assert (batch["batch"], batch["batchMax"]) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "answers", "details"),
+    [
+        (
+            "a=1 | status -> ERROR",
+            {"produce": [{"ids": [[5, 0, -1]]}]} | status("SUCCESS"),
+            [
+                "a.cases:2:11: status -> ERROR",
+                "not as expected",
+                "  expected  ERROR",
+                "  got       SUCCESS",
+            ],
+        ),
+        (
+            "trigger",
+            {"trigger": [CONFLICT]},
+            ["a.cases:2:5: trigger", "409 COMPACTION_RUNNING: It runs."],
+        ),
+        (
+            "trigger -> error 404",
+            {"trigger": [CONFLICT]},
+            [
+                "a.cases:2:5: trigger -> error 404",
+                "another error",
+                "  expected  error 404",
+                "  got       409 COMPACTION_RUNNING: It runs.",
+            ],
+        ),
+        (
+            "trigger -> error",
+            {},
+            [
+                "a.cases:2:5: trigger -> error",
+                "not as expected",
+                "  expected  error",
+                "  got       null",
+            ],
+        ),
+        (
+            "compact",
+            {"compact": [{"status": "ERROR", "lastError": "disk full"}]},
+            [
+                "a.cases:2:5: compact",
+                "the run failed",
+                "  expected  SUCCESS",
+                "  got       ERROR: disk full",
+            ],
+        ),
+        ("seek c E0", {}, ["a.cases:2:5: seek c E0", "there is no E0 yet"]),
+    ],
+)
+def test_a_case_that_fails(steps: str, answers: Answers, details: list[str]) -> None:
+    """It ends at the first step that is not as expected, and says which and how."""
+    outcome, _ = run(steps, answers)
+    assert outcome.state is State.FAIL
+    assert report.details(outcome) == details
+
+
+def test_a_refusal_that_is_expected() -> None:
+    """By its HTTP status or by its reason; the case goes on."""
+    outcome, target = run(
+        "trigger -> error 409 | trigger -> error COMPACTION_RUNNING | trigger -> error | unload",
+        {"trigger": [CONFLICT] * 3},
+    )
+    assert outcome.state is State.PASS
+    assert target.operations()[-1] == "unload"
+
+
+def test_what_a_target_does_not_have_is_nobodys_failure() -> None:
+    """The case ends there."""
+    outcome, _ = run("terminate | unload", {"terminate": [Unsupported("There is no terminate.")]})
+    assert (outcome.state, outcome.why) == (State.NOT_HERE, "There is no terminate.")
+
+
+def test_patience_asks_again() -> None:
+    """Until the answer is as expected."""
+    outcome, target = run("eventually status -> SUCCESS", status("RUNNING", "RUNNING", "SUCCESS"))
+    assert outcome.state is State.PASS
+    assert target.operations().count("compaction-status") == 3
+
+
+def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case that waits in vain fails."""
+    monkeypatch.setattr(runner, "PATIENCE_S", 0)
+    outcome, _ = run("eventually status -> SUCCESS", status("RUNNING", "RUNNING", "RUNNING"))
+    assert outcome.state is State.FAIL
+
+
+def test_what_is_open_is_closed_at_the_end() -> None:
+    """Also when the case fails; what went with its topic is no matter."""
+    outcome, target = run(
+        "reader r | consumer c | hold | status -> ERROR",
+        {"close": [CONFLICT]} | status("RUNNING"),
+    )
+    assert outcome.state is State.FAIL
+    assert target.operations()[-3:] == ["release", "close", "close"]
+
+
+def test_one_line_a_case_and_a_count() -> None:
+    """As `scripts/cases` prints it."""
+    (case,) = parse("ABC-01 A title\n  documented: unload\n  pulsar-4: unload\n")
+    passed = Outcome(case, "pulsar-4", State.PASS, seconds=0.25)
+    outcomes = [passed, Outcome(case, "documented", State.FAIL), Outcome(case, "", State.NOT_HERE)]
+    assert report.line(passed).split(maxsplit=2)[:2] == ["pass", "ABC-01"]
+    assert "A title (pulsar-4)" in report.line(passed)
+    assert report.summary(outcomes) == "1 passed, 1 failed, 1 not applicable here in 0.2 s"
