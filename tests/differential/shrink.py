@@ -1,0 +1,29 @@
+"""The smallest scenario that still differs: steps are taken away as long as it does.
+
+>>> shrink(list("abcdef"), lambda steps: "b" in steps and "e" in steps)
+['b', 'e']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Each try is a scenario on two brokers.
+TRIES_MAX = 60
+
+
+def shrink(steps: list[str], differs: Callable[[list[str]], bool]) -> list[str]:
+    """Chunks first, then single steps. What `differs` says of the result is true."""
+    tries, size = 0, max(1, len(steps) // 2)
+    while True:
+        at, shorter = 0, False
+        while at < len(steps) and tries < TRIES_MAX:
+            candidate = steps[:at] + steps[at + size :]
+            tries += 1
+            if candidate and differs(candidate):
+                steps, shorter = candidate, True
+            else:
+                at += size
+        if tries >= TRIES_MAX or (size == 1 and not shorter):
+            return steps
+        size = max(1, size // 2)
