@@ -1,11 +1,12 @@
 """What every test may ask for: brokers in processes of their own, topics with names of their own.
 
     def test_...(broker_process):   a factory: brokers on fresh directories, ended with the test
-    def test_...(shared_broker, topic):   one broker with a warm compactor for the whole session
+    def test_...(compactor):   one compactor process with a warm Spark for the whole session
+    def test_...(shared_broker, topic):   one broker with that compactor for the whole session
 
-Tests that take `shared_broker` start Spark: they are marked `spark` by that, and skipped with the
-reason where there is no Java. Hypothesis runs its `ci` profile, the same examples each time, when
-CI is set, else `dev`.
+Tests that take one of the last two start Spark: they are marked `spark` by that, and skipped with
+the reason where there is no Java. Hypothesis runs its `ci` profile, the same examples each time,
+when CI is set, else `dev`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.compactor_process import CompactorProcess
 
 settings.register_profile(
     "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
@@ -57,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # First: so that `-m "not spark"` sees the marks that are added here.
     for item in items:
-        if "shared_broker" in getattr(item, "fixturenames", ()):
+        if "compactor" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark") and not has_java():
             item.add_marker(pytest.mark.skip(reason="needs Java 17 or newer"))
@@ -100,10 +102,19 @@ def _close_all(brokers: list[BrokerProcess]) -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def compactor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompactorProcess]:
+    """One compactor process for all brokers of the session that ask for it."""
+    with CompactorProcess(tmp_path_factory.mktemp("compactor")) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def shared_broker(
+    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
+) -> Iterator[BrokerProcess]:
     """One broker with a warm compactor. Its topics are shared: use `topic` for a name."""
     data_dir = tmp_path_factory.mktemp("shared") / "data"
-    with BrokerProcess(data_dir) as broker:
+    with BrokerProcess(data_dir, arguments=("--compactor", compactor.address)) as broker:
         broker.wait_for_compactor()
         yield broker
 

@@ -47,7 +47,7 @@ class OracleTargets:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        cases = [case for path in options.files or _all() for case in _read(path)]
+        cases = read_cases(options.files)
     except (NotationError, OSError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
@@ -85,8 +85,10 @@ def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
         return Outcome(case, profile, State.NOT_HERE, why=str(error))
 
 
-def _all() -> list[str]:
-    return [str(path) for path in sorted(CASES_DIR.glob("*.cases"))]
+def read_cases(files: Sequence[str] = ()) -> list[Case]:
+    """Those of `files`, of all that are ours when there are none. Raises NotationError, OSError."""
+    paths = files or [str(path) for path in sorted(CASES_DIR.glob("*.cases"))]
+    return [case for path in paths for case in _read(path)]
 
 
 def _read(path: str) -> list[Case]:

@@ -11,8 +11,7 @@ want options of `serve`, or restart it.
 from __future__ import annotations
 
 import itertools
-import os
-import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -58,9 +57,10 @@ class LedgerfoldTarget:
             "mark": self._mark,
             "restart": lambda: self._again(broker.stop),
             "kill": lambda: self._again(broker.kill),
-            "hold": lambda: os.kill(compactor.process.pid, signal.SIGSTOP),
-            "release": lambda: os.kill(compactor.process.pid, signal.SIGCONT),
+            "hold": self._hold,
+            "release": self._release,
         }
+        self._releasing: threading.Timer | None = None
         self._connect()
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
@@ -96,6 +96,18 @@ class LedgerfoldTarget:
         end()
         self._broker.start()
         self._connect()
+
+    def _hold(self, ms: int | None = None) -> None:
+        self._compactor.stop()
+        if ms is not None:
+            self._releasing = threading.Timer(ms / 1000, self._compactor.go_on)
+            self._releasing.start()
+
+    def _release(self) -> None:
+        if self._releasing is not None:
+            self._releasing.cancel()
+            self._releasing.join()
+        self._compactor.go_on()
 
     def _now_ms(self) -> int:
         return wall_clock_ms() + self._passed_ms

@@ -10,6 +10,7 @@ from ledgerfold.v1.records_pb2 import Emulation, Policies
 
 from broker.client import MessageId
 from broker.client.admin import Admin
+from tests.support.waiting import wait_until
 
 _RUN_TIMEOUT_S = 100
 _MB = 1024 * 1024
@@ -77,7 +78,14 @@ class AdminAnswers:
         return _status(last)
 
     def trigger(self, topic: str) -> Answer:
+        """Returns when the run's range is settled: what is published then is not in it."""
+
+        def is_settled() -> bool:
+            found = self._admin.compaction_status(topic)
+            return found.run.ledger_id >= 0 or found.status != Status.COMPACTION_STATUS_RUNNING
+
         self._admin.trigger_compaction(topic)
+        wait_until(is_settled, "the run has a ledger")
         return {}
 
     def cancel(self, topic: str) -> Answer:

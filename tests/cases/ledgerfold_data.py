@@ -141,6 +141,7 @@ class DataAnswers:
         type: str = "Exclusive",
         compacted: bool = False,
         position: str = "earliest",
+        inclusive: bool = False,
         queue: int = _QUEUE,
     ) -> Answer:
         self._consumers[name] = self._client.subscribe(
@@ -150,6 +151,7 @@ class DataAnswers:
             consumer_name=name,
             is_read_compacted=compacted,
             initial_position=InitialPosition[position.capitalize()],
+            start_message_id_inclusive=inclusive,
             receiver_queue_size=queue,
             negative_ack_redelivery_delay_ms=_NACK_DELAY_MS,
         )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.cases.lexer import WORD, Cursor, Place, Token, as_written, tokens
 from tests.cases.messages import begins_messages, parse_entries, parse_messages
@@ -113,8 +113,17 @@ def _case(case: Case, body: list[list[Line]]) -> Case:
         steps += [_step(part, stop, name) for part, stop in _split(found, end)]
     if not steps:
         raise case.place.error("a case without steps")
+    _check_saved(steps)
     own_broker |= any(step.verb in OWN_BROKER_VERBS for step in steps)
     return Case(case.number, case.title, case.place, tuple(steps), tuple(options), own_broker)
+
+
+def _check_saved(steps: Iterable[Step]) -> None:
+    saved: set[str | None] = set()
+    for step in steps:
+        if isinstance(step.expected, Saved) and step.expected.name not in saved:
+            raise step.place.error(f"nothing was saved as {step.expected.name} before")
+        saved.add(step.save_as)
 
 
 def _split(found: list[Token], end: Place) -> Iterator[tuple[list[Token], Place]]:

@@ -35,7 +35,7 @@ OPERATIONS: dict[str, str] = {
     "has-more": "name",
     "last-id": "topic name",
     "id-by-time": "topic timestamp",
-    "consumer": "topic name sub type compacted position queue",
+    "consumer": "topic name sub type compacted position inclusive queue",
     "receive": "name max timeoutMs",
     "ack": "name handle",
     "ack-cumulative": "name handle",
@@ -63,7 +63,7 @@ OPERATIONS: dict[str, str] = {
     "advance": "ms",
     "restart": "",
     "kill": "",
-    "hold": "",
+    "hold": "ms",
     "release": "",
 }
 

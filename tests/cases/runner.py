@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -77,6 +78,8 @@ class Run:
         """Fields that are None are left out. Raises Refused, Unsupported."""
         given = {name: value for name, value in fields.items() if value is not None}
         check_request(operation, given)
+        if "name" in given:
+            self.handles(given["name"])
         return self.target.ask(operation, **given)
 
     def on_topic(self, operation: str, /, **fields: Any) -> dict[str, Any]:
@@ -98,10 +101,27 @@ class Run:
             raise StepFailed(f"no time was marked as {mark}")
         return self.marks[mark]
 
-    def opens(self, name: Any) -> str:
-        """Remembers to close what is opened under this name."""
+    def open(self, kind: str, name: Any, **fields: Any) -> None:
+        """Opens a "reader", "consumer" or "view" on the topic, and remembers to close it."""
+        if name in self.opened:
+            raise StepFailed(f"{name} is open already")
         self.opened[str(name)] = {}
-        return str(name)
+        try:
+            self.on_topic(kind, name=name, **fields)
+        except Exception:
+            del self.opened[str(name)]
+            raise
+
+    def close(self, name: Any) -> None:
+        """Closes what is open under this name."""
+        self.ask("close", name=name)
+        del self.opened[str(name)]
+
+    def handles(self, name: Any) -> dict[str, str]:
+        """Of what was received there, by id."""
+        if name not in self.opened:
+            raise StepFailed(f"nothing is open as {name}")
+        return self.opened[name]
 
     def received(self, name: str, message: Received) -> None:
         """Remembers the handle by which the message is acknowledged."""
@@ -112,17 +132,14 @@ class Run:
         found: list[int] = self.ask("last-id", name=name)["id"]
         return found
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Closes what the case left open, and lets go of what it holds."""
         if self.is_held:
             self.ask("release")
         for name in list(self.opened):
-            self.opened.pop(name)
-            try:
-                self.ask("close", name=name)
-            except (Refused, Unsupported):
-                # It went with its topic.
-                continue
+            # It may have gone with its topic.
+            with suppress(Refused, Unsupported):
+                self.close(name)
 
 
 def run_case(target: Target, case: Case, profile: str) -> Outcome:
@@ -143,10 +160,11 @@ def run_case(target: Target, case: Case, profile: str) -> Outcome:
             _take(run, step)
     except Unsupported as error:
         return outcome(State.NOT_HERE, error)
-    except (StepFailed, Refused) as error:
+    except (StepFailed, Refused, AssertionError) as error:
+        # An AssertionError: a process of the target's did not come up.
         return outcome(State.FAIL, error)
     finally:
-        run.close()
+        run.end()
     step = None
     return outcome(State.PASS)
 

@@ -35,7 +35,7 @@ def replay(target: Target, steps: Sequence[str], profile: str) -> Transcript:
         run.ask("profile", namespace=run.namespace, profile=profile)
         return [_answer(run, step) for step in case.steps]
     finally:
-        run.close()
+        run.end()
 
 
 def _answer(run: Run, step: Step) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -92,6 +93,13 @@ class CompactorProcess:
     def is_serving(self) -> bool:
         answer = self.health.Check(health_pb2.HealthCheckRequest(service=SERVICE))
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+    def stop(self) -> None:
+        """Holds the process in whatever it does; its children run on."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
 
     def children(self) -> list[int]:
         """Of all processes it started, those that still run."""

@@ -46,10 +46,13 @@ def last_error(run: Run, step: Step) -> str:
     return run.on_topic("compaction-status").get("lastError") or ""
 
 
-@verb("hold")
+@verb("hold [for=TIME]")
 def hold(run: Run, step: Step) -> None:
-    """Stops the process that compacts, in the middle of whatever it does."""
-    run.ask("hold")
+    """Stops the process that compacts, in the middle of whatever it does.
+
+    `for`: so long, where nothing can release it because the next step waits for it.
+    """
+    run.ask("hold", ms=step.arguments.get("for"))
     run.is_held = True
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @verb("pre-sub SUB")
 def pre_subscribe(run: Run, step: Step) -> None:
     """The catalogue's: a durable Exclusive subscription at the end of the still empty topic."""
-    run.on_topic("consumer", name="pre-sub", sub=step.arguments["sub"], position="latest")
-    run.ask("close", name="pre-sub")
+    run.open("consumer", "pre-sub", sub=step.arguments["sub"], position="latest")
+    run.close("pre-sub")
 
 
 @verb("subscribe SUB [from=POSITION]")
@@ -35,18 +35,22 @@ def unsubscribe(run: Run, step: Step) -> None:
 
 @verb(
     "consumer NAME [RC] [sub=NAME] [type=Exclusive|Shared|Failover|Key_Shared] "
-    "[from=earliest|latest] [queue=N]"
+    "[from=earliest|latest] [inclusive] [queue=N]"
 )
 def open_consumer(run: Run, step: Step) -> None:
-    """Opens a consumer; its subscription is named like it, and begins at earliest, if need be."""
+    """Opens a consumer; its subscription is named like it, and begins at earliest, if need be.
+
+    `inclusive`: a seek to an id delivers that message, too.
+    """
     arguments = step.arguments
-    run.on_topic(
+    run.open(
         "consumer",
-        name=run.opens(arguments["name"]),
+        arguments["name"],
         sub=arguments.get("sub", arguments["name"]),
         type=arguments.get("type", "Exclusive"),
         compacted=arguments.get("RC", False),
         position=arguments.get("from", "earliest"),
+        inclusive=arguments.get("inclusive"),
         queue=arguments.get("queue"),
     )
 
@@ -107,7 +111,7 @@ def negative_acknowledge(run: Run, step: Step) -> None:
 
 
 def _handles(run: Run, step: Step) -> list[str]:
-    received = run.opened[str(step.arguments["name"])]
+    received = run.handles(step.arguments["name"])
     wanted = step.arguments.get("id")
     if wanted is None:
         return list(received.values())
@@ -132,9 +136,7 @@ def seek(run: Run, step: Step) -> None:
 @verb("close NAME")
 def close(run: Run, step: Step) -> None:
     """Closes a reader, consumer or view."""
-    name = str(step.arguments["name"])
-    run.ask("close", name=name)
-    run.opened.pop(name, None)
+    run.close(step.arguments["name"])
 
 
 @verb("expire [SUB] [older-than=TIME]")

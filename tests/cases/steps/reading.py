@@ -48,9 +48,9 @@ def _read(run: Run, step: Step, *, compacted: bool) -> list[Received]:
 def open_reader(run: Run, step: Step) -> None:
     """Opens a reader and keeps it."""
     arguments = step.arguments
-    run.on_topic(
+    run.open(
         "reader",
-        name=run.opens(arguments["name"]),
+        arguments["name"],
         compacted=arguments.get("RC", False),
         inclusive=arguments.get("inclusive"),
         queue=arguments.get("queue"),
@@ -85,11 +85,11 @@ def last_id(run: Run, step: Step) -> Any:
     name = step.arguments.get("name")
     if name is not None:
         return run.last_id(name)
-    run.on_topic("reader", name="last-id", compacted=step.arguments.get("RC", False))
+    run.open("reader", "last-id", compacted=step.arguments.get("RC", False))
     try:
         return run.last_id("last-id")
     finally:
-        run.ask("close", name="last-id")
+        run.close("last-id")
 
 
 @verb("id-by-time MARK")

@@ -121,10 +121,14 @@ def emulate(run: Run, step: Step) -> None:
     run.ask("emulate", namespace=run.namespace, field=step.arguments["field"], value=value)
 
 
-@verb("mark NAME")
+@verb("mark NAME [plus=TIME]")
 def mark(run: Run, step: Step) -> None:
-    """Remembers a time after all that was published, and before all that will be."""
-    run.marks[str(step.arguments["name"])] = run.ask("mark")["ms"]
+    """Remembers a time after all that was published, and before all that will be.
+
+    `plus`: one that is so much later.
+    """
+    plus_ms = int(step.arguments.get("plus", 0))
+    run.marks[str(step.arguments["name"])] = run.ask("mark")["ms"] + plus_ms
 
 
 @verb("advance TIME")

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 @verb("view NAME [listen=updates|all]")
 def open_view(run: Run, step: Step) -> None:
     """Opens a table view; `listen` also hears of updates, or of what is there already, too."""
-    listen = step.arguments.get("listen")
-    run.on_topic("view", name=run.opens(step.arguments["name"]), listen=listen)
+    run.open("view", step.arguments["name"], listen=step.arguments.get("listen"))
 
 
 @verb("view-state NAME")

@@ -25,9 +25,9 @@ def got(at: list[int], key: str | None, value: str | None, **more: Any) -> Recei
 
 
 def difference(expected: str, answer: Any) -> Difference | None:
-    (case,) = parse(f"ABC-01 T\n  RC-read -> {expected}\n")
-    assert case.steps[0].expected is not None
-    return judge().differs(case.steps[0].expected, answer)
+    (case,) = parse(f"ABC-01 T\n  H as before | H as number | RC-read -> {expected}\n")
+    assert case.steps[2].expected is not None
+    return judge().differs(case.steps[2].expected, answer)
 
 
 A1 = got([7, 0, -1], "a", "1", eventTime=5, props={"p": "q"})

@@ -138,7 +138,7 @@ def test_options_of_a_publish() -> None:
 )
 def test_what_is_expected(text: str, expected: Expectation) -> None:
     """Everything that may stand behind an arrow."""
-    assert one_case(f"RC-read -> {text}").steps[0].expected == expected
+    assert one_case(f"H as x | RC-read -> {text}").steps[1].expected == expected
 
 
 def test_a_step_is_called_with_words_flags_and_options() -> None:
@@ -180,6 +180,7 @@ def test_saved_and_patient() -> None:
         ("BAS-01 T\n  a=1 for n=1", "-:2:13: '1' is no range"),
         ("BAS-01 T\n  a=1@x", "-:2:7: 'x' is no time in ms"),
         ("BAS-01 T\n  eventually compact", "-:2:3: eventually what?"),
+        ("BAS-01 T\n  H -> same as x", "-:2:3: nothing was saved as x before"),
         ("BAS-01 T\n  H -> same as", "-:2:15: the step ends here"),
         ("BAS-01 T\n  H -> 1 2", "-:2:10: '2' is too much here"),
     ],

@@ -51,7 +51,7 @@ CONFLICT = Refused("It runs.", frozenset({"409", "COMPACTION_RUNNING"}))
 def test_a_case_that_passes() -> None:
     """Each case has a namespace under its profile; entries are named as they are published."""
     outcome, target = run(
-        "[a=1 b=2] c=3 | last-id -> E1 | close r",
+        "[a=1 b=2] c=3 | last-id -> E1",
         {
             "produce": [{"ids": [[5, 0, 0], [5, 0, 1]]}, {"ids": [[5, 1, -1]]}],
             "last-id": [{"id": [5, 1, -1]}],
@@ -112,7 +112,10 @@ def test_a_case_that_passes() -> None:
                 "  got       ERROR: disk full",
             ],
         ),
-        ("seek c E0", {}, ["a.cases:2:5: seek c E0", "there is no E0 yet"]),
+        ("consumer c | seek c E0", {}, ["a.cases:2:18: seek c E0", "there is no E0 yet"]),
+        ("has-more r", {}, ["a.cases:2:5: has-more r", "nothing is open as r"]),
+        ("view r | view r", {}, ["a.cases:2:14: view r", "r is open already"]),
+        ("id-by-time t", {}, ["a.cases:2:5: id-by-time t", "no time was marked as t"]),
     ],
 )
 def test_a_case_that_fails(steps: str, answers: Answers, details: list[str]) -> None:
