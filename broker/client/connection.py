@@ -50,6 +50,7 @@ CHANNEL_OPTIONS = (
     # A broker, or a way to it, that vanished without a word is noticed after 40 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 Answer = TypeVar("Answer")
 _END: Any = vars(grpc.aio)["EOF"]
