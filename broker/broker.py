@@ -143,8 +143,7 @@ class Broker:
         await self.topic(name, create=False)
         async with self._loading.setdefault(name, asyncio.Lock()):
             await self._unload(name)
-        topic = await self.topic(name, create=False)
-        await topic.trim()
+        await self.topic(name, create=False)
 
     async def _unload(self, name: str) -> None:
         topic = self.topics.pop(name, None)
