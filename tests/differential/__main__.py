@@ -1,0 +1,120 @@
+"""`scripts/differential`: random scenarios on our broker and on another one, and what differs.
+
+Each scenario's answers are compared step by step. One that differs is made as small as it goes and
+printed with both answers; explain.py tells the differences that are known. Exit codes: 0 nothing
+differs that is not explained, 1 something does, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.cases.ledgerfold import Brokers
+from tests.cases.oracle import OracleTarget
+from tests.cases.protocol import Target
+from tests.differential.explain import explanation
+from tests.differential.generate import scenario
+from tests.differential.replay import case_of, first_difference, replay
+from tests.differential.shrink import shrink
+
+EXIT_DIFFERS = 1
+
+
+class Difference(NamedTuple):
+    """The first step at which the two part, with both answers. `why`: empty when unexplained."""
+
+    steps: list[str]
+    at: int
+    ours: str
+    theirs: str
+    why: str
+
+    def __str__(self) -> str:
+        before = "\n".join(f"    {step}" for step in self.steps[: self.at + 1])
+        return f"{before}\n      ours   {self.ours}\n      theirs {self.theirs}"
+
+
+class Duel:
+    """Two targets, each answering on a thread of its own."""
+
+    def __init__(self, ours: Target, theirs: Target, profile: str) -> None:
+        self._targets = (ours, theirs)
+        self._profile = profile
+        self._pool = ThreadPoolExecutor(2)
+
+    def compare(self, steps: list[str]) -> Difference | None:
+        running = [
+            self._pool.submit(replay, target, steps, self._profile) for target in self._targets
+        ]
+        ours, theirs = (each.result() for each in running)
+        at = first_difference(ours, theirs)
+        if at is None:
+            return None
+        why = explanation(steps[: at + 1], ours[at], theirs[at])
+        return Difference(steps, at, ours[at], theirs[at], why)
+
+    def smallest(self, found: Difference) -> Difference:
+        """The same difference in fewer steps, or in as many."""
+        kept = [found]
+
+        def differs(steps: list[str]) -> bool:
+            smaller = self.compare(steps)
+            if smaller is None or smaller.why != found.why:
+                return False
+            kept.append(smaller)
+            return True
+
+        shrink(found.steps[: found.at + 1], differs)
+        return kept[-1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    with (
+        closing(OracleTarget(options.oracle)) as theirs,
+        tempfile.TemporaryDirectory(prefix="ledgerfold-differential-") as folder,
+        Brokers(Path(folder)) as brokers,
+        brokers.target(case_of(scenario(options.seed))) as ours,
+    ):
+        return _run(Duel(ours, theirs, options.profile), options)
+
+
+def _run(duel: Duel, options: argparse.Namespace) -> int:
+    counts: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.count):
+        found = duel.compare(scenario(seed))
+        if found is None:
+            counts["same"] += 1
+            continue
+        counts[found.why or "UNEXPLAINED"] += 1
+        print(f"seed {seed}: {found.why or 'UNEXPLAINED'}", flush=True)
+        if not found.why:
+            print(duel.smallest(found) if options.shrink else found, flush=True)
+    print(f"{options.count} scenarios: " + ", ".join(f"{n} {why}" for why, n in counts.items()))
+    return EXIT_DIFFERS if counts["UNEXPLAINED"] else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/differential", description="Random scenarios on two brokers; docs/CASES.md."
+    )
+    parser.add_argument("--oracle", metavar="COMMAND", required=True, help="the other broker")
+    parser.add_argument("--seed", type=int, default=1, help="of the first scenario; default 1")
+    parser.add_argument("--count", type=int, default=100, help="how many; default 100")
+    parser.add_argument("--profile", default="pulsar-4", help="of ours; default pulsar-4")
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="print what differs as it is"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
