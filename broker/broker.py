@@ -2,6 +2,10 @@
 
 One process, one event loop, one data directory. Topics are loaded on first use and stay loaded.
 Disk work runs in a small pool of threads.
+
+A topic whose log has failed (a full disk, say) stays loaded, for readers, until someone wants to
+write to it: then it is loaded anew, unless the disk is still full. Loading always ends with a topic
+that can be read; if the disk takes nothing, it has failed again.
 """
 
 from __future__ import annotations
@@ -20,7 +24,14 @@ from broker.names import TopicName
 from broker.settings import BrokerSettings
 from broker.supervisor import CompactorSupervisor
 from broker.topic import Topic
-from storage.errors import LedgerfoldError, TopicBusy, TopicExists, TopicNotFound, Unavailable
+from storage.errors import (
+    LedgerfoldError,
+    StorageError,
+    TopicBusy,
+    TopicExists,
+    TopicNotFound,
+    Unavailable,
+)
 from storage.ledger import LedgerStore
 from storage.metadata import MetadataStore
 
@@ -104,54 +115,72 @@ class Broker:
         names = sorted(record.name for record in self.metadata.topics())
         return [name for name in names if not namespace or self.namespace_of(name) == namespace]
 
-    async def topic(self, name: str, create: bool = True) -> Topic:
+    async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
         Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
         """
-        loaded = self.topics.get(name)
-        if loaded is not None and loaded.log.failure is None:
+        loaded = self._usable(name, to_write)
+        if loaded is not None:
             return loaded
         async with self._loading.setdefault(name, asyncio.Lock()):
-            loaded = self.topics.get(name)
-            if loaded is not None and loaded.log.failure is None:
-                return loaded
+            loaded = self._usable(name, to_write)
             if loaded is not None:
-                await self._unload(name)
-            if self._is_stopping:
-                raise Unavailable("The broker is stopping.")
-            record = self.metadata.topic(name)
-            if record is None:
-                if not create:
-                    raise TopicNotFound(name)
-                record = TopicRecord(name=name, created_ms=self.clock_ms())
-            topic = Topic(self, record)
-            await topic.load()
-            self.topics[name] = topic
-            if (topic.policies().compaction_threshold_bytes or 0) > 0:
-                await topic.enable_compaction_cursor()
+                return loaded
+            await self._unload(name)
+            return await self._load(name, create)
+
+    def _usable(self, name: str, to_write: bool) -> Topic | None:
+        """The topic, if it is loaded and loading it anew would not help."""
+        topic = self.topics.get(name)
+        if topic is None or topic.log.failure is None or not to_write:
             return topic
+        return None if self.store.has_room() else topic
+
+    async def _load(self, name: str, create: bool) -> Topic:
+        if self._is_stopping:
+            raise Unavailable("The broker is stopping.")
+        record = self.metadata.topic(name)
+        if record is None:
+            if not create:
+                raise TopicNotFound(name)
+            record = TopicRecord(name=name, created_ms=self.clock_ms())
+        topic = Topic(self, record)
+        await topic.load()
+        self.topics[name] = topic
+        has_threshold = (topic.policies().compaction_threshold_bytes or 0) > 0
+        if has_threshold and topic.log.failure is None:
+            await topic.enable_compaction_cursor()
+        return topic
 
     async def create_topic(self, name: str) -> None:
         """Raises TopicExists."""
         if self.metadata.topic(name) is not None:
             raise TopicExists(name)
-        await self.topic(name)
+        await self.topic(name, to_write=True)
 
     async def unload_topic(self, name: str) -> None:
-        """Ends its streams, closes its ledger, and loads it anew. Raises TopicNotFound."""
+        """Ends its streams, closes its ledger, and loads it anew.
+
+        Raises TopicNotFound, DiskFailure when it can only be read.
+        """
         await self.topic(name, create=False)
         async with self._loading.setdefault(name, asyncio.Lock()):
             await self._unload(name)
-        await self.topic(name, create=False)
+        topic = await self.topic(name, create=False)
+        if topic.log.failure is not None:
+            raise topic.log.failure
 
     async def _unload(self, name: str) -> None:
+        """Afterwards it is not loaded, whatever failed: the next load finds what is durable."""
         topic = self.topics.pop(name, None)
-        if topic is not None:
-            await self.compaction.fence(name)
+        if topic is None:
+            return
+        await self.compaction.fence(name)
+        try:
             await topic.unload()
-            if topic.log.has_failed_writer:
-                self.store.recover_ledgers(topic.record.ledger_ids)
+        except StorageError as error:
+            _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
     async def delete_topic(self, name: str, force: bool) -> None:
         """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy."""

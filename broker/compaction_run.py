@@ -201,9 +201,10 @@ class CompactionRun:
     # The end
 
     async def _fail(self, error: LedgerfoldError) -> None:
-        # NOTE: a failed metadata write may yet prove durable. Then the files are needed; otherwise
-        # the next start removes them, as it does with every ledger that no record names.
-        keeps_files = isinstance(error, DiskFailure) and self._is_past_interruption
+        # NOTE: a metadata write whose sync failed may yet prove durable. Then the files are needed;
+        # otherwise the next start removes them, as every ledger that no record names.
+        is_unsure = isinstance(error, DiskFailure) and error.may_be_durable
+        keeps_files = is_unsure and self._is_past_interruption
         self._is_past_interruption = True
         if self.record.ledger_id >= 0 and not keeps_files:
             await self._remove_files()

@@ -5,6 +5,9 @@ arrive meanwhile share the next write. Who asked for an answer is answered after
 holds the change. Changes that nobody waits for are written when CHANGES_MAX have come together or
 after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
 
+A write that the disk refuses is tried again after DELAY_MS, as long as it takes: nobody reads the
+worse for it, and who asked for an answer waits.
+
     writer = CursorWriter(snapshot, persist, on_error)
     writer.changed()                                     # soon
     writer.when_durable(lambda: consumer.answer_ack(7))  # now; called when it is
@@ -14,11 +17,15 @@ after DELAY_MS, whichever is first, and at close: a crash before that means rede
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
 from ledgerfold.v1.records_pb2 import CursorRecord
 
+from storage.errors import StorageError
+
+_log = logging.getLogger(__name__)
 CHANGES_MAX = 1_000
 DELAY_MS = 1_000
 
@@ -46,6 +53,8 @@ class CursorWriter:
         self._writing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
+        # The disk refused the last write: nothing but time starts another one.
+        self._is_paused = False
 
     @property
     def is_durable(self) -> bool:
@@ -59,7 +68,8 @@ class CursorWriter:
     def when_durable(self, answer: Callable[[], None]) -> None:
         """Calls `answer` once all changes so far are durable: at once, or after a write at once.
 
-        Never when that write fails; `on_error` is called then.
+        A write that fails with anything but a StorageError is a defect: `on_error` is called then,
+        and `answer` never.
         """
         if self.is_durable:
             answer()
@@ -79,19 +89,27 @@ class CursorWriter:
 
     async def stop(self) -> None:
         """Writes nothing any more."""
+        self._forget()
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+            self._forget()
+
+    def _forget(self) -> None:
         self._cancel_timer()
         self._waiting.clear()
         self._made = self._durable
-        if self._writing is not None:
-            await asyncio.wait((self._writing,))
 
     def _schedule(self) -> None:
-        if self._writing is not None:
+        if self._writing is not None or self._is_paused:
             return
         if self._waiting or self._made - self._durable >= self._changes_max:
             self._cancel_timer()
             self._writing = asyncio.create_task(self._write())
-        elif self._timer is None and not self.is_durable:
+        elif not self.is_durable:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._delay_ms / 1000, self._start)
 
@@ -106,21 +124,25 @@ class CursorWriter:
             self._timer = None
 
     async def _write(self) -> None:
-        self._failure = None
+        was_paused, self._is_paused, self._failure = self._is_paused, False, None
         try:
             await self._write_once()
             while self._waiting:
                 await self._write_once()
         except Exception as error:
-            # Whatever it was: flush raises it, and who waited is not answered.
             self._failure = error
-            self._waiting.clear()
         finally:
             self._writing = None
-        if self._failure is not None:
-            self._on_error(self._failure)
-        else:
+        if self._failure is None:
             self._schedule()
+        elif isinstance(self._failure, StorageError):
+            if not was_paused:
+                _log.error("A cursor is not durable, and will be tried again: %s", self._failure)
+            self._is_paused = True
+            self._set_timer()
+        else:
+            self._waiting.clear()
+            self._on_error(self._failure)
 
     async def _write_once(self) -> None:
         made = self._made

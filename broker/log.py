@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -16,13 +17,16 @@ from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
-from broker.log_tail import LogTail
+from broker.log_tail import LogTail, copy_of
 from broker.view import View
 from storage.entry import EARLIEST, LATEST, Position
-from storage.errors import MissingFile
+from storage.errors import DiskFailure, MissingFile
 from storage.ledger import LedgerReader, LedgerStore, StoredEntry
 from storage.metadata import MetadataStore
+
+_log = logging.getLogger(__name__)
 
 
 class ReadResult(NamedTuple):
@@ -47,24 +51,40 @@ class TopicLog(LogTail):
         self.view = View(None, None)
 
     def open(self) -> None:
-        """Drops empty raw ledgers, begins a new one and opens the compacted view. One batch."""
-        record = self._record
-        with self._metadata.batch() as batch:
-            kept = []
-            for ledger_id in record.ledger_ids:
-                if self._store.open_reader(ledger_id).last is None:
-                    self._store.mark_deleting(ledger_id, batch)
-                else:
-                    kept.append(ledger_id)
-            empty = [each for each in record.ledger_ids if each not in kept]
-            del record.ledger_ids[:]
-            record.ledger_ids.extend(kept)
-            record.epoch += 1
-            self._writer = self._begin_ledger(batch)
-        for ledger_id in empty:
-            self._store.delete_files(ledger_id)
+        """Begins a new ledger and opens the compacted view.
+
+        What there is can be read even if the disk takes no new ledger: then the log has failed.
+        Raises DiskFailure when there is nothing yet.
+        """
+        try:
+            self._begin()
+        except DiskFailure as error:
+            if not self._record.ledger_ids:
+                raise
+            _log.error("%s can only be read: %s", self._record.name, error)
+            self._fail(error)
         self._last_durable = self._find_last_durable()
         self.view = self.current_view()
+
+    def _begin(self) -> None:
+        """Closes what a failed writer left open, drops empty ledgers, begins one. One batch."""
+        self._store.recover_ledgers(self._record.ledger_ids)
+        changed = copy_of(self._record)
+        del changed.ledger_ids[:]
+        empty = []
+        with self._metadata.batch() as batch:
+            for ledger_id in self._record.ledger_ids:
+                if self._store.open_reader(ledger_id).last is None:
+                    self._store.mark_deleting(ledger_id, batch)
+                    empty.append(ledger_id)
+                else:
+                    changed.ledger_ids.append(ledger_id)
+            changed.epoch += 1
+            writer = self._begin_ledger(changed, batch)
+        self._record.CopyFrom(changed)
+        self._writer = writer
+        for ledger_id in empty:
+            self._store.delete_files(ledger_id)
 
     def current_view(self) -> View:
         """The view that the topic's record describes."""
@@ -115,8 +135,8 @@ class TopicLog(LogTail):
         `view`: RAW, the current one, or an earlier one that is pinned.
         Raises Moved when the topic was unloaded, Corruption, MissingFile.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self._closed is not None:
+            raise self._closed
         if view.horizon is not None and view.routes_compacted(position):
             if view.compacted is not None:
                 start = max(position, self.floor)
@@ -190,8 +210,8 @@ class TopicLog(LogTail):
     async def wait_beyond(self, position: Position) -> None:
         """Returns when a raw read at `position` may give something. Raises Moved on unload."""
         while True:
-            if self._failure is not None:
-                raise self._failure
+            if self._closed is not None:
+                raise self._closed
             if self._last_durable is not None and self._existing(position) <= self._last_durable:
                 return
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -207,13 +227,21 @@ class TopicLog(LogTail):
         """Of the raw ledgers, oldest first; counts include what is not durable yet."""
         return [self._reader(ledger_id).record for ledger_id in self._record.ledger_ids]
 
-    def drop_ledgers(self, ledger_ids: Sequence[int]) -> None:
-        """Takes raw ledgers out of the log, in one batch, then deletes their files."""
+    def drop_ledgers(self, ledger_ids: Sequence[int], *, hides_compacted: bool) -> None:
+        """Takes raw ledgers out of the log, in one batch, then deletes their files.
+
+        `hides_compacted`: what lay in them is not read from the compacted ledger either.
+        """
+        changed = copy_of(self._record)
         with self._metadata.batch() as batch:
             for ledger_id in ledger_ids:
-                self._record.ledger_ids.remove(ledger_id)
+                changed.ledger_ids.remove(ledger_id)
                 self._store.mark_deleting(ledger_id, batch)
-            batch.put_topic(self._record)
+            if hides_compacted:
+                first = PositionRecord(ledger_id=changed.ledger_ids[0], entry_id=0)
+                changed.retention_floor.CopyFrom(first)
+            batch.put_topic(changed)
+        self._record.CopyFrom(changed)
         for ledger_id in ledger_ids:
             self._store.delete_files(ledger_id)
 

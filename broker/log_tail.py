@@ -5,7 +5,8 @@
 3. After the sync the durable position advances; producers get their receipts, readers wake.
 
 A ledger that has reached a limit is followed by a new one at once; it is flushed and closed in its
-turn. A failed write or sync ends the log: everything after it raises, and the topic is loaded anew.
+turn. A failed write or sync ends the writing: whoever appends from then on gets the error, what is
+durable can be read, and the topic has to be loaded anew (broker/broker.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ from storage.ledger import LedgerStore, LedgerWriter
 from storage.metadata import MetadataBatch, MetadataStore
 
 _T = TypeVar("_T")
+
+
+def copy_of(record: TopicRecord) -> TopicRecord:
+    """To be changed and written: the live record changes when that is durable."""
+    copied = TopicRecord()
+    copied.CopyFrom(record)
+    return copied
 
 
 class LogTail:
@@ -50,45 +58,59 @@ class LogTail:
         self._disk = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
+        self._closed: LedgerfoldError | None = None
         self._last_durable: Position | None = None
         self.on_durable: set[Callable[[], None]] = set()
-        # A ledger has got its last entry, at this position / is closed.
+        # A ledger has got its last entry, at this position / is closed / nothing is read any more.
         self.on_roll_begun: set[Callable[[Position], None]] = set()
         self.on_roll: set[Callable[[], None]] = set()
-        self.on_failed: set[Callable[[], None]] = set()
+        self.on_closed: set[Callable[[], None]] = set()
 
-    def _begin_ledger(self, batch: MetadataBatch) -> LedgerWriter:
-        """Puts a new ledger and the topic's record with it into `batch`."""
-        writer = self._store.create_ledger(self._record.name, batch)
-        self._record.ledger_ids.append(writer.ledger_id)
-        batch.put_topic(self._record)
+    def _begin_ledger(self, record: TopicRecord, batch: MetadataBatch) -> LedgerWriter:
+        """Puts a new ledger, and `record` with it, into `batch`."""
+        writer = self._store.create_ledger(record.name, batch)
+        record.ledger_ids.append(writer.ledger_id)
+        batch.put_topic(record)
         return writer
 
     async def close(self) -> None:
-        """Flushes, closes the open ledger, and ends all waiting reads with Moved."""
-        if self._failure is None:
-            await self.flush()
-        writer, self._writer = self._writer, None
-        self._fail(Moved(f"{self._record.name} was unloaded; connect again."))
-        # NOTE: not after a failure, in whatever ledger: what is queued here follows what was lost.
-        if writer is not None and not self.has_failed_writer:
+        """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
+
+        What a failure leaves open is closed when the topic is loaded again.
+        """
+        try:
+            # NOTE: not after a failure, in whatever ledger: what is queued follows what was lost.
+            if self._failure is None:
+                await self.flush()
+        finally:
+            has_failed = self._failure is not None
+            writer, self._writer = self._writer, None
+            self._end()
+        if writer is not None and not has_failed:
             async with self._disk:
                 await self._in_thread(writer.close)
+
+    def _end(self) -> None:
+        self._closed = Moved(f"{self._record.name} was unloaded; connect again.")
+        self._fail(self._closed)
+        for callback in tuple(self.on_closed):
+            callback()
 
     def _fail(self, error: LedgerfoldError) -> None:
         self._failure = self._failure or error
         self._wake()
-        for callback in (*self.on_durable, *self.on_failed):
+        for callback in tuple(self.on_durable):
             callback()
 
     @property
-    def has_failed_writer(self) -> bool:
-        """Whether a write or sync failed: the ledger's tail must be recovered before it is read."""
-        return isinstance(self._failure, DiskFailure)
+    def failure(self) -> LedgerfoldError | None:
+        """Why nothing can be appended any more."""
+        return self._failure
 
     @property
-    def failure(self) -> LedgerfoldError | None:
-        return self._failure
+    def closed(self) -> LedgerfoldError | None:
+        """Why nothing can be read any more: the topic was unloaded."""
+        return self._closed
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -122,8 +144,14 @@ class LogTail:
         return position
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
-        with self._metadata.batch() as batch:
-            begun = self._begin_ledger(batch)
+        changed = copy_of(self._record)
+        try:
+            with self._metadata.batch() as batch:
+                begun = self._begin_ledger(changed, batch)
+        except DiskFailure as error:
+            self._fail(error)
+            raise
+        self._record.CopyFrom(changed)
         self._flushing.append(writer)
         self._writer = begun
         for callback in tuple(self.on_roll_begun):

@@ -26,11 +26,11 @@ from broker.broker import Broker, wall_clock_ms
 from broker.server import Server
 from broker.settings import BrokerSettings
 from storage.files import REAL
-from storage.key_value import RocksKeyValue
 from storage.ledger import LedgerStore
 from storage.lock import DirectoryLock
 from storage.metadata import MetadataStore
 from storage.names import metadata_dir
+from storage.rocks import RocksKeyValue
 
 # Streams were ended with the topics: this is for what is on its way to the clients.
 _GRACE_S = 0.5

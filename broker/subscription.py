@@ -284,7 +284,10 @@ class Subscription:
             await self._writer.stop()
         await self._disconnect(self._closed)
         if self._writer is not None and keep_cursor:
-            await self._writer.flush()
+            try:
+                await self._writer.flush()
+            finally:
+                await self._writer.stop()
 
     def fail(self, error: Exception) -> None:
         """Reading or persisting failed: consumers get the error, and may come back."""

@@ -93,8 +93,8 @@ async def create_subscription(
     try:
         await subscription.persist()
     except Exception:
-        if topic.subscriptions.get(name) is subscription:
-            del topic.subscriptions[name]
+        remove_subscription(topic, subscription)
+        await subscription.close(keep_cursor=False)
         raise
     return subscription
 

@@ -20,13 +20,13 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Emulation as Settings
-from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.deduplication import Deduplication
 from broker.emulation import Emulation
 from broker.emulation import emulation as effective_emulation
 from broker.log import TopicLog
+from broker.log_tail import copy_of
 from broker.policies import broker_policies, effective_policies
 from broker.producer import Producer
 from broker.retention import has_limit, ledgers_to_trim
@@ -117,12 +117,18 @@ class Topic:
                     yield from (header for header in headers if header.position > after)
 
     async def unload(self) -> None:
-        """Ends all streams with Moved and closes the log. What was acknowledged is durable."""
+        """Ends all streams with Moved and closes the log. What was acknowledged is durable.
+
+        Raises the first StorageError, once everything has ended.
+        """
         for producer in tuple(self.producers.values()):
             producer.end(Moved(f"{self.name} was unloaded; connect again."))
-        for subscription in tuple(self.subscriptions.values()):
-            await subscription.close()
-        await self.log.close()
+        closings = [each.close() for each in self.subscriptions.values()]
+        outcomes = await asyncio.gather(*closings, return_exceptions=True)
+        outcomes += await asyncio.gather(self.log.close(), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
         durable = self.log.last_durable
         if durable is not None:
             self.deduplication.capture(durable)
@@ -194,8 +200,7 @@ class Topic:
     async def enable_compaction_cursor(self) -> None:
         """From now on raw data wait for the horizon (Pulsar creates `__compaction`)."""
         if not self.record.compaction_cursor:
-            changed = TopicRecord()
-            changed.CopyFrom(self.record)
+            changed = copy_of(self.record)
             changed.compaction_cursor = True
             with self.broker.metadata.batch() as batch:
                 batch.put_topic(changed)
@@ -237,8 +242,7 @@ class Topic:
         )
         self._check_loaded()
         reach("commit.before-batch")
-        changed = TopicRecord()
-        changed.CopyFrom(self.record)
+        changed = copy_of(self.record)
         changed.compacted.ledger_id = run.ledger_id
         changed.compacted.horizon.CopyFrom(run.horizon)
         changed.compacted.run_number = run.number
@@ -259,7 +263,9 @@ class Topic:
 
     def _check_loaded(self) -> None:
         if self.broker.topics.get(self.name) is not self or self.log.failure is not None:
-            raise CompactionFenced(f"{self.name} was unloaded while it was compacted.")
+            raise CompactionFenced(
+                f"{self.name} was unloaded, or its disk failed, while it was compacted."
+            )
 
     def _delete_ledger(self, ledger_id: int) -> None:
         reach("commit.before-delete")
@@ -295,9 +301,7 @@ class Topic:
             without_cursor=emulation.trim_without_cursor,
         )
         if doomed:
-            if has_limit(policies) and emulation.retention_hides_compacted:
-                first = next(each for each in self.log.ledger_ids() if each not in doomed)
-                self.record.retention_floor.CopyFrom(PositionRecord(ledger_id=first, entry_id=0))
-            self.log.drop_ledgers(doomed)
+            hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
+            self.log.drop_ledgers(doomed, hides_compacted=hides_compacted)
             _log.info("%s: trimmed ledgers %s", self.name, doomed)
         return len(doomed)

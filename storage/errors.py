@@ -37,6 +37,7 @@ reason is in broker/status_map.py.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -170,13 +171,19 @@ class DiskFailure(StorageError):
     """A write or sync failed. What was not acknowledged may be lost; the file is left alone."""
 
     reason = "DISK_FAILURE"
+    # Whether what was to be written may yet be found after a crash. (Does not travel.)
+    may_be_durable: bool = True
 
-    def __init__(self, path: str, operation: str, cause: OSError) -> None:
+    def __init__(
+        self, path: str, operation: str, cause: OSError, *, may_be_durable: bool = True
+    ) -> None:
+        is_full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
         super().__init__(
             f"{operation} failed on {path}: {cause.strerror or cause}. "
-            "Check space and health of the disk."
+            + ("Free space there, and try again." if is_full else "Check the health of the disk.")
         )
         self.path, self.operation, self.cause = path, operation, cause
+        self.may_be_durable = may_be_durable
 
 
 class DirectoryLocked(StorageError):

@@ -76,6 +76,10 @@ class Files(Protocol):
         """A whole file, not empty, mapped for reading. Raises FileNotFoundError."""
         ...
 
+    def free_bytes(self, path: Path) -> int:
+        """How much there is room for on the file system of `path`."""
+        ...
+
     def exists(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
     def listdir(self, path: Path) -> list[str]: ...
@@ -98,7 +102,7 @@ class Files(Protocol):
         ...
 
     def copy(self, source: Path, target: Path) -> None:
-        """Durably, but for the folder's entry."""
+        """Durably, but for the folder's entry. A copy that failed leaves nothing."""
         ...
 
 
@@ -226,6 +230,10 @@ class RealFiles:
         ):
             yield view
 
+    def free_bytes(self, path: Path) -> int:
+        with _disk(str(path), "A look at the disk"):
+            return shutil.disk_usage(path).free
+
     def exists(self, path: Path) -> bool:
         return path.exists()
 
@@ -269,9 +277,13 @@ class RealFiles:
 
     def copy(self, source: Path, target: Path) -> None:
         with _disk(str(target), "A copy"):
-            shutil.copyfile(source, target)
-            with open(target, "r+b") as file:
-                os.fsync(file.fileno())
+            try:
+                shutil.copyfile(source, target)
+                with open(target, "r+b") as file:
+                    os.fsync(file.fileno())
+            except OSError:
+                target.unlink(missing_ok=True)
+                raise
 
 
 REAL: Files = RealFiles()

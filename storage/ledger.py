@@ -30,7 +30,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from storage import recovery
-from storage.entry import EntryHeader
+from storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from storage.errors import Corruption, MissingFile
 from storage.files import REAL, Files, ReadFile
 from storage.metadata import MetadataBatch, MetadataStore
@@ -45,6 +45,8 @@ __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "Stor
 OPEN_FILES_MAX = 256
 READERS_MAX = 1024
 SCRATCH_BYTES = 1024 * 1024
+# What must be free before a disk that was full is written to again: room for any entry.
+ROOM_BYTES = ENTRY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,10 @@ class LedgerStore:
         return report
 
     def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
-        """Closes those that have a writer at their last durable entry: after one of them failed.
+        """Closes those that still have a writer at their last durable entry.
 
-        What is queued behind a failed flush must not be written either, in whatever ledger.
-        Raises DiskFailure.
+        So after one of them failed: what is queued behind a failed flush must not be written
+        either, in whatever ledger. Raises DiskFailure.
         """
         for ledger_id in ledger_ids:
             writer = self._writers.get(ledger_id)
@@ -115,6 +117,10 @@ class LedgerStore:
                     durable, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
                 )
                 self._forget(ledger_id)
+
+    def has_room(self) -> bool:
+        """Whether the disk is not full."""
+        return self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
     def create_ledger(self, topic: str, batch: MetadataBatch) -> LedgerWriter:
         """A new raw ledger. Its record goes into `batch`; its files come with the first flush."""

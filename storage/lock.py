@@ -12,12 +12,12 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from storage.errors import DirectoryLocked
+from storage.errors import DirectoryLocked, DiskFailure
 from storage.names import lock_path
 
 
 class DirectoryLock:
-    """A context manager. Raises DirectoryLocked, naming pid and version of the owner."""
+    """A context manager. Raises DirectoryLocked, which names the owner, and DiskFailure."""
 
     def __init__(self, data_dir: Path, version: str) -> None:
         self._data_dir = data_dir
@@ -33,9 +33,14 @@ class DirectoryLock:
             owner = _describe(os.pread(self._descriptor, 4096, 0))
             self._close()
             raise DirectoryLocked(str(self._data_dir), owner) from None
-        text = json.dumps({"pid": os.getpid(), "version": self._version}) + "\n"
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, text.encode(), 0)
+        owner = json.dumps({"pid": os.getpid(), "version": self._version}) + "\n"
+        try:
+            # In this order: on a full disk, what the file has is what there is.
+            os.pwrite(self._descriptor, owner.encode(), 0)
+            os.ftruncate(self._descriptor, len(owner))
+        except OSError as error:
+            self._close()
+            raise DiskFailure(str(path), "Writing the lock", error) from error
         return self
 
     def __exit__(

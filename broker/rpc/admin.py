@@ -139,7 +139,8 @@ class AdminService(AdminServiceServicer):
     async def TriggerCompaction(  # noqa: N802
         self, request: admin_pb2.TriggerCompactionRequest, context: Context
     ) -> admin_pb2.TriggerCompactionResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
+        name = persistent_topic(request.topic, COMPACTED)
+        topic = await self._broker.topic(name, create=False, to_write=True)
         number = await self._broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
         return admin_pb2.TriggerCompactionResponse(run_number=number)
 

@@ -37,14 +37,15 @@ async def publish(broker: Broker, request_iterator: Any, context: Context) -> No
     opening = await _opening(context)
     if opening is None:
         return
-    topic = await broker.topic(persistent_topic(opening.topic, "published to"))
-    name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
-    producer = topic.attach_producer(name)
+    name = persistent_topic(opening.topic, "published to")
+    topic = await broker.topic(name, to_write=True)
+    producer_name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+    producer = topic.attach_producer(producer_name)
     producer.peer = Peer(context.peer(), broker.clock_ms())
     receiver = asyncio.create_task(_receive(context, producer))
     try:
         ready = data_pb2.PublishReady(
-            producer_name=name,
+            producer_name=producer_name,
             last_sequence_id=producer.record.last_sequence_id,
             entry_bytes_max=ENTRY_BYTES_MAX,
         )

@@ -53,14 +53,14 @@ async def read(broker: Broker, request_iterator: Any, context: Context) -> None:
     stream = ReadStream(topic, opening.open, context, peer)
     await stream.start(opening.open)
     topic.readers.add(stream)
-    topic.log.on_failed.add(stream.wake)
+    topic.log.on_closed.add(stream.wake)
     receiver = asyncio.create_task(stream.receive())
     try:
         await stream.deliver()
     finally:
         topic.readers.discard(stream)
         stream.close()
-        topic.log.on_failed.discard(stream.wake)
+        topic.log.on_closed.discard(stream.wake)
         receiver.cancel()
         await asyncio.gather(receiver, return_exceptions=True)
 
@@ -156,7 +156,7 @@ class ReadStream:
     async def deliver(self) -> None:
         """Sends entries while there are permits, until the client is finished."""
         while not self._is_finished:
-            error = self._error or self.log.failure
+            error = self._error or self.log.closed
             if error is not None:
                 raise error
             self._asked.clear()

@@ -8,10 +8,6 @@ address: Spark starts once.
 from __future__ import annotations
 
 import contextlib
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +16,14 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from broker.client import Client, MessageId
 from broker.client.admin import Admin
 from storage.errors import LedgerfoldError
-from storage.key_value import RocksKeyValue
 from storage.metadata import MetadataStore
 from storage.names import ledgers_dir, metadata_dir
+from storage.rocks import RocksKeyValue
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-ANY_PORT = ("--listen", "127.0.0.1:0")
 FIRST = [("a", "1"), ("b", "1"), ("a", "2")]
 SECOND = [("b", "2"), ("c", "1"), ("a", "")]
 # The old view at its horizon with the raw tail behind it, and the new one.
@@ -47,26 +42,6 @@ IN_EVERY_RUN = (
 # Reached only when an older compacted ledger is replaced.
 WHEN_REPLACING = ("commit.before-delete", "commit.after-delete")
 BROKER_POINTS = [*(f"{point}@2" for point in IN_EVERY_RUN), *WHEN_REPLACING]
-
-
-@pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a compactor of this module's own."""
-    local = tmp_path_factory.mktemp("worker")
-    with (local / "worker.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "compactor", *ANY_PORT, "--local-dir", str(local / "work")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-    assert process.stdout is not None
-    assert process.stdin is not None
-    listening = json.loads(process.stdout.readline())
-    yield f"127.0.0.1:{listening['port']}"
-    process.stdin.close()
-    process.wait(30)
-    process.stdout.close()
 
 
 def publish(broker: BrokerProcess, messages: list[tuple[str, str]]) -> None:

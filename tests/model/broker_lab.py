@@ -155,7 +155,7 @@ class BrokerLab:
         """Returns when all of them are acknowledged; their positions. Pairs with `is_batch`."""
 
         async def publish() -> list[Position]:
-            topic = await self.broker.topic(TOPIC)
+            topic = await self.broker.topic(TOPIC, to_write=True)
             producer = topic.attach_producer("p")
             try:
                 for messages, is_batch in entries:

@@ -83,6 +83,7 @@ class LossyFiles:
         self.has_crashed = False
         self._error = errno.EIO
         self._short = False
+        self.free = 1 << 40
 
     # -- making things go wrong --------------------------------------------------------------
 
@@ -138,6 +139,9 @@ class LossyFiles:
             return self._seen[path]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+
+    def free_bytes(self, path: Path) -> int:
+        return self.free
 
     def exists(self, path: Path) -> bool:
         return path in self._seen

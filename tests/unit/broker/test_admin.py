@@ -85,7 +85,9 @@ class AdminLab(Lab):
         self.topics[topic.name] = made
         return made
 
-    async def topic(self, name: str, create: bool = True) -> Any:  # type: ignore[override]
+    async def topic(  # type: ignore[override]
+        self, name: str, create: bool = True, *, to_write: bool = False
+    ) -> Any:
         if name not in self.topics:
             raise TopicNotFound(name)
         return self.topics[name]

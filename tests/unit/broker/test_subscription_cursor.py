@@ -25,6 +25,15 @@ from tests.unit.broker.subscriptions import (
 )
 
 
+def without_delay(topic: FakeTopic) -> Subscription:
+    """Its cursor is written, and tried again, at the next turn of the loop."""
+    subscription = Subscription(
+        "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
+    )
+    topic.subscriptions["s"] = subscription
+    return subscription
+
+
 def test_acks_that_wait_for_durability_share_writes() -> None:
     """While a write is in flight others gather; each is answered after the write that has it."""
 
@@ -84,10 +93,7 @@ def test_acks_without_an_answer_are_written_after_a_while() -> None:
 
     async def test(topic: FakeTopic) -> None:
         positions = topic.log.publish("a=1")
-        subscription = Subscription(
-            "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
-        )
-        topic.subscriptions["s"] = subscription
+        subscription = without_delay(topic)
         subscription.acknowledge(subscription.attach(EXCLUSIVE), positions)
         await topic.writing.wait()
         await settled(topic)
@@ -112,24 +118,49 @@ def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
     run(test)
 
 
-def test_a_failed_write_ends_the_consumers_and_answers_nobody() -> None:
-    """The error names the disk; consumers may come back, and what was not durable comes again."""
+def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Consumers read on meanwhile; who asked for an answer gets it when the disk takes it."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        subscription = without_delay(topic)
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await receive(consumer, 2)
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.acknowledge(consumer, positions[:1], request_id=5)
+        topic.log.publish("c=1")
+        assert text(await receive(consumer, 1)) == "c=1"
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        await settled(topic)
+        assert topic.written == []
+        topic.error = None
+        output = await consumer.take()
+        assert output is not None
+        assert output.acked_request_ids == [5]
+        assert topic.written[-1].mark_delete.entry_id == 0
+        assert caplog.text.count("will be tried again") == 1
+
+    run(test)
+
+
+def test_a_closed_subscription_writes_nothing_more() -> None:
+    """Not even what the disk refused before: the next load may have gone on from there."""
 
     async def test(topic: FakeTopic) -> None:
         positions = topic.log.publish("a=1")
+        subscription = without_delay(topic)
         consumer = await subscribed(topic, EXCLUSIVE)
         await receive(consumer, 1)
-        subscription = topic.subscriptions["s"]
         topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
-        subscription.acknowledge(consumer, positions, request_id=5)
+        subscription.acknowledge(consumer, positions)
         with pytest.raises(DiskFailure):
-            await consumer.take()
-        with pytest.raises(DiskFailure):
-            await subscription.persist()
-        assert subscription.consumers == []
+            await subscription.close()
         topic.error = None
-        await subscription.persist()
-        assert topic.written[-1].mark_delete.entry_id == 0
+        await settled(topic)
+        assert topic.written == []
 
     run(test)
 

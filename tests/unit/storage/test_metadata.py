@@ -27,9 +27,10 @@ from storage.errors import (
     IncompatibleFormat,
     InvalidRequest,
 )
-from storage.key_value import KeyValueStore, MemoryKeyValue, RocksKeyValue
+from storage.key_value import KeyValueStore, MemoryKeyValue
 from storage.lock import DirectoryLock
 from storage.metadata import MetadataStore
+from storage.rocks import RocksKeyValue
 
 
 @pytest.fixture(params=["rocks", "memory"])

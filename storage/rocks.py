@@ -1,0 +1,205 @@
+"""The KeyValueStore of a real broker: RocksDB, and its way back from a write that failed.
+
+After a failed write RocksDB refuses all others until it is opened again, whatever has become of the
+disk meanwhile (facebook/rocksdb#11643, #12998). So the next write opens it again, but not more than
+once in RETRY_S unless space was freed. Where that fails, as it does on a full disk, it is opened
+for reading only: RocksDB writes at a start, reading needs no room.
+
+A caller who was told that a write failed goes on from what was there before. Such a write may yet
+be found in RocksDB's log when it is opened again: then it is taken back before anything else is
+written, and reads do not show it until then. (After a crash it may show, whole.)
+
+    pairs = RocksKeyValue(data_dir / "metadata")
+    pairs.write({b"key": b"value"}, ())
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from storage.errors import Corruption, DiskFailure
+from storage.files import REAL, Files
+
+RETRY_S = 1.0
+_WRITE_BUFFER_BYTES = 4 * 1024 * 1024
+# RocksDB's words when nothing, or not all, of a write reached its log: half a record is none.
+_NOT_WRITTEN = ("While appending to file", "Writer has previous error")
+_NO_SPACE = "No space left on device"
+_log = logging.getLogger(__name__)
+
+
+class _Door:
+    """Lets in many at a time, or one alone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        with self._changed:
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._changed:
+            while self._inside:
+                self._changed.wait()
+            # Nobody comes in as long as this is held.
+            yield
+
+
+class RocksKeyValue:
+    """A KeyValueStore in a folder; threads may share it."""
+
+    def __init__(
+        self, path: Path, *, files: Files = REAL, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        # NOTE: imported here so that what only reads segments does not load RocksDB.
+        from rocksdict import WriteBatch, WriteOptions
+
+        self._folder, self._path = path, str(path)
+        self._files, self._clock_s = files, clock_s
+        self._batch = WriteBatch
+        self._options = WriteOptions()
+        self._options.sync = True
+        self._door = _Door()
+        self._failure: DiskFailure | None = None
+        self._is_closed = False
+        # What failed writes may have changed: keys, and their values before.
+        self._doubtful: dict[bytes, bytes | None] = {}
+        self._retry_at_s = 0.0
+        self._free_at_failure = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = self._open()
+
+    def _open(self, *, is_read_only: bool = False) -> Any:
+        from rocksdict import AccessType, Options, Rdict
+
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.set_max_background_jobs(2)
+        options.set_keep_log_file_num(2)
+        options.set_max_log_file_size(1024 * 1024)
+        access = AccessType.read_only() if is_read_only else AccessType.read_write()
+        with self._typed_errors("Opening the metadata"):
+            return Rdict(self._path, options, access_type=access)
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._door.shared():
+            return self._doubtful[key] if key in self._doubtful else self._get(key)
+
+    def _get(self, key: bytes) -> bytes | None:
+        with self._typed_errors("A metadata read"):
+            value = self._db.get(key)
+        return None if value is None else bytes(value)
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        with self._door.shared():
+            pairs = dict(self._scan(prefix))
+            for key, value in self._doubtful.items():
+                if value is None:
+                    pairs.pop(key, None)
+                elif key.startswith(prefix):
+                    pairs[key] = value
+        return sorted(pairs.items())
+
+    def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        with self._typed_errors("A metadata read"):
+            for key, value in self._db.items(from_key=prefix):
+                if not key.startswith(prefix):
+                    break
+                yield bytes(key), bytes(value)
+
+    def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
+        deletes = tuple(deletes)
+        if self._failure is not None:
+            self._open_again()
+        with self._door.shared():
+            try:
+                self._write(puts, deletes)
+            except DiskFailure as error:
+                if error.may_be_durable:
+                    for key in (*puts, *deletes):
+                        self._doubtful.setdefault(key, self._get(key))
+                self._failure = error
+                raise
+
+    def _write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
+        batch = self._batch(raw_mode=True)
+        for key in deletes:
+            batch.delete(key)
+        for key, value in puts.items():
+            batch.put(key, value)
+        with self._typed_errors("A metadata write"):
+            self._db.write(batch, self._options)
+
+    def _open_again(self) -> None:
+        """After a failed write. Raises DiskFailure when it is too early, or of no use."""
+        with self._door.alone():
+            if self._failure is None:
+                return
+            if self._is_closed:
+                raise self._failure
+            now_s, free = self._clock_s(), self._files.free_bytes(self._folder)
+            if now_s < self._retry_at_s and free <= self._free_at_failure:
+                raise self._failure
+            self._retry_at_s, self._free_at_failure = now_s + RETRY_S, free
+            self._close()
+            try:
+                self._db = self._open()
+                self._take_back()
+            except DiskFailure as error:
+                self._failure = error
+                self._close()
+                self._db = self._open(is_read_only=True)
+                raise error
+            self._failure = None
+            _log.warning("The metadata in %s can be written again.", self._path)
+
+    def _take_back(self) -> None:
+        before = self._doubtful
+        if any(self._get(key) != value for key, value in before.items()):
+            puts = {key: value for key, value in before.items() if value is not None}
+            self._write(puts, before.keys() - puts.keys())
+        self._doubtful = {}
+
+    @contextmanager
+    def _typed_errors(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            # rocksdict raises plain Exception for whatever RocksDB reports.
+            text = str(error)
+            if text.startswith("Corruption"):
+                raise Corruption(self._path, 0, "an undamaged RocksDB store", text) from error
+            cause = OSError(errno.ENOSPC if _NO_SPACE in text else 0, text)
+            may_be_durable = not any(words in text for words in _NOT_WRITTEN)
+            raise DiskFailure(
+                self._path, operation, cause, may_be_durable=may_be_durable
+            ) from error
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._close()
+
+    def _close(self) -> None:
+        try:
+            self._db.close()
+        except Exception as error:
+            # It could not tidy up. What was written is in its log.
+            _log.info("Closing the metadata in %s: %s", self._path, error)

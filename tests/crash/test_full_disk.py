@@ -1,0 +1,297 @@
+"""A broker on a disk that is full: who is refused, who is not, and what happens when there is room.
+
+The disk is real, and small (tests/support/small_disk.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRecord
+
+from broker.client import Client, Consumer, InitialPosition, Message, MessageId
+from broker.client.admin import Admin
+from broker.status_map import error_from_rpc
+from storage.errors import DiskFailure
+from tests.support.broker_process import BrokerFailed, BrokerProcess
+from tests.support.small_disk import CannotMount, SmallDisk
+
+BIG = bytes(256 * 1024)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    try:
+        with SmallDisk(tmp_path / "disk") as mounted:
+            yield mounted
+    except CannotMount as error:
+        pytest.skip(f"needs leave to mount a tmpfs: {error}")
+
+
+class Setting:
+    """A broker whose data lie on the small disk, and its clients."""
+
+    def __init__(self, disk: SmallDisk, compactor: str = "off") -> None:
+        self.disk = disk
+        self.broker = BrokerProcess(
+            disk.path / "data",
+            arguments=("--compactor", compactor),
+            log=disk.path.with_name("broker.log"),
+        )
+        self._clients: list[Client] = []
+        # By topic: what the broker said it has.
+        self.acknowledged: dict[str, list[bytes]] = {}
+
+    def client(self) -> Client:
+        client = Client(self.broker.url, operation_timeout_seconds=10)
+        self._clients.append(client)
+        return client
+
+    def admin(self) -> Admin:
+        return Admin(self.broker.url)
+
+    def publish(self, topic: str, *values: bytes) -> None:
+        """One by one, each acknowledged. Raises what the broker answers."""
+        producer = self.client().create_producer(topic)
+        for value in values:
+            known = self.acknowledged.setdefault(topic, [])
+            producer.send(value, partition_key=f"k{len(known)}")
+            known.append(value)
+
+    def publish_until_full(self, topic: str) -> DiskFailure:
+        """The error that ended it."""
+        self.disk.fill(leave_bytes=2 * len(BIG))
+        with pytest.raises(DiskFailure) as failure:
+            self.publish(topic, *[BIG] * 20)
+        return failure.value
+
+    def use_up_metadata(self, admin: Admin) -> list[str]:
+        """Fills the last block of RocksDB's log, too, with subscriptions of "spare": which ones."""
+        self.disk.fill()
+        created: list[str] = []
+
+        def create_some() -> None:
+            for number in range(1000):
+                admin.create_subscription("spare", f"s-{number:03d}")
+                created.append(f"s-{number:03d}")
+
+        with pytest.raises(DiskFailure, match="Free space"):
+            create_some()
+        return created
+
+    def check_readable(self, *topics: str) -> None:
+        """All that was acknowledged, and nothing else."""
+        for topic in topics:
+            reader = self.client().create_reader(topic, MessageId.earliest)
+            found = [message.data() for message in reader]
+            assert found == self.acknowledged[topic], topic
+
+    def subscribe(self, topic: str) -> Consumer:
+        return self.client().subscribe(topic, "s", initial_position=InitialPosition.Earliest)
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.shutdown()
+        self.broker.close()
+
+
+@pytest.fixture
+def setting(disk: SmallDisk) -> Iterator[Setting]:
+    made = Setting(disk)
+    yield made
+    made.close()
+
+
+def values(count: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def receive(consumer: Consumer, count: int) -> list[Message]:
+    return [consumer.receive(10_000) for _ in range(count)]
+
+
+def raw_publish(url: str, topic: str) -> grpc.RpcError:
+    """What a client of the bare protocol meets when it opens a stream."""
+    with grpc.insecure_channel(url) as channel:
+        method: Any = channel.stream_stream
+        call = method("/ledgerfold.v1.DataService/Publish")
+        opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic=topic))
+        with pytest.raises(grpc.RpcError) as failure:
+            list(call(iter([opening.SerializeToString()]), timeout=10))
+        return failure.value
+
+
+def test_publishers_are_refused_and_readers_are_not(setting: Setting) -> None:
+    """With code, reason and a sentence that says what to do; later it goes on by itself."""
+    setting.publish("t", *values(20))
+    setting.publish("idle", *values(3))
+    setting.broker.restart()
+    error = setting.publish_until_full("t")
+    assert error.reason == "DISK_FAILURE"
+    assert "No space left" in error.message
+    assert "Free space" in error.message
+    with setting.admin() as admin:
+        setting.use_up_metadata(admin)
+        with pytest.raises(DiskFailure):
+            admin.create_topic("new")
+    refused = raw_publish(setting.broker.url, "t")
+    assert refused.code() is grpc.StatusCode.INTERNAL
+    assert isinstance(error_from_rpc(refused), DiskFailure)
+    # "idle" was not loaded when the disk became full.
+    setting.check_readable("t", "idle")
+    setting.disk.free()
+    setting.publish("t", *values(3))
+    setting.publish("idle", *values(3))
+    setting.publish("new", *values(3))
+    setting.check_readable("t", "idle", "new")
+    setting.broker.restart()
+    setting.check_readable("t", "idle", "new")
+
+
+def test_an_open_reader_goes_on(setting: Setting) -> None:
+    """It hears nothing of a full disk, and of what is published when there is room again."""
+    setting.publish("t", *values(20))
+    reader = setting.client().create_reader("t", MessageId.earliest, receiver_queue_size=2)
+    seen = [reader.read_next(10_000).data() for _ in range(5)]
+    setting.publish_until_full("t")
+    seen += [message.data() for message in reader]
+    assert seen == setting.acknowledged["t"]
+    setting.disk.free()
+    setting.publish("t", b"last")
+    assert reader.read_next(10_000).data() == b"last"
+
+
+def test_a_consumer_goes_on(setting: Setting) -> None:
+    """What it acknowledges is durable when there is room: nothing of it comes again then."""
+    setting.publish("t", *values(20))
+    consumer = setting.subscribe("t")
+    setting.publish_until_full("t")
+    with setting.admin() as admin:
+        setting.use_up_metadata(admin)
+    messages = receive(consumer, 20)
+    for message in messages[:15]:
+        consumer.acknowledge(message)
+    assert [message.data() for message in messages] == values(20)
+    setting.disk.free()
+    consumer.close()
+    setting.broker.kill()
+    setting.broker.start()
+    assert [message.data() for message in receive(setting.subscribe("t"), 5)] == values(5, 15)
+
+
+def test_the_metadata_can_be_written_when_there_is_room(setting: Setting) -> None:
+    """RocksDB alone would refuse from then on. What failed has not happened, after kill -9 too."""
+    setting.publish("t", *values(5))
+    setting.publish("spare", b"1")
+    with setting.admin() as admin:
+        created = setting.use_up_metadata(admin)
+        assert admin.list_subscriptions("spare") == created
+        setting.disk.free()
+        assert admin.list_subscriptions("spare") == created
+        admin.create_subscription("spare", "t-after")
+    setting.broker.kill()
+    setting.broker.start()
+    with setting.admin() as admin:
+        assert admin.list_subscriptions("spare") == [*created, "t-after"]
+    setting.check_readable("t")
+
+
+def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
+    """Which may need more room than there is, and harms nothing."""
+    setting.publish("t", *values(5))
+    setting.publish_until_full("t")
+    with setting.admin() as admin:
+        setting.use_up_metadata(admin)
+        with contextlib.suppress(DiskFailure):
+            admin.unload("t")
+        setting.check_readable("t")
+        setting.disk.free()
+        admin.unload("t")
+    setting.publish("t", b"last")
+    setting.check_readable("t")
+
+
+def started(broker: BrokerProcess) -> str:
+    """Tries it; what the process said if it could not."""
+    try:
+        broker.start()
+    except BrokerFailed as failure:
+        return str(failure)
+    return ""
+
+
+@pytest.mark.parametrize("end", [BrokerProcess.kill, BrokerProcess.stop])
+def test_a_start_on_a_full_disk_serves_or_says_why_not(
+    setting: Setting, end: Callable[[BrokerProcess], object]
+) -> None:
+    """And nothing that was acknowledged is lost by it."""
+    setting.publish("t", *values(20))
+    setting.publish_until_full("t")
+    setting.disk.fill()
+    end(setting.broker)
+    setting.disk.fill()
+    why_not = started(setting.broker)
+    if why_not:
+        assert setting.broker.returncode == 1
+        assert "No space left" in why_not
+        assert "Free space" in why_not
+        setting.disk.free()
+        setting.broker.start()
+    setting.check_readable("t")
+    setting.disk.free()
+    setting.publish("t", b"last")
+    setting.check_readable("t")
+
+
+# A compaction
+
+
+def compact(setting: Setting) -> RunRecord:
+    """To its end."""
+    with setting.admin() as admin:
+        admin.trigger_compaction("t")
+        for _ in admin.watch_compaction("t", timeout_seconds=120):
+            pass
+        return admin.runs("t", limit=1)[0]
+
+
+def compacted_view(setting: Setting) -> list[bytes]:
+    reader = setting.client().create_reader("t", MessageId.earliest, is_read_compacted=True)
+    return [message.data() for message in reader]
+
+
+def files(setting: Setting) -> set[str]:
+    root = setting.broker.data_dir / "ledgers"
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_compaction_without_room(disk: SmallDisk, worker: str) -> None:
+    """Its record says why, the view is the old one, no file is left; with room it succeeds."""
+    setting = Setting(disk, compactor=worker)
+    try:
+        setting.broker.wait_for_compactor()
+        setting.publish("t", *values(3))
+        assert compact(setting).state == RUN_STATE_SUCCESS
+        setting.publish("t", *[BIG] * 40)
+        view, before = compacted_view(setting), files(setting)
+        disk.fill(leave_bytes=8 * len(BIG))
+        run = compact(setting)
+        assert run.state == RUN_STATE_ERROR
+        assert "No space left" in run.error_message
+        assert "Free space" in run.error_message
+        assert compacted_view(setting) == view
+        assert files(setting) == before
+        setting.check_readable("t")
+        disk.free()
+        assert compact(setting).state == RUN_STATE_SUCCESS
+        assert compacted_view(setting) == setting.acknowledged["t"]
+    finally:
+        setting.close()

@@ -1,0 +1,66 @@
+"""A disk of a few MiB, to be filled: a tmpfs of its own.
+
+    with SmallDisk(tmp_path / "disk") as disk:
+        disk.fill(leave_bytes=1_000_000)
+        disk.free()
+
+Mounting needs root. Where that is not allowed, `CannotMount` says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+SIZE_MB = 48
+_BLOCK_BYTES = 64 * 1024
+
+
+class CannotMount(Exception):
+    """With what `mount` said."""
+
+
+class SmallDisk:
+    """Mounted at `path`, which is made; use as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._ballast = path / "ballast"
+
+    def __enter__(self) -> SmallDisk:
+        self.path.mkdir()
+        command = ("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(self.path))
+        try:
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise CannotMount(getattr(error, "stderr", "") or str(error)) from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Lazily: a file that is still open somewhere must not keep the test from ending.
+        subprocess.run(("umount", "--lazy", str(self.path)), check=True)
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Until nothing more goes in, then gives `leave_bytes` back."""
+        with self._ballast.open("ab", buffering=0) as ballast:
+            size_bytes = _BLOCK_BYTES
+            while size_bytes:
+                try:
+                    ballast.write(bytes(size_bytes))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    size_bytes //= 2
+        os.truncate(self._ballast, max(self._ballast.stat().st_size - leave_bytes, 0))
+
+    def free(self) -> None:
+        """Takes out what `fill` put in."""
+        self._ballast.unlink(missing_ok=True)

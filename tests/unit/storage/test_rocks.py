@@ -1,0 +1,180 @@
+"""RocksDB on a disk that refuses a write: what is read, and when writing goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.errors import DiskFailure
+from storage.files import RealFiles
+from storage.rocks import RETRY_S, RocksKeyValue
+
+FULL = "IO error: No space left on device: While appending to file: 000004.log"
+NOT_SYNCED = "IO error: Input/output error: While fdatasync: 000004.log"
+
+
+class Disk(RealFiles):
+    """As much room as a test says; and a clock."""
+
+    free = 0
+    now_s = 100.0
+
+    def free_bytes(self, path: Path) -> int:
+        return self.free
+
+    def clock_s(self) -> float:
+        return self.now_s
+
+
+class Refusing:
+    """Around a database: its next write fails, before or after it has taken effect."""
+
+    def __init__(self, database: Any, text: str, *, takes_effect: bool) -> None:
+        self._database, self._text, self._takes_effect = database, text, takes_effect
+
+    def write(self, *arguments: Any) -> None:
+        if self._takes_effect:
+            # Another handle finds it in the log; this one must not show it.
+            self._late = arguments
+        raise Exception(self._text)
+
+    def close(self) -> None:
+        if self._takes_effect:
+            self._database.write(*self._late)
+        self._database.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._database, name)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def pairs(tmp_path: Path, disk: Disk) -> Iterator[RocksKeyValue]:
+    store = RocksKeyValue(tmp_path / "metadata", files=disk, clock_s=disk.clock_s)
+    store.write({b"a/1": b"old", b"a/2": b"old"}, ())
+    yield store
+    store.close()
+
+
+def refuse(pairs: RocksKeyValue, text: str = FULL, *, takes_effect: bool = False) -> DiskFailure:
+    """One write that fails: it would change, add and delete."""
+    pairs._db = Refusing(pairs._db, text, takes_effect=takes_effect)
+    with pytest.raises(DiskFailure) as failure:
+        pairs.write({b"a/1": b"new", b"a/3": b"new"}, {b"a/2"})
+    return failure.value
+
+
+def refuse_opening(monkeypatch: pytest.MonkeyPatch, pairs: RocksKeyValue) -> list[bool]:
+    """From now on only reading is possible; what was tried, True: for reading only."""
+    real_open, tries = pairs._open, list[bool]()
+
+    def open_(*, is_read_only: bool = False) -> Any:
+        tries.append(is_read_only)
+        if not is_read_only:
+            raise DiskFailure("metadata", "Opening", OSError(28, "No space left on device"))
+        return real_open(is_read_only=True)
+
+    monkeypatch.setattr(pairs, "_open", open_)
+    return tries
+
+
+OLD = [(b"a/1", b"old"), (b"a/2", b"old")]
+
+
+def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -> None:
+    """The sentence says what to do; nothing of the failed write is there."""
+    error = refuse(pairs)
+    assert not error.may_be_durable
+    assert "Free space" in error.message
+    assert pairs.scan(b"a/") == OLD
+    pairs.write({b"b": b"1"}, ())
+    assert pairs.get(b"b") == b"1"
+    assert pairs.scan(b"a/") == OLD
+
+
+def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_path: Path) -> None:
+    """Who was told that it failed went on from what was there before."""
+    error = refuse(pairs, NOT_SYNCED, takes_effect=True)
+    assert error.may_be_durable
+    assert "Free space" not in error.message
+    assert pairs.scan(b"a/") == OLD
+    pairs.write({b"b": b"1"}, ())
+    assert pairs.scan(b"") == [*OLD, (b"b", b"1")]
+    pairs.close()
+    again = RocksKeyValue(tmp_path / "metadata")
+    assert again.scan(b"") == [*OLD, (b"b", b"1")]
+    again.close()
+
+
+@pytest.mark.parametrize("text", [FULL, NOT_SYNCED])
+def test_what_is_there_can_be_read_as_long_as_the_disk_is_full(
+    pairs: RocksKeyValue, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Opened for reading only; the failed write does not show, even if the log has it."""
+    refuse(pairs, text, takes_effect=text == NOT_SYNCED)
+    refuse_opening(monkeypatch, pairs)
+    with pytest.raises(DiskFailure, match="No space left"):
+        pairs.write({b"b": b"1"}, ())
+    assert pairs.scan(b"a/") == OLD
+    assert [pairs.get(key) for key in (b"a/1", b"a/2", b"a/3")] == [b"old", b"old", None]
+
+
+def test_it_is_not_opened_again_and_again(
+    pairs: RocksKeyValue, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once in a while, and at once when there is more room; in between the write just fails."""
+    refuse(pairs)
+    tries = refuse_opening(monkeypatch, pairs)
+    for _ in range(3):
+        with pytest.raises(DiskFailure):
+            pairs.write({b"b": b"1"}, ())
+    assert tries == [False, True]
+    disk.now_s += RETRY_S
+    with pytest.raises(DiskFailure):
+        pairs.write({b"b": b"1"}, ())
+    assert tries == [False, True] * 2
+    disk.free = 1
+    monkeypatch.undo()
+    pairs.write({b"b": b"1"}, ())
+    assert pairs.get(b"b") == b"1"
+
+
+def test_threads_read_on_while_it_is_opened_again(pairs: RocksKeyValue, disk: Disk) -> None:
+    """Nobody meets a handle that was closed under his hands."""
+    is_over, errors = threading.Event(), list[Exception]()
+
+    def read() -> None:
+        while not is_over.is_set():
+            try:
+                assert pairs.scan(b"a/") == OLD
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(5):
+        refuse(pairs)
+        disk.now_s += RETRY_S
+        pairs.write({b"b": b"%d" % number}, ())
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_a_closed_store_stays_closed(pairs: RocksKeyValue) -> None:
+    """A late write does not bring it back."""
+    refuse(pairs)
+    pairs.close()
+    for _ in range(2):
+        with pytest.raises(DiskFailure):
+            pairs.write({b"b": b"1"}, ())
