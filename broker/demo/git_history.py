@@ -17,12 +17,17 @@ from typing import IO, NamedTuple
 from storage.errors import InvalidRequest
 
 _LOG = (
+    # What a person may have configured otherwise.
+    *("-c", "log.diffMerges=separate"),
+    *("-c", "log.showSignature=false"),
+    *("-c", "diff.relative=false"),
     "log",
     "--first-parent",
     "--reverse",
     "--root",
     "-m",
     "--no-renames",
+    "--ignore-submodules=none",
     "--raw",
     "-z",
     "--no-abbrev",
