@@ -1,0 +1,149 @@
+"""`segment dump`: a file of a broker, whole and damaged, without the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.entry import HEADER_BYTES, Position, read_header, stamped_header
+from storage.native import NativeBatchBuilder
+from storage.segment import SegmentWriter
+from tests.support.command_line import ledgerfold
+
+
+def entry(position: Position, values: dict[str, bytes | None]) -> bytes:
+    """A batch of these keys and values, as it is stored."""
+    builder = NativeBatchBuilder("p")
+    for key, value in values.items():
+        builder.add(value, key.encode())
+    frame = builder.build(sequence_id=1, publish_time_ms=7, compression=0, plain=len(values) == 1)
+    stamped = stamped_header(read_header(frame), *position, 9, 1)
+    return stamped + frame[len(stamped) :]
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    """Two entries: one message, and a batch of two."""
+    (tmp_path / "1").mkdir()
+    writer = SegmentWriter(tmp_path, 1, 0)
+    for stored in (
+        entry(Position(1, 0), {"a": b"1"}),
+        entry(Position(1, 1), {"a\n": b"\xff", "b": None}),
+    ):
+        writer.append(read_header(stored), stored)
+    return tmp_path / writer.seal().path
+
+
+def test_entries(segment: Path) -> None:
+    """One row each, with its offset in the file."""
+    ran = ledgerfold("segment", "dump", str(segment))
+    assert ran.code == 0
+    first, second = ran.rows
+    assert (first["id"], first["offset"], first["messages"]) == ("1:0", 0, 1)
+    assert (second["id"], second["messages"], second["publish_time"]) == ("1:1", 2, 7)
+    assert second["offset"] == HEADER_BYTES + first["key_bytes"] + first["value_bytes"]
+
+
+def test_messages(segment: Path) -> None:
+    """With their batch indexes; odd bytes in base64."""
+    assert ledgerfold("segment", "dump", "--messages", str(segment)).rows == [
+        {"id": "1:0", "key": "a", "value": "1", "tombstone": False},
+        {
+            "id": "1:1:0",
+            "key": "a\n",
+            "value": "/w==",
+            "encoding": "base64",
+            "tombstone": False,
+        },
+        {"id": "1:1:1", "key": "b", "value": None, "tombstone": True},
+    ]
+
+
+def test_a_table(segment: Path) -> None:
+    """For people, on a line each."""
+    ran = ledgerfold("segment", "dump", "--messages", "-o", "table", str(segment))
+    assert ran.code == 0
+    assert len(ran.out.splitlines()) == 4
+    assert r"a\n" in ran.out
+
+
+def second_offset(path: Path) -> int:
+    return read_header(path.read_bytes()).size_bytes
+
+
+def _flip(path: Path, offset: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 1
+    path.write_bytes(content)
+
+
+def in_the_header(path: Path) -> None:
+    _flip(path, second_offset(path) + 8)
+
+
+def in_the_keys(path: Path) -> None:
+    _flip(path, second_offset(path) + HEADER_BYTES)
+
+
+def in_the_values(path: Path) -> None:
+    _flip(path, len(path.read_bytes()) - 1)
+
+
+def torn(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def torn_in_the_header(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: second_offset(path) + 5])
+
+
+def the_same_entry_again(path: Path) -> None:
+    content = path.read_bytes()[: second_offset(path)]
+    path.write_bytes(content * 2)
+
+
+@pytest.mark.parametrize("messages", [[], ["--messages"]], ids=["entries", "messages"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        in_the_header,
+        in_the_keys,
+        in_the_values,
+        torn,
+        torn_in_the_header,
+        the_same_entry_again,
+    ],
+)
+def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages: list[str]) -> None:
+    """What lies before the damage is shown; then 6, with the file and the byte."""
+    offset = second_offset(segment)
+    damage(segment)
+    ran = ledgerfold("segment", "dump", *messages, str(segment))
+    assert ran.code == 6
+    assert ran.rows[0]["id"] == "1:0"
+    assert len(ran.rows) == 1
+    prefix = f"ledgerfold: {segment} is damaged at byte "
+    assert ran.err.startswith(prefix)
+    named = int(ran.err.removeprefix(prefix).split(":")[0])
+    assert offset <= named <= segment.stat().st_size
+
+
+def test_what_is_no_segment(tmp_path: Path) -> None:
+    """Some other file, none, or a folder."""
+    other = tmp_path / "other"
+    other.write_text("not a segment " * 100)
+    ran = ledgerfold("segment", "dump", str(other))
+    assert ran.code == 6
+    assert f"{other} is damaged at byte 0" in ran.err
+    assert ledgerfold("segment", "dump", str(tmp_path / "none")).code == 3
+    ran = ledgerfold("segment", "dump", str(tmp_path))
+    assert (ran.code, ran.err) == (1, f"ledgerfold: {tmp_path}: Is a directory\n")
+
+
+def test_an_empty_segment(tmp_path: Path) -> None:
+    """Holds nothing, and nothing is wrong."""
+    empty = tmp_path / "0.log"
+    empty.touch()
+    assert ledgerfold("segment", "dump", str(empty)) == (0, "", "")

@@ -1,0 +1,127 @@
+"""The command line starts quickly and explains itself."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from broker.cli.main import make_parser
+from tests.support.command_line import TIMEOUT_S, ledgerfold
+
+# None of them is needed to start, and each takes longer than all the rest.
+HEAVY = {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
+# Not even these are needed before a verb runs.
+CLIENT = {"grpc", "google", "asyncio", "rocksdict", "rich"}
+
+
+def subcommands(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+    yield path, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, each in action.choices.items():
+                yield from subcommands(each, (*path, name))
+
+
+COMMANDS = list(subcommands(make_parser()))
+each_command = pytest.mark.parametrize(
+    ("path", "parser"), COMMANDS, ids=[" ".join(path) or "ledgerfold" for path, _ in COMMANDS]
+)
+
+
+def imported(*arguments: str) -> set[str]:
+    """The packages that a process of its own loads."""
+    ran = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "broker", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    modules = re.findall(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", ran.stderr, re.MULTILINE)
+    assert "broker.cli.main" in modules
+    return {name.split(".")[0] for name in modules}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """Neither what compaction needs nor what the client needs."""
+    found = imported("--help")
+    assert not found & (HEAVY | CLIENT)
+
+
+@pytest.mark.parametrize("arguments", [("topics", "list"), ("runs",), ("info",)])
+def test_asking_a_broker_loads_nothing_of_compaction(url: str, arguments: tuple[str, ...]) -> None:
+    """gRPC, but neither Spark nor Arrow."""
+    found = imported("--url", url, *arguments)
+    assert "grpc" in found
+    assert not found & HEAVY
+
+
+def test_a_broker_loads_nothing_of_compaction() -> None:
+    """All that serving needs, loaded in a process of its own."""
+    program = "import sys, broker.process; print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    found = {name.split(".")[0] for name in ran.stdout.split()}
+    assert "grpc" in found
+    assert not found & HEAVY
+
+
+@each_command
+def test_help(path: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
+    """Each command has one, and each option and argument says what it is for."""
+    ran = ledgerfold(*path, "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"usage: {' '.join(('ledgerfold', *path))}")
+    silent = [
+        action.option_strings or action.dest
+        for action in parser._actions
+        if not action.help and not isinstance(action, argparse._SubParsersAction)
+    ]
+    assert not silent
+
+
+@each_command
+def test_each_command_does_something(
+    path: tuple[str, ...], parser: argparse.ArgumentParser
+) -> None:
+    """It runs, or has commands of its own of which one must be named."""
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    assert (parser.get_default("run") is None) == bool(groups)
+    assert all(group.required for group in groups)
+
+
+def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
+    """The verbs that exist here, under their names there."""
+    names = {" ".join(path) for path, _ in COMMANDS}
+    policies = {"set-retention", "get-retention", "remove-retention"}
+    policies |= {f"{verb}-compaction-threshold" for verb in ("set", "get", "remove")}
+    scopes = ("topics", "topicPolicies", "namespaces")
+    expected = {f"{scope} {verb}" for scope in scopes for verb in policies}
+    expected |= {
+        f"topics {verb}"
+        for verb in (
+            *("list", "create", "delete", "unload", "stats", "stats-internal"),
+            *("compact", "compaction-status", "subscriptions", "create-subscription"),
+            *("unsubscribe", "last-message-id"),
+        )
+    }
+    assert expected <= names
+
+
+def test_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LEDGERFOLD_URL, unless it is empty; --url goes before it."""
+    parse = ["info"]
+    monkeypatch.setenv("LEDGERFOLD_URL", "other:1")
+    assert make_parser().parse_args(parse).url == "other:1"
+    assert make_parser().parse_args(["--url", "third:1", *parse]).url == "third:1"
+    monkeypatch.setenv("LEDGERFOLD_URL", "")
+    assert make_parser().parse_args(parse).url == "127.0.0.1:7650"
