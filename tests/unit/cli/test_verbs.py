@@ -1,0 +1,264 @@
+"""Messages in and out, topics and policies: the verbs against a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Ran
+from tests.unit.cli.conftest import Ledgerfold
+
+
+def values(ran: Ran) -> list[str | None]:
+    assert ran.code == 0, ran.err
+    return [row["value"] for row in ran.rows]
+
+
+# produce
+
+
+def test_messages_from_the_command_line(cli: Ledgerfold, topic: str) -> None:
+    """Each -m is one, taken as it is; -s separates several; -n repeats all."""
+    ran = cli("produce", topic, "-k", "k", "-m", "a,b", "-m", "c")
+    assert ran == (0, "", f"2 messages published to {topic}\n")
+    assert cli("produce", topic, "-m", "d;e", "-s", ";", "-n", "2").code == 0
+    found = cli("read", topic, "--until-end")
+    assert values(found) == ["a,b", "c", "d", "e", "d", "e"]
+    assert [row["key"] for row in found.rows] == ["k", "k", None, None, None, None]
+
+
+def test_files_properties_and_times(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+    """A file is one message, whatever is in it."""
+    path = tmp_path / "value"
+    path.write_bytes(b"\xff\n\x00")
+    ran = cli("produce", topic, "-f", str(path), "-p", "a=1,b=x=y", "-p", "c=", "--event-time", "5")
+    assert ran.code == 0
+    (row,) = cli("read", topic, "--until-end").rows
+    assert (row["value"], row["encoding"]) == ("/woA", "base64")
+    assert row["properties"] == {"a": "1", "b": "x=y", "c": ""}
+    assert row["event_time"] == 5
+
+
+def test_lines_of_standard_input(cli: Ledgerfold, topic: str) -> None:
+    """A message each, without its line break; the key before a delimiter if one is named."""
+    assert cli("produce", topic, "-k", "k", stdin=b"a\r\n\nb").code == 0
+    assert cli("produce", topic, "-K", "::", "-Z", stdin=b"x::1\ny::2::3\nz::\n").code == 0
+    found = cli("read", topic, "--until-end")
+    assert [(row["key"], row["value"]) for row in found.rows] == [
+        ("k", "a"),
+        ("k", ""),
+        ("k", "b"),
+        ("x", "1"),
+        ("y", "2::3"),
+        ("z", None),
+    ]
+
+
+def test_bytes_that_are_no_text(cli: Ledgerfold, topic: str) -> None:
+    """Keys and values of standard input are stored as they are."""
+    assert cli("produce", topic, "-K", ":", stdin=b"\xff:\xfe\n").code == 0
+    (row,) = cli("read", topic, "--until-end").rows
+    assert (row["key"], row["key_encoding"]) == ("/w==", "base64")
+    assert (row["value"], row["encoding"]) == ("/g==", "base64")
+
+
+def test_a_line_without_the_delimiter(cli: Ledgerfold, topic: str) -> None:
+    """Named by its number; those before it are stored."""
+    ran = cli("produce", topic, "-K", ":", stdin=b"a:1\nb\nc:3\n")
+    assert ran.code == 2
+    assert "Line 2 has no ':'" in ran.err
+    assert values(cli("read", topic, "--until-end")) == ["1"]
+
+
+@pytest.mark.parametrize("compression", ["zstd", "LZ4", "zlib"])
+def test_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
+    """All messages in one entry, however they come."""
+    ran = cli("produce", topic, "--batch", "--compression", compression, "-v", stdin=b"x\n" * 3000)
+    ids = ran.out.splitlines()
+    assert ids == [f"{ids[0].rsplit(':', 1)[0]}:{index}" for index in range(3000)]
+    assert values(cli("read", topic, "--until-end")) == ["x"] * 3000
+
+
+def test_ids_that_are_printed_are_places_to_read_from(cli: Ledgerfold, topic: str) -> None:
+    """By produce, by read, and as the last one."""
+    ids = cli("produce", topic, "-v", "--batch", stdin=b"a\nb\nc\n").out.splitlines()
+    assert [row["id"] for row in cli("read", topic, "--until-end").rows] == ids
+    assert values(cli("read", topic, "--from", ids[0], "--until-end")) == ["b", "c"]
+    assert values(cli("read", topic, "--from", ids[1], "-i", "-n", "1")) == ["b"]
+    assert cli("topics", "last-message-id", topic).out.splitlines() == ids[-1:]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (["--tombstone"], "needs a key"),
+        (["--tombstone", "-k", "k", "-m", "x"], "has no value"),
+        (["-K", ":", "-k", "k"], "-K takes keys"),
+        (["-K", ":", "-m", "x"], "-K takes keys"),
+        (["-K", ""], "at least one character"),
+        (["-p", "novalue", "-m", "x"], "NAME=VALUE"),
+        (["-n", "2"], "read once"),
+        (["-n", "0", "-m", "x"], "1 is the least"),
+        (["--event-time", "-1", "-m", "x"], "no whole number"),
+        (["--compression", "gzip", "-m", "x"], "invalid choice"),
+    ],
+)
+def test_what_cannot_be_meant(
+    cli: Ledgerfold, topic: str, arguments: list[str], wrong: str
+) -> None:
+    """Said before anything is sent, with 2."""
+    ran = cli("produce", topic, *arguments)
+    assert ran.code == 2
+    assert wrong in ran.err
+    assert cli("topics", "stats", topic).code == 3
+
+
+# read and consume
+
+
+def test_reading_by_time(cli: Ledgerfold, topic: str) -> None:
+    """From a publish time on; a time that is to come has nothing."""
+    cli("produce", topic, "-m", "a")
+    (row,) = cli("read", topic, "--until-end").rows
+    assert values(cli("read", topic, "--from", str(row["publish_time"]), "--until-end")) == ["a"]
+    later = str(row["publish_time"] + 3_600_000)
+    assert values(cli("read", topic, "--from", later, "--until-end")) == []
+
+
+def test_latest_is_behind_the_last_message(cli: Ledgerfold, topic: str) -> None:
+    """Or is it, where inclusive."""
+    cli("produce", topic, "-m", "a", "-m", "b")
+    assert values(cli("read", topic, "--from", "latest", "--until-end")) == []
+    assert values(cli("read", topic, "--from", "latest", "-i", "--until-end")) == ["b"]
+
+
+@pytest.mark.parametrize("type_", ["Exclusive", "Shared", "Failover", "Key_Shared"])
+def test_consuming_until_the_end(cli: Ledgerfold, topic: str, type_: str) -> None:
+    """Everything once; then nothing, also though the topic is not empty."""
+    cli("produce", topic, stdin=b"".join(b"%d\n" % number for number in range(2500)))
+    consume = ("consume", topic, "-s", "s", "-t", type_, "-p", "Earliest", "--until-end")
+    assert values(cli(*consume, "-n", "2")) == ["0", "1"]
+    assert values(cli(*consume, "-n", "0"))[-1] == "2499"
+    assert values(cli(*consume, "-n", "0")) == []
+    cli("produce", topic, "-m", "new")
+    assert values(cli(*consume, "-n", "0")) == ["new"]
+
+
+def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
+    """It comes again."""
+    cli("produce", topic, "-m", "a", "-m", "b")
+    consume = ("consume", topic, "-s", "s", "-p", "Earliest", "-n", "0", "--until-end")
+    assert values(cli(*consume, "--no-ack")) == ["a", "b"]
+    assert values(cli(*consume)) == ["a", "b"]
+    assert values(cli(*consume)) == []
+
+
+def test_a_new_subscription_begins_at_the_end(cli: Ledgerfold, topic: str) -> None:
+    """As in Pulsar, unless it is told otherwise."""
+    cli("produce", topic, "-m", "a")
+    assert values(cli("consume", topic, "-s", "s", "--until-end")) == []
+
+
+def test_a_shared_subscription_has_no_compacted_view(cli: Ledgerfold, topic: str) -> None:
+    """Refused with 1 and the reason."""
+    ran = cli("consume", topic, "-s", "s", "-t", "Shared", "--read-compacted")
+    assert ran.code == 1
+    assert "Exclusive and Failover" in ran.err
+
+
+# topics, subscriptions, policies
+
+
+def test_a_topics_life(cli: Ledgerfold, topic: str) -> None:
+    """Created, listed, looked at, unloaded, trimmed, deleted; each with its code."""
+    full = f"persistent://public/default/{topic}"
+    assert cli("topics", "create", topic).code == 0
+    assert cli("topics", "create", full).code == 5
+    assert full in cli("topics", "list").out.splitlines()
+    assert full in cli("topics", "list", "public/default").out.splitlines()
+    assert cli("topics", "list", "public/other") == (0, "", "")
+    assert json.loads(cli("topics", "stats", topic).out)["msgInCounter"] == 0
+    assert json.loads(cli("topics", "stats-internal", topic).out)["numberOfEntries"] == 0
+    assert cli("topics", "unload", topic).code == 0
+    assert cli("topics", "trim", topic).code == 0
+    assert cli("topics", "compaction-status", topic).out.startswith("Compaction has not been run")
+    assert cli("topics", "cancel-compaction", topic).out == "No compaction is on its way.\n"
+    assert cli("runs", topic) == (0, "", "")
+    assert cli("topics", "delete", topic).code == 0
+    ran = cli("topics", "stats", topic)
+    assert ran.code == 3
+    assert full in ran.err
+
+
+def test_subscriptions(cli: Ledgerfold, topic: str) -> None:
+    """Created where one says, listed, deleted."""
+    first, _ = cli("produce", topic, "-v", "-m", "a", "-m", "b").out.splitlines()
+    create = ("topics", "create-subscription", topic, "-s", "s")
+    assert cli(*create, "-m", "2024-01-01").code == 2
+    assert cli(*create, "-m", first).code == 0
+    assert cli(*create).code == 5
+    assert cli("topics", "subscriptions", topic).out == "s\n"
+    assert values(cli("consume", topic, "-s", "s", "-n", "0", "--until-end")) == ["b"]
+    assert cli("topics", "unsubscribe", topic, "-s", "s").code == 0
+    assert cli("topics", "unsubscribe", topic, "-s", "s").code == 3
+
+
+@pytest.mark.parametrize("scope", ["topics", "topicPolicies", "namespaces"])
+def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
+    """Set, got, removed; nothing set is null."""
+    name = f"public/{topic}" if scope == "namespaces" else topic
+    if scope != "namespaces":
+        cli("topics", "create", topic)
+    assert cli(scope, "get-compaction-threshold", name).out == "null\n"
+    assert cli(scope, "set-compaction-threshold", name, "-t", "100M").code == 0
+    assert cli(scope, "get-compaction-threshold", name).out == "104857600\n"
+    assert cli(scope, "remove-compaction-threshold", name).code == 0
+    assert cli(scope, "get-compaction-threshold", name).out == "null\n"
+    assert cli(scope, "get-compaction-threshold", name, "-ap").out == "0\n"
+    assert cli(scope, "set-retention", name, "-t", "3d", "-s", "-1").code == 0
+    retention = {"time_ms": 259_200_000, "size_bytes": -1}
+    assert json.loads(cli(scope, "get-retention", name).out) == retention
+    assert cli(scope, "remove-retention", name).code == 0
+    assert cli(scope, "get-retention", name).out == "null\n"
+    assert cli(scope, "set-emulation", name, "--profile", "pulsar-4").code == 0
+    assert json.loads(cli(scope, "get-emulation", name).out)
+    assert cli(scope, "remove-emulation", name).code == 0
+    assert json.loads(cli(scope, "get-emulation", name).out) == {}
+
+
+def test_topic_policies_are_those_of_topics(cli: Ledgerfold, topic: str) -> None:
+    """Two ways to one setting, as in pulsar-admin."""
+    cli("topics", "create", topic)
+    cli("topicPolicies", "set-compaction-threshold", topic, "-t", "1K")
+    assert cli("topics", "get-compaction-threshold", topic).out == "1024\n"
+
+
+def test_compacting_without_a_compactor(cli: Ledgerfold, topic: str) -> None:
+    """Refused, with the reason."""
+    cli("produce", topic, "-k", "k", "-m", "a")
+    ran = cli("topics", "compact", topic)
+    assert ran.code == 1
+    assert ran.err.startswith("ledgerfold: ")
+
+
+def test_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
+    """What it says of itself."""
+    info = json.loads(cli("info").out)
+    assert info["data_dir"] == str(data_dir)
+    assert info["compactor"] == "disabled"
+
+
+def test_a_data_directory_in_use(cli: Ledgerfold, data_dir: Path) -> None:
+    """A second broker on it: 5, and who has it."""
+    ran = cli("serve", "--data", str(data_dir), "--listen", "127.0.0.1:0", "--compactor", "off")
+    assert ran.code == 5
+    assert str(data_dir) in ran.err
+
+
+def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
+    """1, and which."""
+    ran = cli("serve", "--data", str(tmp_path), "--listen", url, "--compactor", "off")
+    assert ran.code == 1
+    assert f"Cannot listen on {url}" in ran.err
