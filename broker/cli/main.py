@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A key or value that the terminal's encoding cannot say must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
-    options = argparse.Namespace(url="")
+    options = argparse.Namespace()
     try:
         try:
             make_parser().parse_args(arguments, options)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
         if not isinstance(error, KeyboardInterrupt):
-            print(f"ledgerfold: {_sentence(error, options.url)}", file=sys.stderr)
+            print(f"ledgerfold: {_sentence(error, options)}", file=sys.stderr)
         _drop_output()
         return exit_code(error)
 
@@ -89,15 +89,15 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _sentence(error: LedgerfoldError | OSError, url: str) -> str:
+def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
     """What happened, where, and what to do about it."""
     if isinstance(error, Unavailable):
         return (
-            f"The broker at {url} does not answer: {error}\n"
+            f"The broker at {options.url} does not answer: {error}\n"
             "Is it running? `ledgerfold serve --data DIR` starts one; --url names another."
         )
     if isinstance(error, ServiceError):
-        return f"The broker at {url}: {error}"
+        return f"The broker at {options.url}: {error}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)

@@ -18,7 +18,7 @@ _STOP_S = 30
 
 @contextmanager
 def own_broker() -> Iterator[str]:
-    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError."""
+    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError when it does not start."""
     with tempfile.TemporaryDirectory(prefix="ledgerfold-demo-") as folder:
         log = Path(folder) / "demo.log"
         with log.open("wb") as errors:
@@ -28,18 +28,28 @@ def own_broker() -> Iterator[str]:
                 stderr=errors,
             )
         try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            if not ready:
-                raise LedgerfoldError(f"The broker did not start: {log.read_text()[-500:]}")
-            yield str(json.loads(ready)["listen"])
+            yield _listen(process, log)
         finally:
-            process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(process)
+
+
+def _listen(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where it serves, once it does."""
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        ready = stdout.readline()
+    if not ready:
+        raise LedgerfoldError(f"The broker did not start: {log.read_text()[-500:]}")
+    return str(json.loads(ready)["listen"])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def answers(url: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,51 +16,11 @@ import pytest
 
 from broker.demo.git_history import Change, changes, is_shallow, last_commit, parse_log, tree
 from storage.errors import InvalidRequest
-
-# As if nobody had ever configured git.
-ENVIRONMENT = {
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "a",
-    "GIT_AUTHOR_EMAIL": "a@example.org",
-    "GIT_COMMITTER_NAME": "a",
-    "GIT_COMMITTER_EMAIL": "a@example.org",
-    "GIT_AUTHOR_DATE": "2024-01-01T00:00:00Z",
-    "GIT_COMMITTER_DATE": "2024-01-01T00:00:00Z",
-}
+from tests.support.git_repository import Repository as GitRepository
 
 
-class Repository:
-    """A fresh one. Paths are bytes where they are odd."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir()
-        self.git("init", "-q", "-b", "main")
-
-    def git(self, *arguments: str | bytes) -> bytes:
-        return subprocess.run(
-            ["git", "-C", self.path, *arguments],
-            env=os.environ | ENVIRONMENT,
-            capture_output=True,
-            check=True,
-        ).stdout
-
-    def write(self, name: str | bytes, content: str = "x") -> None:
-        path = self._at(name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
-            file.write(content)
-
-    def remove(self, name: str | bytes) -> None:
-        os.remove(self._at(name))
-
-    def _at(self, name: str | bytes) -> bytes:
-        return os.path.join(os.fsencode(self.path), os.fsencode(name))
-
-    def commit(self, *arguments: str) -> None:
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", "a change\nwith two lines\n:100644 100644 a b M", *arguments)
+class Repository(GitRepository):
+    """One whose history can be compared with what git says is left of it."""
 
     def history(self) -> list[Change]:
         return list(changes(self.path, last_commit(self.path)))

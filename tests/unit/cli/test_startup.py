@@ -117,11 +117,17 @@ def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
     assert expected <= names
 
 
-def test_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LEDGERFOLD_URL, unless it is empty; --url goes before it."""
-    parse = ["info"]
-    monkeypatch.setenv("LEDGERFOLD_URL", "other:1")
-    assert make_parser().parse_args(parse).url == "other:1"
-    assert make_parser().parse_args(["--url", "third:1", *parse]).url == "third:1"
+def test_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """LEDGERFOLD_URL; --url goes before it."""
+    monkeypatch.setenv("LEDGERFOLD_URL", url)
+    assert ledgerfold("info").code == 0
+    assert "127.0.0.1:1 " in ledgerfold("--url", "127.0.0.1:1", "info").err
+
+
+def test_the_broker_of_who_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that `serve` starts by default, also when LEDGERFOLD_URL is empty."""
+    monkeypatch.delenv("LEDGERFOLD_URL", raising=False)
+    serves = make_parser().parse_args(["serve", "--data", "d"]).listen
+    assert make_parser().parse_args(["info"]).url == serves
     monkeypatch.setenv("LEDGERFOLD_URL", "")
-    assert make_parser().parse_args(parse).url == "127.0.0.1:7650"
+    assert make_parser().parse_args(["info"]).url == serves

@@ -1,0 +1,151 @@
+"""Compaction from the command line, and the demonstrations, with a real compactor."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.client.admin import Admin
+from broker.demo.own_broker import answers, own_broker
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import TIMEOUT_S, Ran, command, ledgerfold
+from tests.support.git_repository import Repository
+
+Cli = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(shared_broker: BrokerProcess) -> Cli:
+    """The command line, of this process, with the broker that has a warm compactor."""
+    return lambda *arguments, stdin=b"": ledgerfold(
+        "--url", shared_broker.url, *arguments, stdin=stdin
+    )
+
+
+def checked(ran: Ran) -> str:
+    """The verdict of a demonstration that ended well."""
+    assert ran.code == 0, ran.out + ran.err
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
+    return line.removeprefix("checked").strip()
+
+
+@pytest.mark.parametrize(("name", "left"), [("addresses", 3), ("prices", 3)])
+def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None:
+    """Of each key the last message, in order, under its own id."""
+    ran = cli("demo", name, "--topic", topic)
+    assert checked(ran) == "of each key the last message, in order, under its own id"
+    assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
+
+
+def test_the_ticker(cli: Cli, topic: str) -> None:
+    """The same quotes every time, and the last of each symbol."""
+    ran = cli("demo", "ticker", "--symbols", "20", "--messages", "5000", "--topic", topic)
+    assert checked(ran) == "the last price of 20 symbols"
+
+
+def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
+    """What is left of its history is its last commit's tree, odd paths and deletions and all."""
+    repository = Repository(tmp_path / "repository")
+    for name in ('quo"ted', "tab\there", "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
+        repository.write(name)
+    repository.commit()
+    repository.remove("goes")
+    repository.write("comes")
+    repository.commit()
+    ran = cli("demo", "git", str(repository.path), "--topic", topic)
+    assert checked(ran).startswith("the compacted view equals git ls-tree -r")
+    assert checked(ran).endswith(", 6 paths")
+    assert "2 commits, 1 deletions" in ran.out
+
+
+def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
+    """The check can fail: something else is in the topic, and the demonstration says so."""
+    assert cli("produce", topic, "-k", "stranger", "-m", "x").code == 0
+    ran = cli("demo", "ticker", "--symbols", "2", "--messages", "10", "--topic", topic)
+    assert ran.code == 1
+    assert "1 differences" in ran.out
+    assert "stranger" in ran.out
+
+
+def test_what_is_no_repository(cli: Cli, tmp_path: Path) -> None:
+    """Said in git's words, with 2."""
+    ran = cli("demo", "git", str(tmp_path))
+    assert ran.code == 2
+    assert "not a git repository" in ran.err
+
+
+def test_compacting(cli: Cli, topic: str) -> None:
+    """Requested, waited for, reported, and remembered."""
+    cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\n")
+    ran = cli("topics", "compact", topic, "--wait")
+    assert ran.code == 0
+    assert ran.out.startswith("run 1: 3 -> 2 messages, 1 removed events")
+    assert cli("topics", "compaction-status", topic).out == "Compaction was a success.\n"
+    assert cli("topics", "compact", topic).out == f"Nothing new to compact in {topic}.\n"
+    (run,) = cli("runs", topic).rows
+    assert (run["state"], run["trigger"], run["messages_out"]) == ("success", "admin", 2)
+
+
+def test_a_run_that_is_on_its_way(cli: Cli, topic: str) -> None:
+    """A second one is a conflict, waiting may time out; cancelled, it counts as an error."""
+    cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
+    ran = cli("topics", "compact", topic, "--wait", "--timeout", "1ms")
+    assert ran.code == 4
+    assert "still on its way" in ran.err
+    assert cli("topics", "compact", topic).code == 5
+    assert cli("topics", "cancel-compaction", topic).out == "Run 1 cancelled.\n"
+    ran = cli("topics", "compaction-status", topic, "--wait-complete")
+    assert ran.code == 1
+    assert ran.err == "Error in compaction: cancelled\n"
+
+
+def test_a_person_sees_the_phases_of_a_real_run(
+    cli: Cli, topic: str, shared_broker: BrokerProcess
+) -> None:
+    """On standard error, where it is a terminal; the figures go to standard output."""
+    cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
+    master, slave = os.openpty()
+    with subprocess.Popen(
+        command("--url", shared_broker.url, "topics", "compact", topic, "--wait"),
+        stdout=subprocess.PIPE,
+        stderr=slave,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
+    ) as process:
+        os.close(slave)
+        seen = b""
+        with open(master, "rb", buffering=0) as terminal:
+            try:
+                while block := terminal.read(4096):
+                    seen += block
+            except OSError:  # how Linux says that the other side is closed
+                pass
+        out, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert b"phase one" in seen or b"phase two" in seen
+    assert out.startswith(b"run 1: 200,000 -> 200,000 messages")
+
+
+def test_a_broker_of_the_demonstrations_own() -> None:
+    """On a temporary directory, which goes with it."""
+    with own_broker() as url:
+        assert answers(url)
+        with Admin(url) as admin:
+            data_dir = Path(admin.broker_info().data_dir)
+        assert data_dir.is_dir()
+    assert not answers(url)
+    assert not data_dir.exists()
+
+
+def test_json_of_a_ticker_is_the_same_every_time() -> None:
+    """Seeded: two runs can be compared."""
+    from broker.demo.ticker import quotes
+
+    first = list(quotes(seed=1, symbols=3, messages=50))
+    assert first == list(quotes(seed=1, symbols=3, messages=50))
+    assert first != list(quotes(seed=2, symbols=3, messages=50))
+    assert set(json.loads(first[0].value)) == {"price", "time"}
