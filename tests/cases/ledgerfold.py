@@ -4,8 +4,8 @@
         with brokers.target(case) as target:
             run_case(target, case, "documented")
 
-One compactor, with one warm Spark, serves all brokers; one broker serves all cases but those that
-want options of `serve`, or restart it.
+One compactor, with one warm Spark, serves all brokers; one broker serves all cases that want the
+same options of `serve`. A case that restarts or kills its broker has one for itself.
 """
 
 from __future__ import annotations
@@ -125,19 +125,20 @@ class Brokers:
         self._folder = folder
         self._stack = ExitStack()
         self._compactor = compactor or self._stack.enter_context(closing(CompactorProcess(folder)))
-        self._shared: LedgerfoldTarget | None = None
+        self._shared: dict[tuple[str, ...], LedgerfoldTarget] = {}
         self._numbers = itertools.count()
 
     @contextmanager
     def target(self, case: Case) -> Iterator[LedgerfoldTarget]:
-        """The broker that all share, or one for this case alone."""
-        if not case.own_broker:
-            if self._shared is None:
-                self._shared = self._stack.enter_context(self._started())
-            yield self._shared
+        """A broker with the case's options: one that others use, too, or one for it alone."""
+        if case.own_broker:
+            with self._started(*case.options) as target:
+                yield target
             return
-        with self._started(*case.options) as target:
-            yield target
+        if case.options not in self._shared:
+            target = self._stack.enter_context(self._started(*case.options))
+            self._shared[case.options] = target
+        yield self._shared[case.options]
 
     @contextmanager
     def _started(self, *options: str) -> Iterator[LedgerfoldTarget]:

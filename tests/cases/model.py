@@ -112,7 +112,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`options` are those of `serve` that it wants; then, or if `own_broker`, it has its own."""
+    """`options` are those of `serve` that it wants; `own_broker`: nobody else uses its broker."""
 
     number: str
     title: str

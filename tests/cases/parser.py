@@ -94,14 +94,12 @@ def _blocks(text: str, source: str) -> Iterator[tuple[Line, list[list[Line]]]]:
 def _case(case: Case, body: list[list[Line]]) -> Case:
     steps: list[Step] = []
     options: list[str] = []
-    own_broker = False
     for lines in body:
         place, text = lines[0]
         label = _LABEL.match(text)
         name = label.group(1) if label else None
         if name == "broker":
             options += shlex.split(" ".join(line for _, line in lines)[len("broker:") :])
-            own_broker = True
             continue
         if name is not None and name not in PROFILES:
             raise place.error(f"{name}: is no profile; there are {', '.join(PROFILES)}")
@@ -114,7 +112,7 @@ def _case(case: Case, body: list[list[Line]]) -> Case:
     if not steps:
         raise case.place.error("a case without steps")
     _check_saved(steps)
-    own_broker |= any(step.verb in OWN_BROKER_VERBS for step in steps)
+    own_broker = any(step.verb in OWN_BROKER_VERBS for step in steps)
     return Case(case.number, case.title, case.place, tuple(steps), tuple(options), own_broker)
 
 

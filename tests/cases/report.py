@@ -24,7 +24,7 @@ def line(outcome: Outcome) -> str:
     title = outcome.case.title
     if len(outcome.case.profiles) > 1:
         title = f"{title} ({outcome.profile})"
-    head = f"{outcome.state.value}  {outcome.case.number:<7} {title:<{_TITLE_WIDTH}}"
+    head = f"{outcome.state.value:<4}  {outcome.case.number:<7} {title:<{_TITLE_WIDTH}}"
     lines = [f"{head} {outcome.seconds:6.2f} s", *(_INDENT + each for each in details(outcome))]
     return "\n".join(lines)
 

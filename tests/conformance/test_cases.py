@@ -1,11 +1,12 @@
-"""The cases of tests/conformance/cases, each on a real broker with the real compactor.
+"""The cases of tests/conformance/cases and of docs/CASES.md, on a real broker and compactor.
 
-One test a case and profile, named by its number; docs/CASES.md is the manual of their notation.
+One test a case and profile, named by its number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable
 
 import pytest
 
@@ -13,33 +14,41 @@ from tests.cases import report
 from tests.cases.__main__ import read_cases, run_on
 from tests.cases.ledgerfold import Brokers
 from tests.cases.model import Case
+from tests.cases.parser import parse
 from tests.cases.runner import State
-from tests.support.compactor_process import CompactorProcess
+from tests.tidy import ROOT
 
-CASES = read_cases()
-
-
-@pytest.fixture(scope="module")
-def brokers(
-    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
-) -> Iterator[Brokers]:
-    with Brokers(tmp_path_factory.mktemp("cases"), compactor) as started:
-        yield started
+MANUAL = (ROOT / "docs" / "CASES.md").read_text()
+# A code block is a file of cases.
+EXAMPLES = [
+    case for block in re.findall(r"```cases\n(.*?)```", MANUAL, re.DOTALL) for case in parse(block)
+]
 
 
-def _id(case: Case, profile: str) -> str:
-    return case.number if len(case.profiles) == 1 else f"{case.number}-{profile}"
-
-
-@pytest.mark.parametrize(
-    ("case", "profile"),
-    [
-        pytest.param(case, profile, id=_id(case, profile))
-        for case in CASES
+def _each(cases: Iterable[Case]) -> list[object]:
+    return [
+        pytest.param(
+            case,
+            profile,
+            id=case.number if len(case.profiles) == 1 else f"{case.number}-{profile}",
+        )
+        for case in cases
         for profile in case.profiles
-    ],
-)
+    ]
+
+
+@pytest.mark.parametrize(("case", "profile"), _each(read_cases()))
 def test_case(brokers: Brokers, case: Case, profile: str) -> None:
     """What the case says is so."""
+    _check(brokers, case, profile)
+
+
+@pytest.mark.parametrize(("case", "profile"), _each(EXAMPLES))
+def test_example_of_the_manual(brokers: Brokers, case: Case, profile: str) -> None:
+    """What docs/CASES.md shows is so."""
+    _check(brokers, case, profile)
+
+
+def _check(brokers: Brokers, case: Case, profile: str) -> None:
     outcome = run_on(brokers, case, profile)
     assert outcome.state is State.PASS, "\n".join(report.details(outcome))

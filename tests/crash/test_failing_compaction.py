@@ -2,7 +2,8 @@
 
 One history, a first compaction, more history, a second compaction; each time another call to the
 disk or the metadata during the second one goes wrong. Whatever it was: the view is the old one or
-the new one, whole; no file is left that nobody names; and the next compaction succeeds.
+the new one, whole (FLT-06: the old ledger goes after the new one is durable); no file is left that
+nobody names; and the next compaction succeeds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """kill -9 at every named step of a compaction, in the broker and in the worker.
 
-After the restart the view is the old one or the new one, never a mixture; no file lies about that
-no record names; and the next compaction succeeds. The brokers share one worker, found at its
-address: Spark starts once.
+After the restart the view is the old one or the new one, never a mixture (FLT-04); no file lies
+about that no record names; and the next compaction succeeds. The brokers share one worker, found at
+its address: Spark starts once.
 """
 
 from __future__ import annotations

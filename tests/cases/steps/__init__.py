@@ -13,7 +13,7 @@ from tests.cases.steps import compacting, consuming, looking, publishing, readin
 from tests.cases.steps.looking import LOOK, PATHS
 from tests.cases.verbs import VERBS
 
-# A broker that is restarted, killed or held is nobody else's.
+# A broker that is restarted or killed is nobody else's.
 OWN_BROKER_VERBS = frozenset({"restart", "kill"})
 
 __all__ = [

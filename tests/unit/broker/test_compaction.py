@@ -221,7 +221,7 @@ def test_adm_19_topics_are_compacted_one_at_a_time_the_dirtiest_first() -> None:
 def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
     error: Exception, reason: str
 ) -> None:
-    """The record says why, the topic can be compacted again."""
+    """FLT-01, FLT-27: the record says why, the horizon stays, another run succeeds."""
 
     async def body() -> None:
         lab = Lab()

@@ -63,7 +63,7 @@ def _messages(entry: bytes) -> list[StoredMessage]:
 def test_kept_rows_are_what_they_were(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
 ) -> None:
-    """Every field of the rows that stay is unchanged, ids included; also when done twice over."""
+    """BAT-14: every field of the rows that stay is unchanged, ids included; also done twice."""
     builder, count = batch
     built = builder.build(sequence_id=count * 10, publish_time_ms=7, compression=compression)
     entry = stamp(built, 3, 9, append_time_ms=8, producer_number=2)

@@ -1,0 +1,53 @@
+"""The catalogue is covered: each of its numbers has a case, a test that names it, or a reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.cases.__main__ import read_cases
+from tests.tidy import ROOT
+
+_NUMBER = re.compile(r"(?<![A-Za-z])([A-Z]{3}|[a-z]{3})[-_](\d\d)(?!\d)")
+# Its tests speak of numbers that are no cases.
+_HARNESS = ROOT / "tests" / "unit" / "cases"
+
+
+def numbers_in(text: str) -> set[str]:
+    return {f"{group.upper()}-{number}" for group, number in _NUMBER.findall(text)}
+
+
+def catalogue() -> set[str]:
+    """Those of the table in the manual."""
+    manual = (ROOT / "docs" / "CASES.md").read_text()
+    rows = re.findall(r"^\| ([A-Z]{3}) \| .* \| ([\d ]+) \|$", manual, re.MULTILINE)
+    return {f"{group}-{number}" for group, numbers in rows for number in numbers.split()}
+
+
+def excused() -> set[str]:
+    """Those that docs/NOT_EMULATED.md lists, with a reason."""
+    page = (ROOT / "docs" / "NOT_EMULATED.md").read_text()
+    section = page.partition("## Cases of the catalogue")[2]
+    rows = re.findall(r"^\| ([A-Z].*?) \| (.+) \|$", section, re.MULTILINE)
+    return {number for numbers, _ in rows for number in numbers_in(numbers)}
+
+
+def covered() -> set[str]:
+    """Those of the cases, and those that a test's name or docstring has."""
+    found = {number for case in read_cases() for number in numbers_in(case.number)}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path != Path(__file__) and _HARNESS not in path.parents:
+            found |= numbers_in(path.read_text())
+    return found
+
+
+def test_every_number_has_a_case_a_test_or_a_reason() -> None:
+    """None is forgotten."""
+    assert len(catalogue()) > 150
+    assert catalogue() - covered() - excused() == set()
+
+
+def test_no_reason_is_left_for_what_is_tested() -> None:
+    """Nor does the page know numbers that the catalogue does not have."""
+    assert excused() & covered() == set()
+    assert excused() - catalogue() == set()
