@@ -170,6 +170,8 @@ class Broker:
         topic = await self.topic(name, create=False)
         if topic.log.failure is not None:
             raise topic.log.failure
+        if topic.has_durable_cursor:
+            await topic.trim()
 
     async def _unload(self, name: str) -> None:
         """Afterwards it is not loaded, whatever failed: the next load finds what is durable."""

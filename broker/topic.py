@@ -170,6 +170,12 @@ class Topic:
         with self.broker.metadata.batch() as batch:
             batch.delete_cursor(self.name, subscription)
 
+    @property
+    def has_durable_cursor(self) -> bool:
+        """A durable subscription's, or the one of compaction."""
+        durable = any(each.is_durable for each in self.subscriptions.values())
+        return durable or self.record.compaction_cursor
+
     # -- policies --------------------------------------------------------------------------
 
     def policies(self) -> Policies:
@@ -259,7 +265,10 @@ class Topic:
         if previous.compacted is not None:
             replaced = previous.compacted.record.ledger_id
             previous.retire(lambda: self._delete_ledger(replaced))
-        await self.trim()
+        # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
+        before = previous.horizon or self.log.first_position()
+        if run.horizon.ledger_id != before.ledger_id:
+            await self.trim()
 
     def _check_loaded(self) -> None:
         if self.broker.topics.get(self.name) is not self or self.log.failure is not None:
