@@ -234,7 +234,7 @@ def test_a_start_on_a_full_disk_serves_or_says_why_not(
     setting.publish("t", *values(20))
     setting.publish_until_full("t")
     setting.disk.fill()
-    end(setting.broker)
+    assert not end(setting.broker), "A clean end is a clean end."
     setting.disk.fill()
     why_not = started(setting.broker)
     if why_not:

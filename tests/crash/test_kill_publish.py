@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from broker.cli.exit_codes import CONFLICT
 from broker.client import Client, MessageId
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
@@ -84,7 +85,7 @@ def test_the_second_broker_on_a_directory_is_told_who_has_it(
         timeout=30,
         check=False,
     )
-    assert second.returncode == 1
+    assert second.returncode == CONFLICT
     assert str(broker.pid) in second.stderr
     assert "in use" in second.stderr
 
