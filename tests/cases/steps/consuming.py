@@ -20,7 +20,7 @@ def pre_subscribe(run: Run, step: Step) -> None:
     run.close("pre-sub")
 
 
-@verb("subscribe SUB [from=POSITION]")
+@verb("subscribe SUB [from=earliest|latest]")
 def subscribe(run: Run, step: Step) -> None:
     """Administration creates a durable subscription, at earliest if it says nothing else."""
     position = step.arguments.get("from", "earliest")
