@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ledgerfold.v1.records_pb2 import TopicRecord
 
+from broker.clock import Clock, ManualClock, WallClock
 from broker.compaction import CompactionScheduler
+from broker.housekeeping import Housekeeping
 from broker.names import TopicName
 from broker.settings import BrokerSettings
 from broker.supervisor import CompactorSupervisor
 from broker.topic import Topic
 from storage.errors import (
-    LedgerfoldError,
     StorageError,
     TopicBusy,
     TopicExists,
@@ -40,29 +40,29 @@ DISK_THREADS = 8
 _log = logging.getLogger(__name__)
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Broker:
-    """start() before use, stop() after. `clock_ms` gives ms since the epoch."""
+    """start() before use, stop() after."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         metadata: MetadataStore,
         store: LedgerStore,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings
         self.metadata = metadata
         self.store = store
-        self.clock_ms = clock_ms
-        self.started_ms = clock_ms()
+        self.clock = clock or WallClock()
+        self.clock_ms = self.clock.now_ms
+        # The clock, if it is one that is moved by hand.
+        self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
+        self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.topics: dict[str, Topic] = {}
         self.compactor = CompactorSupervisor(settings)
-        self.compaction = CompactionScheduler(self, self.compactor)
+        self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
+        self.housekeeping = Housekeeping(self)
         self._loading: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -71,7 +71,7 @@ class Broker:
         """Starts the compactor (without waiting for it), the monitors and loads nothing."""
         self.compactor.start()
         self.compaction.start()
-        self.spawn(self._trim_now_and_then())
+        self.spawn(self.housekeeping.run())
 
     async def stop(self) -> None:
         """Ends runs and streams, makes everything durable, closes the ledgers."""
@@ -94,15 +94,6 @@ class Broker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("Background work failed", exc_info=task.exception())
-
-    async def _trim_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(self.settings.retention_check_interval_ms / 1000)
-            for topic in tuple(self.topics.values()):
-                try:
-                    await topic.trim()
-                except LedgerfoldError as error:
-                    _log.error("%s: trimming failed: %s", topic.name, error)
 
     # -- topics ----------------------------------------------------------------------------
 

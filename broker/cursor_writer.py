@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable
 
 from ledgerfold.v1.records_pb2 import CursorRecord
 
+from broker.clock import Clock, Timer, WallClock
 from storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class CursorWriter:
         *,
         changes_max: int = CHANGES_MAX,
         delay_ms: int = DELAY_MS,
+        clock: Clock | None = None,
     ) -> None:
         self._snapshot, self._persist, self._on_error = snapshot, persist, on_error
         self._changes_max, self._delay_ms = changes_max, delay_ms
@@ -51,7 +53,8 @@ class CursorWriter:
         self._durable = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._clock = clock or WallClock()
+        self._timer: Timer | None = None
         self._failure: Exception | None = None
         # The disk refused the last write: nothing but time starts another one.
         self._is_paused = False
@@ -106,12 +109,11 @@ class CursorWriter:
             self._cancel_timer()
             self._writing = asyncio.create_task(self._write())
         elif not self.is_durable:
-            self._set_timer()
+            self._set_timer(self._clock)
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, clock: Clock) -> None:
         if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._delay_ms / 1000, self._start)
+            self._timer = clock.call_later(self._delay_ms / 1000, self._start)
 
     def _start(self) -> None:
         self._timer = None
@@ -139,7 +141,8 @@ class CursorWriter:
             if not was_paused:
                 _log.error("A cursor is not durable, and will be tried again: %s", self._failure)
             self._is_paused = True
-            self._set_timer()
+            # The disk knows nothing of emulated time.
+            self._set_timer(WallClock())
         else:
             self._waiting.clear()
             self._on_error(self._failure)

@@ -139,9 +139,28 @@ class LogTail:
             header, writer.ledger_id, writer.next_entry_id, self._clock_ms(), producer_number
         )
         position = writer.append(header, stamped, entry[HEADER_BYTES:])
-        if self._flush_task is None:
-            self._flush_task = asyncio.get_running_loop().create_task(self._flush_all())
+        self._start_flushing()
         return position
+
+    async def roll_if_due(self) -> None:
+        """Closes the open ledger and begins another, if a limit is reached: age, most likely.
+
+        Raises what made the log fail.
+        """
+        if self._failure is None and self._writer is not None and self._writer.should_roll():
+            await self.roll()
+
+    async def roll(self) -> None:
+        """Closes the open ledger, if it has an entry, and begins another.
+
+        Raises what made the log fail.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._writer is not None and self._writer.next_entry_id:
+            self._roll(self._writer)
+            self._start_flushing()
+        await self.flush()
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
         changed = copy_of(self._record)
@@ -157,6 +176,10 @@ class LogTail:
         for callback in tuple(self.on_roll_begun):
             callback(Position(writer.ledger_id, writer.next_entry_id - 1))
         return begun
+
+    def _start_flushing(self) -> None:
+        if self._flush_task is None:
+            self._flush_task = asyncio.get_running_loop().create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
         """Group commit: flushes until nothing is queued."""

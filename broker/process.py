@@ -22,7 +22,8 @@ from pathlib import Path
 
 from broker import __version__
 from broker.allocator import keep_freed_memory
-from broker.broker import Broker, wall_clock_ms
+from broker.broker import Broker
+from broker.clock import Clock, ManualClock, WallClock
 from broker.server import Server
 from broker.settings import BrokerSettings
 from storage.files import REAL
@@ -55,12 +56,13 @@ def serve(settings: BrokerSettings) -> int:
 
 
 async def _serve(settings: BrokerSettings, metadata: MetadataStore) -> int:
+    clock = _clock(settings)
     store = LedgerStore(
-        settings.data_dir, metadata, files=REAL, settings=settings.store, clock_ms=wall_clock_ms
+        settings.data_dir, metadata, files=REAL, settings=settings.store, clock_ms=clock.now_ms
     )
     report = store.recover()
     _log.info("Recovered %s: %s", settings.data_dir, report)
-    broker = Broker(settings, metadata, store)
+    broker = Broker(settings, metadata, store, clock)
     server = Server(broker)
     stopped = _stop_on_signals()
     listen = await server.start()
@@ -74,6 +76,11 @@ async def _serve(settings: BrokerSettings, metadata: MetadataStore) -> int:
     await broker.stop()
     await server.stop(_GRACE_S)
     return 0
+
+
+def _clock(settings: BrokerSettings) -> Clock:
+    start_ms = settings.test_clock_start_ms
+    return WallClock() if start_ms is None else ManualClock(start_ms)
 
 
 def _stop_on_signals() -> asyncio.Event:

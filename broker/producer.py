@@ -62,6 +62,10 @@ class Producer:
             # The original may still be on its way, from a connection that is gone.
             self._wait(_DUPLICATE, header.sequence_id, 0, topic.log.last_appended)
             return
+        clock = topic.broker.manual_clock
+        if clock is not None:
+            # On emulated time the producer's own clock means nothing.
+            header = header._replace(publish_time_ms=clock.now_ms())
         position = topic.log.append(header, entry, record.number)
         topic.deduplication.appended(record, header.sequence_id)
         topic.count_in(header)

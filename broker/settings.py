@@ -35,6 +35,8 @@ class BrokerSettings:
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100
+    # Where a clock stands that is moved by hand (broker/clock.py). None: the machine's clock.
+    test_clock_start_ms: int | None = None
     # "local": start and supervise a worker; "off"; or the address of one that runs elsewhere.
     compactor: str = "local"
     spark_master: str = "local[2]"

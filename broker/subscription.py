@@ -26,6 +26,7 @@ from typing import Any
 
 from ledgerfold.v1.records_pb2 import CursorRecord
 
+from broker.clock import Clock
 from broker.consumer import OUTGOING_BYTES_MAX, Consumer
 from broker.cursor import Cursor
 from broker.cursor_writer import DELAY_MS, CursorWriter, Persist
@@ -73,6 +74,7 @@ class Subscription:
         emulation: Callable[[], Emulation] = Emulation,
         created_ms: int = 0,
         persist_delay_ms: int = DELAY_MS,
+        clock: Clock | None = None,
     ) -> None:
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation = emulation
@@ -84,7 +86,9 @@ class Subscription:
         self._writer = (
             None
             if persist is None
-            else CursorWriter(self.record, persist, self.fail, delay_ms=persist_delay_ms)
+            else CursorWriter(
+                self.record, persist, self.fail, delay_ms=persist_delay_ms, clock=clock
+            )
         )
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None

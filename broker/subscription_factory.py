@@ -11,6 +11,7 @@ from typing import Protocol
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 
+from broker.clock import Clock
 from broker.cursor import Cursor
 from broker.emulation import Emulation
 from broker.reading import LogReader, mark_delete_before
@@ -30,6 +31,9 @@ class SubscriptionTopic(Protocol):
 
     @property
     def subscriptions(self) -> dict[str, Subscription]: ...
+
+    @property
+    def clock(self) -> Clock: ...
 
     def emulation(self) -> Emulation:
         """The profile's fields in force."""
@@ -53,6 +57,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
         Cursor.from_record(record),
         topic.persist_cursor,
         emulation=topic.emulation,
+        clock=topic.clock,
         created_ms=record.created_ms,
     )
 
@@ -87,6 +92,7 @@ async def create_subscription(
         Cursor(mark_delete, incarnation=created_ms),
         persist,
         emulation=topic.emulation,
+        clock=topic.clock,
         created_ms=created_ms,
     )
     topic.subscriptions[name] = subscription

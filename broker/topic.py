@@ -22,6 +22,7 @@ from ledgerfold.v1.records_pb2 import (
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 from broker.backlog import bytes_behind, estimated_bytes_behind
+from broker.clock import Clock
 from broker.deduplication import Deduplication
 from broker.emulation import Emulation
 from broker.emulation import emulation as effective_emulation
@@ -88,6 +89,10 @@ class Topic:
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def clock(self) -> Clock:
+        return self.broker.clock
 
     @property
     def epoch(self) -> int:

@@ -79,7 +79,7 @@ BANS = (
     Ban(
         frozenset(["time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"]),
         ("storage/", "broker/", "compactor/"),
-        ("broker/cli/", "broker/process.py", "broker/broker.py", "broker/client/connection.py"),
+        ("broker/cli/", "broker/clock.py", "broker/client/connection.py"),
         "the clock is an argument",
     ),
     Ban(

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from broker import __version__
+from broker.cli.clock import add_clock
 from broker.cli.compaction import add_runs
 from broker.cli.consuming import add_consume, add_read
 from broker.cli.demos import add_demo
@@ -50,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_topic_policies,
         add_runs,
         add_info,
+        add_clock,
         add_import,
         add_segment,
         add_demo,

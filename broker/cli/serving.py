@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from broker.cli.emulation import add_emulation_options, emulation_of
 from broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
+    parse_moment_ms,
     parse_positive,
     parse_size,
     parse_time_ms,
@@ -33,6 +35,14 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add("--ready-file", type=Path, metavar="PATH", help="written when it is ready to serve")
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
     add("--log-level", default="INFO", choices=levels, help="default INFO")
+    add(
+        "--test-clock",
+        nargs="?",
+        const="now",
+        type=_start_ms,
+        metavar="TIME",
+        help="the time stands, at TIME or now, until `ledgerfold clock` moves it",
+    )
     _add_compactor(parser.add_argument_group("compaction").add_argument)
     _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
     _add_sizes(parser.add_argument_group("when segments and ledgers are full").add_argument)
@@ -68,6 +78,10 @@ def _add_sizes(add: Callable[..., object]) -> None:
     add("--ledger-age", type=parse_time_ms, metavar="TIME", help="default 4h")
 
 
+def _start_ms(text: str) -> int:
+    return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
+
+
 def _serve(options: argparse.Namespace) -> int:
     from broker.process import serve
     from broker.settings import BrokerSettings
@@ -92,6 +106,7 @@ def _serve(options: argparse.Namespace) -> int:
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,
             spark_master=options.spark_master,
+            test_clock_start_ms=options.test_clock,
             ready_file=options.ready_file,
             log_level=options.log_level,
             store=StoreSettings(durability=options.durability, **given),

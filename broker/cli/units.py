@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from datetime import datetime
 
 _INT64_MAX = 2**63 - 1
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -48,6 +49,20 @@ def parse_time_ms(text: str) -> int:
             f"{text!r} is no time: write 500ms, 10s, 5m, 2h, 3d, 1w or 1y"
         )
     return _checked(text, int(match[1]) * _TIMES_MS[match[2]])
+
+
+def parse_moment_ms(text: str) -> int:
+    """ms since the epoch, written so or as ISO 8601 (local time when it names no zone)."""
+    try:
+        is_number = re.fullmatch(r"[0-9]+", text) is not None
+        moment = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        moment = -1
+    if moment < 0:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 2024-01-31T12:00:00Z, or ms since the epoch"
+        )
+    return _checked(text, moment)
 
 
 def parse_limit_ms(text: str) -> int:

@@ -59,6 +59,22 @@ class Admin:
         )
         return info
 
+    def clock(self) -> admin_pb2.GetClockResponse:
+        """The broker's time, and whether it stands until it is moved."""
+        clock: admin_pb2.GetClockResponse = self._call(
+            self._admin.GetClock, admin_pb2.GetClockRequest()
+        )
+        return clock
+
+    def move_clock(self, *, advance_ms: int | None = None, to_ms: int | None = None) -> int:
+        """Moves a test clock on, or to a later time, in ms; the time it shows then.
+
+        What has become due by then is done when this returns. Raises NotAllowed where the broker
+        goes by the machine's clock, InvalidRequest for a time that is past.
+        """
+        request = admin_pb2.MoveClockRequest(advance_ms=advance_ms, to_ms=to_ms)
+        return int(self._call(self._admin.MoveClock, request).now_ms)
+
     # Topics.
 
     def create_topic(self, topic: str) -> None:

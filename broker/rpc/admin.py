@@ -22,6 +22,7 @@ from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 from broker import __version__, stats
 from broker.names import parse_namespace, persistent_topic
 from broker.policy_store import PolicyStore
+from broker.rpc.admin_clock import ClockCalls
 from broker.status_map import rpc_errors, rpc_stream_errors
 from broker.subscription_factory import create_subscription
 from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy, TopicNotFound
@@ -33,7 +34,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 COMPACTED = "compacted"
 
 
-class AdminService(AdminServiceServicer):
+class AdminService(ClockCalls, AdminServiceServicer):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._policies = PolicyStore(broker)

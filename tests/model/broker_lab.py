@@ -23,6 +23,7 @@ from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
 
 from broker.broker import Broker
+from broker.clock import ManualClock
 from broker.compaction import CompactionScheduler
 from broker.consumer import Delivery
 from broker.dispatch import SubscriptionType
@@ -63,35 +64,40 @@ class InlineExecutor(ThreadPoolExecutor):
         return future
 
 
+class TickingClock(ManualClock):
+    """Every look at it takes a millisecond."""
+
+    def now_ms(self) -> int:
+        self._now_ms += 1
+        return self._now_ms
+
+
 class BrokerLab:
     """`files` is the disk, and stays; the broker on it comes and goes."""
 
     def __init__(self) -> None:
         self.files = LossyFiles(Path("/disk"))
-        self.now_ms = 1_000_000
+        self.clock = TickingClock(1_000_000)
         self._pairs = CountedKeyValue(self.files)
         self._sequence = 0
         self.open()
 
     def open(self) -> None:
+        self.clock = TickingClock(self.clock.now_ms())
         self.metadata = MetadataStore(self._pairs)
         self.store = LedgerStore(
-            DATA, self.metadata, files=self.files, settings=STORE, clock_ms=self.clock_ms
+            DATA, self.metadata, files=self.files, settings=STORE, clock_ms=self.clock.now_ms
         )
         self.report = self.store.recover()
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InlineExecutor())
         settings = BrokerSettings(data_dir=DATA, compactor="off", store=STORE)
-        self.broker = Broker(settings, self.metadata, self.store, self.clock_ms)
+        self.broker = Broker(settings, self.metadata, self.store, self.clock)
         self.broker.executor = InlineExecutor()
         self.compactor = MemoryCompactor(self.files)
         self.broker.compactor = cast(Any, self.compactor)
-        self.broker.compaction = CompactionScheduler(self.broker, self.compactor)
+        self.broker.compaction = CompactionScheduler(self.broker, self.compactor, self.clock.sleep)
         self.run(self.broker.start())
-
-    def clock_ms(self) -> int:
-        self.now_ms += 1
-        return self.now_ms
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
@@ -101,6 +107,12 @@ class BrokerLab:
         task = self.loop.create_task(work)
         while not task.done() and not self.files.has_crashed:
             self.loop.run_until_complete(asyncio.sleep(0))
+
+    def advance(self, by_ms: int) -> None:
+        """As `ledgerfold clock advance`."""
+        self.run(self.clock.move_to(self.clock.now_ms() + by_ms))
+        self.run(self.broker.housekeeping.check_all())
+        self.settle()
 
     def settle(self) -> None:
         """Lets what runs in the background (trimming after a roll) come to its end."""
@@ -148,7 +160,7 @@ class BrokerLab:
             builder.add(value, key)
         self._sequence += len(messages)
         return builder.build(
-            sequence_id=self._sequence, publish_time_ms=self.clock_ms(), plain=not is_batch
+            sequence_id=self._sequence, publish_time_ms=self.clock.now_ms(), plain=not is_batch
         )
 
     def publish(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:

@@ -74,6 +74,32 @@ class GetBrokerInfoResponse(_message.Message):
     compactor_pid: int
     def __init__(self, version: _Optional[str] = ..., data_dir: _Optional[str] = ..., durability: _Optional[str] = ..., pid: _Optional[int] = ..., started_ms: _Optional[int] = ..., compactor_state: _Optional[_Union[CompactorState, str]] = ..., compactor_message: _Optional[str] = ..., compactor_pid: _Optional[int] = ...) -> None: ...
 
+class GetClockRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetClockResponse(_message.Message):
+    __slots__ = ("now_ms", "is_manual")
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_MANUAL_FIELD_NUMBER: _ClassVar[int]
+    now_ms: int
+    is_manual: bool
+    def __init__(self, now_ms: _Optional[int] = ..., is_manual: _Optional[bool] = ...) -> None: ...
+
+class MoveClockRequest(_message.Message):
+    __slots__ = ("advance_ms", "to_ms")
+    ADVANCE_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    advance_ms: int
+    to_ms: int
+    def __init__(self, advance_ms: _Optional[int] = ..., to_ms: _Optional[int] = ...) -> None: ...
+
+class MoveClockResponse(_message.Message):
+    __slots__ = ("now_ms",)
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    now_ms: int
+    def __init__(self, now_ms: _Optional[int] = ...) -> None: ...
+
 class CreateTopicRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -39,6 +39,16 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
                 _registered_method=True)
+        self.GetClock = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetClock',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetClockRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetClockResponse.FromString,
+                _registered_method=True)
+        self.MoveClock = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/MoveClock',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateTopic',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.SerializeToString,
@@ -126,6 +136,19 @@ class AdminServiceServicer:
 
     def GetBrokerInfo(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetClock(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MoveClock(self, request, context):
+        """Answers when all that became due is done. FAILED_PRECONDITION (NOT_ALLOWED) on a broker whose clock is the machine's.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -239,6 +262,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.SerializeToString,
             ),
+            'GetClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetClock,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetClockRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetClockResponse.SerializeToString,
+            ),
+            'MoveClock': grpc.unary_unary_rpc_method_handler(
+                    servicer.MoveClock,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.SerializeToString,
+            ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.FromString,
@@ -347,6 +380,60 @@ class AdminService:
             '/ledgerfold.v1.AdminService/GetBrokerInfo',
             ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.GetBrokerInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetClock',
+            ledgerfold_dot_v1_dot_admin__pb2.GetClockRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetClockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MoveClock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/MoveClock',
+            ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord, MessageId
 
+from broker.clock import ManualClock
 from broker.consumer import Consumer, Delivery
 from broker.dispatch import SubscriptionType
 from broker.emulation import Emulation
@@ -35,6 +36,7 @@ class FakeTopic:
         self.name = "t"
         self.profile = Emulation()
         self.log = FakeLog()
+        self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
         self.written: list[CursorRecord] = []
         self.deleted: list[str] = []

@@ -24,6 +24,7 @@ from ledgerfold.v1.records_pb2 import (
 
 from broker import __version__
 from broker.backlog import estimated_bytes_behind
+from broker.clock import ManualClock
 from broker.cursor import Cursor
 from broker.emulation import PROFILES, in_force
 from broker.names import TopicName
@@ -53,6 +54,7 @@ class StatsTopic(FakeTopic):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
         self.producers = {"standalone-0": SimpleNamespace(peer=Peer("ipv4:10.0.0.7:99", 1_000))}
         self.readers: set[Any] = set()

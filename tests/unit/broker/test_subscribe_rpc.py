@@ -11,6 +11,7 @@ import pytest
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import CursorRecord, Position
 
+from broker.clock import ManualClock
 from broker.emulation import Emulation
 from broker.rpc.subscribe import seek, subscribe, unsubscribe
 from broker.status_map import error_from_rpc
@@ -34,6 +35,7 @@ class FakeTopic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.log = FakeLog()
+        self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
         self.records: dict[str, CursorRecord] = {}
         self.sent = Traffic()

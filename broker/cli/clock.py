@@ -1,0 +1,44 @@
+"""`clock`: the time of a broker that was started with --test-clock. It stands until it is moved."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from broker.cli.connecting import admin_of
+from broker.cli.output import add_output, print_rows
+from broker.cli.units import parse_moment_ms, parse_time_ms
+
+Commands = argparse._SubParsersAction
+
+
+def add_clock(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("clock", help="the broker's time, and moving it")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    show = verbs.add_parser("show", help="the broker's time")
+    show.set_defaults(run=_show)
+    move = verbs.add_parser("set", help="move it to a later time; what is due by then is done")
+    move.add_argument("time", type=parse_moment_ms, help="ISO 8601, or ms since the epoch")
+    move.set_defaults(run=_set)
+    advance = verbs.add_parser("advance", help="move it on; what is due by then is done")
+    advance.add_argument("by", type=parse_time_ms, help="500ms, 10s, 5m, 2h, 3d or 1w")
+    advance.set_defaults(run=_advance)
+    for verb in (show, move, advance):
+        add_output(verb, ("table", "jsonl"))
+
+
+def _show(options: argparse.Namespace) -> None:
+    _print(options, admin_of(options).clock().now_ms)
+
+
+def _set(options: argparse.Namespace) -> None:
+    _print(options, admin_of(options).move_clock(to_ms=options.time))
+
+
+def _advance(options: argparse.Namespace) -> None:
+    _print(options, admin_of(options).move_clock(advance_ms=options.by))
+
+
+def _print(options: argparse.Namespace, now_ms: int) -> None:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    print_rows(options, [{"now": now, "now_ms": now_ms}])

@@ -1,0 +1,45 @@
+"""What time alone does to topics: ledgers get old, and retention lets them go.
+
+Every check interval, and whenever a test clock was moved, each loaded topic is looked at:
+
+1. An open ledger with entries that has reached its age is closed, though nobody publishes (Pulsar:
+   ManagedLedgerImpl.rollCurrentLedgerIfFull).
+2. Ledgers that nothing holds back any more are deleted (broker/retention.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage.errors import LedgerfoldError
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+_log = logging.getLogger(__name__)
+
+
+class Housekeeping:
+    """One per broker, on its event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._broker.clock.sleep(self._broker.settings.retention_check_interval_ms / 1000)
+            await self.check_all()
+
+    async def check_all(self) -> None:
+        for topic in tuple(self._broker.topics.values()):
+            try:
+                await self._check(topic)
+            except LedgerfoldError as error:
+                _log.error("%s: housekeeping failed: %s", topic.name, error)
+
+    async def _check(self, topic: Topic) -> None:
+        await topic.log.roll_if_due()
+        await topic.trim()

@@ -1,0 +1,71 @@
+"""What time alone does to a topic, on a whole broker whose clock is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from ledgerfold.v1.records_pb2 import Emulation, Policies
+
+from broker.settings import BrokerSettings
+from storage.entry import EARLIEST
+from tests.model.broker_lab import DATA, STORE, BrokerLab
+from tests.model.log_model import Message
+
+ENTRY = ([Message(b"a", b"1")], False)
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def set_policies(lab: BrokerLab, policies: Policies) -> None:
+    lab.topic.record.policies.CopyFrom(policies)
+
+
+def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None:
+    """At its age it is closed and another begins; an empty one stays as it is."""
+    lab.publish([ENTRY])
+    first = lab.topic.log.ledger_ids()[-1]
+    lab.advance(STORE.ledger_age_max_ms - MINUTE_MS)
+    assert lab.topic.log.ledger_ids()[-1] == first
+    lab.advance(MINUTE_MS)
+    second = lab.topic.log.ledger_ids()[-1]
+    assert second != first
+    lab.advance(10 * STORE.ledger_age_max_ms)
+    assert list(lab.topic.log.ledger_ids()) == [first, second]
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 1
+
+
+def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> None:
+    """What nobody holds back stays until it is older than the limit, and goes then."""
+    set_policies(
+        lab,
+        Policies(
+            retention_ms=HOUR_MS,
+            retention_bytes=-1,
+            emulation=Emulation(trim_without_cursor=True),
+        ),
+    )
+    lab.publish([ENTRY])
+    lab.run(lab.topic.log.roll())
+    lab.advance(HOUR_MS - MINUTE_MS)
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 1
+    lab.advance(2 * MINUTE_MS)
+    assert lab.read(EARLIEST, read_compacted=False) == []
+
+
+def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) -> None:
+    """Nobody has to ask: moving the clock by the interval is enough."""
+    interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
+    lab.publish([ENTRY])
+    lab.run(lab.topic.log.roll())
+    set_policies(lab, Policies(emulation=Emulation(trim_without_cursor=True)))
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 1
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
+    assert lab.read(EARLIEST, read_compacted=False) == []
