@@ -168,6 +168,10 @@ class Dispatcher(Protocol):
 
     def settle_cumulative(self, position: Position) -> None: ...
 
+    def pass_over(self, position: Position) -> None:
+        """Nothing at or below it is delivered again, acknowledged or not."""
+        ...
+
     def redeliver(
         self,
         consumer: ConsumerState,
@@ -236,6 +240,9 @@ class SingleActiveDispatcher:
     def settle_cumulative(self, position: Position) -> None:
         for end in [end for end in self._rewinds if end <= position]:
             del self._rewinds[end]
+
+    def pass_over(self, position: Position) -> None:
+        self.settle_cumulative(position)
 
     def redeliver(
         self,

@@ -115,6 +115,11 @@ class SharedDispatcher:
     def settle_cumulative(self, position: Position) -> None:
         """Not part of these types; whatever the cursor passed stays settled one by one."""
 
+    def pass_over(self, position: Position) -> None:
+        given = [each for consumer in self.consumers for each in consumer.pending]
+        for passed in [each for each in (*given, *self._waiting) if each <= position]:
+            self.settle(None, passed)
+
     def redeliver(
         self,
         consumer: ConsumerState,

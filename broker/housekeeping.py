@@ -1,10 +1,11 @@
-"""What time alone does to topics: ledgers get old, and retention lets them go.
+"""What time alone does to topics: ledgers get old, messages expire, retention lets them go.
 
 Every check interval, and whenever a test clock was moved, each loaded topic is looked at:
 
 1. An open ledger with entries that has reached its age is closed, though nobody publishes (Pulsar:
    ManagedLedgerImpl.rollCurrentLedgerIfFull).
-2. Ledgers that nothing holds back any more are deleted (broker/retention.py).
+2. Message TTL: subscriptions pass what is too old (broker/cursor_moves.py).
+3. Ledgers that nothing holds back any more are deleted (broker/retention.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.cursor_moves import expire_all
 from storage.errors import LedgerfoldError
 
 if TYPE_CHECKING:
@@ -42,4 +44,7 @@ class Housekeeping:
 
     async def _check(self, topic: Topic) -> None:
         await topic.log.roll_if_due()
+        ttl_ms = topic.policies().message_ttl_ms
+        if ttl_ms > 0:
+            await expire_all(topic, ttl_ms)
         await topic.trim()

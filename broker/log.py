@@ -286,6 +286,29 @@ class TopicLog(LogTail):
             count += max(0, high - low)
         return count
 
+    async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:
+        """The last of the entries behind `after` before the first one published later than that.
+
+        "Later": at that time or after. `after` itself when there is none.
+        """
+        for ledger_id in tuple(self._record.ledger_ids):
+            reader = self._reader(ledger_id)
+            last = reader.last
+            if last is None or last <= after:
+                continue
+            find = functools.partial(reader.position_at_time, publish_time_ms, after.next)
+            try:
+                found = await self._in_thread(find)
+            except MissingFile:
+                if self.has_ledger(ledger_id):
+                    raise
+                # Trimmed between the look at the record and the read.
+                continue
+            if found is not None:
+                return max(after, self.previous_position(found)) if found.entry_id else after
+            after = last
+        return after
+
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
         """The last entry of the view (reference section 14.1).
 

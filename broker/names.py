@@ -17,6 +17,8 @@ from storage.errors import InvalidRequest, NotAllowed
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
+# The subscription that stands for compaction: its mark-delete is the horizon.
+COMPACTION_CURSOR = "__compaction"
 # Pulsar's NamedEntity: letters, digits and these; a local name may be longer and freer.
 _NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LOCAL_NAME_MAX = 1024

@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
 
 FIELDS = tuple(field.name for field in Policies.DESCRIPTOR.fields)
-_LOWEST = {"compaction_threshold_bytes": 0, "retention_ms": -1, "retention_bytes": -1}
+_LOWEST = {
+    "compaction_threshold_bytes": 0,
+    "retention_ms": -1,
+    "retention_bytes": -1,
+    "message_ttl_ms": 0,
+}
 
 
 class Threshold(NamedTuple):
@@ -43,6 +48,7 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         compaction_threshold_bytes=settings.compaction_threshold_bytes,
         retention_ms=settings.retention_ms,
         retention_bytes=settings.retention_bytes,
+        message_ttl_ms=settings.message_ttl_ms,
         retain_null_key=settings.retain_null_key,
         emulation=settings.emulation,
     )

@@ -29,6 +29,8 @@ class BrokerSettings:
     # -1 = no limit. (0, 0), Pulsar's default: raw data go once every cursor has passed them.
     retention_ms: int = 0
     retention_bytes: int = 0
+    # 0 = never: what nobody acknowledges stays.
+    message_ttl_ms: int = 0
     retain_null_key: bool = False
     # Nothing set: the profile `documented` (broker/emulation.py).
     emulation: Emulation = field(default_factory=Emulation)

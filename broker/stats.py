@@ -18,6 +18,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord
 
 from broker.backlog import estimated_bytes_behind
 from broker.compaction_history import CompactionStats
+from broker.names import COMPACTION_CURSOR
 from broker.traffic import iso_time
 from storage.entry import EARLIEST, Position
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topic import Topic
 
-COMPACTION_CURSOR = "__compaction"
 COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
 _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 

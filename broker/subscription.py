@@ -34,7 +34,7 @@ from broker.dispatch import ConsumerState, SubscriptionType
 from broker.emulation import Emulation
 from broker.reading import LogReader
 from broker.session import Session
-from broker.subscription_stats import describe, describe_cursor
+from broker.subscription_stats import backlog_entries, describe, describe_cursor
 from broker.traffic import Traffic
 from storage.entry import Position
 from storage.errors import InvalidRequest, LedgerfoldError, Moved, NotAllowed, SubscriptionBusy
@@ -81,6 +81,8 @@ class Subscription:
         self.created_ms = created_ms
         # Of the last consumer that connected; a seek by time looks at the view it reads.
         self.read_compacted = False
+        # By message TTL or by hand: how many entries, and when that was last tried.
+        self.entries_expired = self.expired_ms = 0
         # Of consumers that left.
         self.traffic_before = Traffic()
         self._writer = (
@@ -244,6 +246,20 @@ class Subscription:
             session.pump.wake()
 
     # The whole of it
+
+    def pass_over(self, upto: Position) -> int:
+        """Acknowledges everything up to there on the consumers' behalf, who stay.
+
+        How many entries of the backlog that were.
+        """
+        before = backlog_entries(self)
+        if not self.cursor.acknowledge_cumulative(upto):
+            return 0
+        if self._session is not None:
+            self._session.dispatcher.pass_over(self.mark_delete)
+            self._session.pump.wake()
+        self.cursor_changed()
+        return before - backlog_entries(self)
 
     def cursor_changed(self, count: int = 1) -> None:
         """To be made durable soon."""

@@ -109,7 +109,7 @@ async def seek_subscription(
     topic: SubscriptionTopic, name: str, start: StartPosition
 ) -> Subscription:
     """Moves it to `start`. Raises SubscriptionNotFound, SubscriptionBusy, StorageError."""
-    subscription = _existing(topic, name)
+    subscription = existing_subscription(topic, name)
     at, read_compacted = start.WhichOneof("at"), subscription.read_compacted
     looks_at_raw = at == "publish_time_ms" and not topic.emulation().seek_by_time_reads_view
     position, _ = await topic.log.resolve_start(start, read_compacted and not looks_at_raw)
@@ -129,7 +129,7 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
 
     Raises SubscriptionNotFound, SubscriptionBusy, StorageError.
     """
-    subscription = _existing(topic, name)
+    subscription = existing_subscription(topic, name)
     if subscription.consumers and not force:
         count = len(subscription.consumers)
         raise SubscriptionBusy(
@@ -147,7 +147,8 @@ def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) ->
         del topic.subscriptions[subscription.name]
 
 
-def _existing(topic: SubscriptionTopic, name: str) -> Subscription:
+def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
+    """Raises SubscriptionNotFound."""
     subscription = topic.subscriptions.get(name)
     if subscription is None:
         raise SubscriptionNotFound(topic.name, name)

@@ -57,6 +57,8 @@ def describe(subscription: Subscription) -> dict[str, Any]:
         "msgBacklogNoDelayed": backlog,
         "unackedMessages": sum(each.state.unacked_messages for each in consumers),
         **traffic.stats(),
+        "totalMsgExpired": subscription.entries_expired,
+        "lastExpireTimestamp": subscription.expired_ms,
         "isDurable": subscription.is_durable,
         "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
         "consumers": [_describe_consumer(each) for each in consumers],

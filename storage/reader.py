@@ -20,7 +20,15 @@ from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
-from storage.entry import HEADER_BYTES, Buffer, EntryHeader, Position, read_header, verify_sections
+from storage.entry import (
+    EARLIEST,
+    HEADER_BYTES,
+    Buffer,
+    EntryHeader,
+    Position,
+    read_header,
+    verify_sections,
+)
 from storage.errors import Corruption, IncompatibleFormat, MissingFile
 from storage.files import ReadFile
 from storage.segment import record_position, shifted
@@ -265,13 +273,15 @@ class LedgerReader:
             return None
         return self.read(last, bytes_max=1, end=last)[0]
 
-    def position_at_time(self, publish_time_ms: int) -> Position | None:
-        """The first durable entry published at or after, ms since the epoch."""
+    def position_at_time(self, publish_time_ms: int, start: Position = EARLIEST) -> Position | None:
+        """The first durable entry published at or after, ms since the epoch; not before `start`."""
         for segment in self._segments():
-            if segment.publish_time_max_ms < publish_time_ms:
-                continue
             end = record_position(segment, last=True)
-            for header, _ in self._hop(self._open_file(segment.path).pread, segment.path, 0):
+            if end < start or segment.publish_time_max_ms < publish_time_ms:
+                continue
+            pread = self._open_file(segment.path).pread
+            offset = self._offset_of(segment, pread, start)
+            for header, _ in self._hop(pread, segment.path, offset):
                 if header.publish_time_ms >= publish_time_ms:
                     return header.position
                 if header.position >= end:

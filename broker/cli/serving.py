@@ -67,6 +67,8 @@ def _add_policies(group: argparse._ArgumentGroup) -> None:
     retention = "of raw data that every cursor has passed; default 0, -1: no limit"
     add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=retention)
     add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=retention)
+    ttl = "what is older counts as acknowledged; default 0: never"
+    add("--message-ttl", type=parse_time_ms, default=0, metavar="TIME", help=ttl)
     add("--retain-null-key", action="store_true", help="compaction keeps messages without a key")
     add_emulation_options(group)
 
@@ -101,6 +103,7 @@ def _serve(options: argparse.Namespace) -> int:
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,
+            message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
             emulation=emulation_of(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,

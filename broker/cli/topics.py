@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from broker.cli.compaction import add_compaction_verbs
 from broker.cli.connecting import add_name, admin_of
+from broker.cli.cursors import add_cursor_verbs
 from broker.cli.emulation import add_emulation_verbs
+from broker.cli.message_ttl import add_message_ttl_verbs
 from broker.cli.output import message_id_text, print_document
 from broker.cli.start_positions import parse_message_id
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
@@ -49,6 +51,7 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
     leave.add_argument("-s", "--subscription", required=True, help="its name")
     leave.add_argument("-f", "--force", action="store_true", help="disconnect its consumers")
+    add_cursor_verbs(verbs)
     add_compaction_verbs(verbs)
     _add_policies(verbs, "topic")
 
@@ -100,6 +103,7 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
     get = add("get-retention", "time in ms and size in bytes", _get_retention)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     add("remove-retention", "inherit it", _remove_retention)
+    add_message_ttl_verbs(verbs, of)
     add_emulation_verbs(verbs, of)
 
 

@@ -130,6 +130,50 @@ class Admin:
         request = admin_pb2.ListSubscriptionsRequest(topic=topic)
         return list(self._call(self._admin.ListSubscriptions, request).subscriptions)
 
+    def expire_messages(self, topic: str, subscription: str, older_than_ms: int) -> int:
+        """Passes what was published longer ago; of every subscription, if none is named.
+
+        How many entries of backlog that were. Raises SubscriptionBusy when a subscription that is
+        named has no backlog, or has nearly caught up and nothing expired.
+        """
+        request = admin_pb2.ExpireMessagesRequest(
+            topic=topic, subscription=subscription, older_than_ms=older_than_ms
+        )
+        return int(self._call(self._admin.ExpireMessages, request).entries)
+
+    def reset_cursor(
+        self,
+        topic: str,
+        subscription: str,
+        start: MessageId | None = None,
+        *,
+        inclusive: bool = True,
+        ago_ms: int | None = None,
+    ) -> None:
+        """Moves it to a message, or to the first one published since a time ago.
+
+        `inclusive`: that message itself is delivered again. Its consumers come back by themselves.
+        """
+        request = admin_pb2.ResetCursorRequest(
+            topic=topic, subscription=subscription, ago_ms=ago_ms
+        )
+        if start is not None:
+            request.start.CopyFrom(_start(start))
+            request.start.inclusive = inclusive and request.start.HasField("message_id")
+        self._call(self._admin.ResetCursor, request)
+
+    def skip_messages(self, topic: str, subscription: str, entries: int) -> int:
+        """Passes so many entries of the backlog, or as many as there are; how many it were."""
+        request = admin_pb2.SkipMessagesRequest(
+            topic=topic, subscription=subscription, entries=entries
+        )
+        return int(self._call(self._admin.SkipMessages, request).entries)
+
+    def clear_backlog(self, topic: str, subscription: str) -> int:
+        """Passes the whole backlog; how many entries that were."""
+        request = admin_pb2.ClearBacklogRequest(topic=topic, subscription=subscription)
+        return int(self._call(self._admin.ClearBacklog, request).entries)
+
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Deletes it. `force` disconnects its consumers, else SubscriptionBusy is raised."""
         request = data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force)

@@ -20,9 +20,10 @@ from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 
 from broker import __version__, stats
-from broker.names import parse_namespace, persistent_topic
+from broker.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
 from broker.policy_store import PolicyStore
 from broker.rpc.admin_clock import ClockCalls
+from broker.rpc.admin_cursors import CursorCalls
 from broker.status_map import rpc_errors, rpc_stream_errors
 from broker.subscription_factory import create_subscription
 from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy, TopicNotFound
@@ -34,7 +35,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 COMPACTED = "compacted"
 
 
-class AdminService(ClockCalls, AdminServiceServicer):
+class AdminService(ClockCalls, CursorCalls, AdminServiceServicer):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._policies = PolicyStore(broker)
@@ -116,7 +117,7 @@ class AdminService(ClockCalls, AdminServiceServicer):
         name = request.subscription
         if not name:
             raise InvalidRequest("A subscription needs a name.")
-        if name == stats.COMPACTION_CURSOR:
+        if name == COMPACTION_CURSOR:
             raise NotAllowed(f"{name} is compaction's own. Trigger a compaction instead.")
         topic = await self._broker.topic(persistent_topic(request.topic, "subscribed to"))
         if name in topic.subscriptions:
@@ -131,7 +132,7 @@ class AdminService(ClockCalls, AdminServiceServicer):
         topic = await self._broker.topic(persistent_topic(request.topic), create=False)
         names = sorted(topic.subscriptions)
         if topic.record.compaction_cursor:
-            names.append(stats.COMPACTION_CURSOR)
+            names.append(COMPACTION_CURSOR)
         return admin_pb2.ListSubscriptionsResponse(subscriptions=names)
 
     # Compaction

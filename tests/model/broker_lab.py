@@ -165,22 +165,22 @@ class BrokerLab:
 
     def publish(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:
         """Returns when all of them are acknowledged; their positions. Pairs with `is_batch`."""
+        return self.run(self.publishing(entries))
 
-        async def publish() -> list[Position]:
-            topic = await self.broker.topic(TOPIC, to_write=True)
-            producer = topic.attach_producer("p")
-            try:
-                for messages, is_batch in entries:
-                    producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
-                producer.finish()
-                found: list[Position] = []
-                while receipts := await producer.receipts():
-                    found += [Position(each.ledger_id, each.entry_id) for each in receipts]
-                return found
-            finally:
-                producer.detach()
-
-        return self.run(publish())
+    async def publishing(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:
+        """The same, to be run in another way."""
+        topic = await self.broker.topic(TOPIC, to_write=True)
+        producer = topic.attach_producer("p")
+        try:
+            for messages, is_batch in entries:
+                producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
+            producer.finish()
+            found: list[Position] = []
+            while receipts := await producer.receipts():
+                found += [Position(each.ledger_id, each.entry_id) for each in receipts]
+            return found
+        finally:
+            producer.detach()
 
     def append(self, entries: Sequence[tuple[list[Message], bool]], turns: int) -> list[Position]:
         """Not acknowledged: the loop turns so often, then something else happens."""

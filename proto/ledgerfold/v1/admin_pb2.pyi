@@ -206,6 +206,68 @@ class ListSubscriptionsResponse(_message.Message):
     subscriptions: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class ExpireMessagesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "older_than_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OLDER_THAN_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    older_than_ms: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., older_than_ms: _Optional[int] = ...) -> None: ...
+
+class ExpireMessagesResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    def __init__(self, entries: _Optional[int] = ...) -> None: ...
+
+class ResetCursorRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "start", "ago_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    AGO_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    start: _data_pb2.StartPosition
+    ago_ms: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., start: _Optional[_Union[_data_pb2.StartPosition, _Mapping]] = ..., ago_ms: _Optional[int] = ...) -> None: ...
+
+class ResetCursorResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SkipMessagesRequest(_message.Message):
+    __slots__ = ("topic", "subscription", "entries")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    entries: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., entries: _Optional[int] = ...) -> None: ...
+
+class SkipMessagesResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    def __init__(self, entries: _Optional[int] = ...) -> None: ...
+
+class ClearBacklogRequest(_message.Message):
+    __slots__ = ("topic", "subscription")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    subscription: str
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ...) -> None: ...
+
+class ClearBacklogResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: int
+    def __init__(self, entries: _Optional[int] = ...) -> None: ...
+
 class TriggerCompactionRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -94,6 +94,26 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsResponse.FromString,
                 _registered_method=True)
+        self.ExpireMessages = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ExpireMessages',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.FromString,
+                _registered_method=True)
+        self.ResetCursor = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ResetCursor',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetCursorRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetCursorResponse.FromString,
+                _registered_method=True)
+        self.SkipMessages = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/SkipMessages',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesResponse.FromString,
+                _registered_method=True)
+        self.ClearBacklog = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ClearBacklog',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.FromString,
+                _registered_method=True)
         self.TriggerCompaction = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/TriggerCompaction',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TriggerCompactionRequest.SerializeToString,
@@ -209,6 +229,34 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExpireMessages(self, request, context):
+        """Passes what was published longer ago than a limit, of one subscription, or of all but `__compaction`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetCursor(self, request, context):
+        """Moves a subscription, forwards or backwards. Its consumers are disconnected and come back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SkipMessages(self, request, context):
+        """Passes so many entries of a subscription's backlog, or as many as there are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearBacklog(self, request, context):
+        """Passes a subscription's whole backlog.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TriggerCompaction(self, request, context):
         """Starts a compaction, or puts it into the queue, and answers at once. ABORTED (COMPACTION_RUNNING) when one is on its way.
         """
@@ -316,6 +364,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListSubscriptions,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsResponse.SerializeToString,
+            ),
+            'ExpireMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExpireMessages,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.SerializeToString,
+            ),
+            'ResetCursor': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetCursor,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetCursorRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetCursorResponse.SerializeToString,
+            ),
+            'SkipMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.SkipMessages,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesResponse.SerializeToString,
+            ),
+            'ClearBacklog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearBacklog,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.SerializeToString,
             ),
             'TriggerCompaction': grpc.unary_unary_rpc_method_handler(
                     servicer.TriggerCompaction,
@@ -677,6 +745,114 @@ class AdminService:
             '/ledgerfold.v1.AdminService/ListSubscriptions',
             ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.ListSubscriptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExpireMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ExpireMessages',
+            ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetCursor(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ResetCursor',
+            ledgerfold_dot_v1_dot_admin__pb2.ResetCursorRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ResetCursorResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SkipMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/SkipMessages',
+            ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.SkipMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearBacklog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ClearBacklog',
+            ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -126,18 +126,20 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "emulation")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "emulation")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     EMULATION_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
     retention_bytes: int
     retain_null_key: bool
+    message_ttl_ms: int
     emulation: Emulation
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
 
 class Emulation(_message.Message):
     __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog")

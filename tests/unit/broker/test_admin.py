@@ -293,6 +293,7 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
                 compaction_threshold_bytes=0,
                 retention_ms=5,
                 retention_bytes=6,
+                message_ttl_ms=0,
                 retain_null_key=False,
                 emulation=in_force(PROFILES["documented"]),
             )

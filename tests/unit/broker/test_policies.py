@@ -41,6 +41,7 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
         compaction_threshold_bytes=0,
         retention_ms=5,
         retention_bytes=-1,
+        message_ttl_ms=0,
         retain_null_key=False,
         emulation=in_force(PROFILES["documented"]),
     )
@@ -52,6 +53,7 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
         Policies(compaction_threshold_bytes=-1),
         Policies(retention_ms=-2),
         Policies(retention_bytes=-2),
+        Policies(message_ttl_ms=-1),
     ],
 )
 def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:

@@ -195,6 +195,8 @@ def test_stats_speak_pulsars_names() -> None:
             "msgBacklog": 1,
             "msgBacklogNoDelayed": 1,
             "unackedMessages": 1,
+            "totalMsgExpired": 0,
+            "lastExpireTimestamp": 0,
             "isDurable": True,
             "type": "Shared",
             "nonContiguousDeletedMessagesRanges": 1,

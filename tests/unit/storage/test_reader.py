@@ -200,6 +200,25 @@ def test_position_at_time_is_the_first_entry_not_older(opened: Opened) -> None:
     assert at == [*(Position(writer.ledger_id, entry) for entry in (0, 1, 3)), None]
 
 
+def test_position_at_time_may_begin_later(opened: Opened) -> None:
+    """What lies before the start is not looked at, in its own segment and in earlier ones."""
+    writer = opened.writer()
+    for time_ms in (50, 10, 20):
+        append(writer, publish_time_ms=time_ms)
+    writer.flush()
+    writer.seal_segment()
+    for time_ms in (30, 10):
+        append(writer, publish_time_ms=time_ms)
+    writer.flush()
+    reader = opened.store.open_reader(writer.ledger_id)
+
+    def entry_at(start: int) -> int:
+        found = reader.position_at_time(15, Position(writer.ledger_id, start))
+        return -1 if found is None else found.entry_id
+
+    assert [entry_at(start) for start in range(6)] == [0, 2, 2, 3, -1, -1]
+
+
 def test_segments_sealed_are_those_above_a_position(opened: Opened) -> None:
     """The open segment is not among them."""
     writer = opened.writer()

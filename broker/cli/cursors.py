@@ -1,0 +1,96 @@
+"""`topics expire-messages`, `reset-cursor`, `skip` and `clear-backlog`: pulsar-admin's verbs."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from broker.cli.connecting import add_name, admin_of
+from broker.cli.start_positions import parse_message_id
+from broker.cli.units import parse_positive, parse_time_ms
+from storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.client import MessageId
+
+Commands = argparse._SubParsersAction
+
+
+def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    expire = _verb(verbs, "expire-messages", "pass what is older than a time")
+    _add_age(expire)
+    expire.set_defaults(run=_expire)
+    every = verbs.add_parser(
+        "expire-messages-all-subscriptions", help="the same for every subscription"
+    )
+    add_name(every)
+    _add_age(every)
+    every.set_defaults(run=_expire, subscription="")
+    reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
+    to = reset.add_mutually_exclusive_group(required=True)
+    to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="so long ago")
+    to.add_argument("-m", "--message-id", metavar="earliest|latest|L:E", help="it begins with")
+    reset.add_argument(
+        "-e", "--exclude-reset-position", action="store_true", help="begin behind the message"
+    )
+    reset.set_defaults(run=_reset)
+    skip = _verb(verbs, "skip", "pass so many entries of the backlog")
+    skip.add_argument("-n", "--count", type=parse_positive, required=True, help="how many")
+    skip.set_defaults(run=_skip)
+    clear = _verb(verbs, "clear-backlog", "pass the whole backlog", "skip-all")
+    clear.set_defaults(run=_clear)
+
+
+def _verb(
+    verbs: Commands[argparse.ArgumentParser], name: str, text: str, *aliases: str
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, aliases=aliases, help=text)
+    add_name(parser)
+    parser.add_argument("-s", "--subscription", required=True, help="its name")
+    return parser
+
+
+def _add_age(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        *("-t", "--expire-time"),
+        type=parse_time_ms,
+        required=True,
+        metavar="TIME",
+        help="what was published longer ago: 100, 10m, 3d",
+    )
+
+
+def _expire(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
+    print(f"{expired} entries expired")
+
+
+def _reset(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    if options.time is not None:
+        admin.reset_cursor(options.topic, options.subscription, ago_ms=options.time)
+    else:
+        admin.reset_cursor(
+            options.topic,
+            options.subscription,
+            _message_id(options.message_id),
+            inclusive=not options.exclude_reset_position,
+        )
+
+
+def _message_id(text: str) -> MessageId:
+    message_id = parse_message_id(text)
+    if message_id is None:
+        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or LEDGER:ENTRY.")
+    return message_id
+
+
+def _skip(options: argparse.Namespace) -> None:
+    skipped = admin_of(options).skip_messages(options.topic, options.subscription, options.count)
+    print(f"{skipped} entries skipped")
+
+
+def _clear(options: argparse.Namespace) -> None:
+    skipped = admin_of(options).clear_backlog(options.topic, options.subscription)
+    print(f"{skipped} entries skipped")

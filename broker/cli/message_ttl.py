@@ -1,0 +1,57 @@
+"""`set-message-ttl`, `get-message-ttl`, `remove-message-ttl`, of namespaces and topics."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.connecting import add_name, admin_of
+from broker.cli.units import parse_time_ms
+
+Commands = argparse._SubParsersAction
+_FIELD = "message_ttl_ms"
+
+
+def add_message_ttl_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
+    change = verbs.add_parser("set-message-ttl", help="what is older counts as acknowledged")
+    add_name(change, of)
+    change.add_argument(
+        *("-t", "-ttl", "--ttl", "--messageTTL"),
+        dest="ttl",
+        type=parse_time_ms,
+        required=True,
+        metavar="TIME",
+        help="100, 10m, 3d; 0: never",
+    )
+    change.set_defaults(run=_set, scope=of)
+    get = verbs.add_parser("get-message-ttl", help="in seconds")
+    add_name(get, of)
+    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
+    get.set_defaults(run=_get, scope=of)
+    remove = verbs.add_parser("remove-message-ttl", help="inherit it")
+    add_name(remove, of)
+    remove.set_defaults(run=_remove, scope=of)
+
+
+def _set(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.records_pb2 import Policies
+
+    values = Policies(message_ttl_ms=options.ttl)
+    topic, namespace = _scope(options)
+    admin_of(options).update_policies(topic=topic, namespace=namespace, values=values)
+
+
+def _get(options: argparse.Namespace) -> None:
+    topic, namespace = _scope(options)
+    policies = admin_of(options).policies(topic=topic, namespace=namespace, applied=options.applied)
+    print(f"{policies.message_ttl_ms / 1000:g}" if policies.HasField(_FIELD) else "null")
+
+
+def _remove(options: argparse.Namespace) -> None:
+    topic, namespace = _scope(options)
+    admin_of(options).update_policies(topic=topic, namespace=namespace, remove=[_FIELD])
+
+
+def _scope(options: argparse.Namespace) -> tuple[str, str]:
+    """The topic and the namespace; one of them is empty."""
+    name: str = getattr(options, options.scope)
+    return (name, "") if options.scope == "topic" else ("", name)
