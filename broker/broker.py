@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ledgerfold.v1.records_pb2 import TopicRecord
@@ -26,6 +27,7 @@ from broker.settings import BrokerSettings
 from broker.supervisor import CompactorSupervisor
 from broker.topic import Topic
 from storage.errors import (
+    Moved,
     StorageError,
     TopicBusy,
     TopicExists,
@@ -163,6 +165,15 @@ class Broker:
             raise topic.log.failure
         if topic.has_durable_cursor:
             await topic.trim()
+
+    @asynccontextmanager
+    async def held(self, name: str) -> AsyncIterator[Topic]:
+        """The topic, neither unloaded nor deleted inside. Raises Moved when it was before."""
+        async with self._loading.setdefault(name, asyncio.Lock()):
+            topic = self.topics.get(name)
+            if topic is None:
+                raise Moved(f"{name} was unloaded; try again.")
+            yield topic
 
     async def _unload(self, name: str) -> None:
         """Afterwards it is not loaded, whatever failed: the next load finds what is durable."""

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import contextmanager
 
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_STATUS_ERROR,
@@ -51,6 +52,7 @@ from broker.compaction_history import (
 from broker.compaction_interfaces import CompactableTopic, CompactionBroker, Compactor
 from broker.compaction_queue import CompactionQueue
 from broker.compaction_run import CompactionRun
+from broker.names import COMPACTION_CURSOR
 from broker.threshold import Sleep, ThresholdMonitor
 from storage.crash_points import reach
 from storage.errors import (
@@ -59,6 +61,7 @@ from storage.errors import (
     CompactionRunning,
     CompactorUnavailable,
     LedgerfoldError,
+    SubscriptionBusy,
     Unavailable,
 )
 
@@ -87,6 +90,8 @@ class CompactionScheduler:
         self._runs: dict[str, CompactionRun] = {}
         # Topics whose trigger is being answered.
         self._reserved: set[str] = set()
+        # Topics on which no run may begin now.
+        self._barred: set[str] = set()
         self._tasks: set[asyncio.Task[object]] = set()
         self._running = 0
         self._is_stopping = False
@@ -111,11 +116,14 @@ class CompactionScheduler:
     # What can be done to a topic
 
     async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
-        """Queues a run and gives its number; 0 when there is nothing new to compact.
+        """Queues a run and gives its number; 0 when there is nothing new to compact, or the topic
+        is barred or goes away.
 
         Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
         (the broker is stopping), CompactionFenced, StorageError.
         """
+        if self._broker.topics.get(topic.name) is not topic or topic.name in self._barred:
+            return 0
         self._check_free(topic)
         if trigger == RUN_TRIGGER_ADMIN:
             self.compactor.retry_now()
@@ -148,14 +156,32 @@ class CompactionScheduler:
         await self._interrupt(run, CompactionCancelled(_CANCELLED))
         return run.number if run.record.state == RUN_STATE_CANCELLED else 0
 
-    async def fence(self, topic: str) -> None:
-        """Before a topic is unloaded or deleted: ends its run, and returns when it has ended."""
+    async def fence(self, topic: str, why: str = "unloaded or deleted") -> None:
+        """Before that happens to the topic: ends its run, and returns when it has ended."""
         self._reserved.discard(topic)
         run = self._runs.get(topic)
         if run is not None:
-            await self._interrupt(
-                run, CompactionFenced(f"{topic} was unloaded or deleted during the run.")
+            await self._interrupt(run, CompactionFenced(f"{topic} was {why} during the run."))
+
+    async def ended(self, topic: str) -> None:
+        """Returns when the topic's run, if there is one, has ended by itself."""
+        run = self._runs.get(topic)
+        if run is not None:
+            await run.ended.wait()
+
+    @contextmanager
+    def barred(self, topic: str) -> Iterator[None]:
+        """No run of the topic begins inside; triggers do nothing. Raises SubscriptionBusy."""
+        if topic in self._barred:
+            raise SubscriptionBusy(
+                topic, COMPACTION_CURSOR, "it is being deleted or truncated; try again."
             )
+        self._barred.add(topic)
+        self._reserved.discard(topic)
+        try:
+            yield
+        finally:
+            self._barred.discard(topic)
 
     def consider(self, topic: CompactableTopic) -> None:
         """Looks at the threshold now, without waiting for the next interval. Does not block."""

@@ -24,7 +24,7 @@ from broker.view import View
 from storage.entry import EARLIEST, LATEST, Position
 from storage.errors import DiskFailure, MissingFile
 from storage.ledger import LedgerReader, LedgerStore, StoredEntry
-from storage.metadata import MetadataStore
+from storage.metadata import MetadataBatch, MetadataStore
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class TopicLog(LogTail):
         clock_ms: Callable[[], int],
     ) -> None:
         super().__init__(record, metadata, store, executor, clock_ms)
-        self.view = View(None, None)
+        self.view = View()
 
     def open(self) -> None:
         """Begins a new ledger and opens the compacted view.
@@ -71,29 +71,39 @@ class TopicLog(LogTail):
         self._store.recover_ledgers(self._record.ledger_ids)
         changed = copy_of(self._record)
         del changed.ledger_ids[:]
-        empty = []
+        gone = []
         with self._metadata.batch() as batch:
             for ledger_id in self._record.ledger_ids:
                 if self._store.open_reader(ledger_id).last is None:
                     self._store.mark_deleting(ledger_id, batch)
-                    empty.append(ledger_id)
+                    gone.append(ledger_id)
                 else:
                     changed.ledger_ids.append(ledger_id)
             changed.epoch += 1
+            gone += self._forget_truncated(changed, batch)
             writer = self._begin_ledger(changed, batch)
         self._record.CopyFrom(changed)
         self._writer = writer
-        for ledger_id in empty:
+        for ledger_id in gone:
             self._store.delete_files(ledger_id)
+
+    def _forget_truncated(self, record: TopicRecord, batch: MetadataBatch) -> list[int]:
+        """The compacted ledger that a truncation left for this load to drop, if it did."""
+        if not (record.HasField("truncated_upto") and record.HasField("compacted")):
+            return []
+        ledger_id = record.compacted.ledger_id
+        self._store.mark_deleting(ledger_id, batch)
+        record.ClearField("compacted")
+        return [ledger_id]
 
     def current_view(self) -> View:
         """The view that the topic's record describes."""
         if not self._record.HasField("compacted"):
-            return View(None, None)
+            return View()
         compacted = self._record.compacted
-        reader = self._store.open_reader(compacted.ledger_id) if compacted.ledger_id >= 0 else None
+        reader = self._store.open_reader(compacted.ledger_id)
         horizon = Position(compacted.horizon.ledger_id, compacted.horizon.entry_id)
-        return View(reader, horizon)
+        return View(reader, horizon, compacted.ledger_id)
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -244,6 +254,28 @@ class TopicLog(LogTail):
         self._record.CopyFrom(changed)
         for ledger_id in ledger_ids:
             self._store.delete_files(ledger_id)
+
+    async def terminate(self) -> Position:
+        """Nothing is appended any more. The last entry there is, once that is durable, too.
+
+        Raises what made the log fail, DiskFailure.
+        """
+        if not self._record.HasField("terminated_at"):
+            self._is_terminated = True
+            await self.flush()
+            changed = copy_of(self._record)
+            changed.terminated_at.ledger_id, changed.terminated_at.entry_id = self.last_position()
+            try:
+                with self._metadata.batch() as batch:
+                    batch.put_topic(changed)
+            except DiskFailure as error:
+                # Whether it is durable shows when the topic is loaded anew.
+                self._fail(error)
+                raise
+            self._record.CopyFrom(changed)
+            self._wake()
+        end = self._record.terminated_at
+        return Position(end.ledger_id, end.entry_id)
 
     # -- positions -------------------------------------------------------------------------
 

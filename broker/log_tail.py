@@ -20,7 +20,7 @@ from typing import TypeVar
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 from storage.entry import HEADER_BYTES, EntryHeader, Position, stamped_header
-from storage.errors import DiskFailure, LedgerfoldError, Moved
+from storage.errors import DiskFailure, LedgerfoldError, Moved, TopicTerminated
 from storage.ledger import LedgerStore, LedgerWriter
 from storage.metadata import MetadataBatch, MetadataStore
 
@@ -59,6 +59,7 @@ class LogTail:
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
+        self._is_terminated = record.HasField("terminated_at")
         self._last_durable: Position | None = None
         self.on_durable: set[Callable[[], None]] = set()
         # A ledger has got its last entry, at this position / is closed / nothing is read any more.
@@ -112,6 +113,17 @@ class LogTail:
         """Why nothing can be read any more: the topic was unloaded."""
         return self._closed
 
+    @property
+    def is_terminated(self) -> bool:
+        return self._is_terminated
+
+    def check_open(self) -> None:
+        """Raises what made the log fail, and TopicTerminated."""
+        if self._failure is not None:
+            raise self._failure
+        if self._is_terminated:
+            raise TopicTerminated(self._record.name)
+
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
@@ -129,8 +141,7 @@ class LogTail:
 
     def append(self, header: EntryHeader, entry: memoryview, producer_number: int) -> Position:
         """Gives the entry its position and queues it. Durable once `last_durable` reaches it."""
-        if self._failure is not None:
-            raise self._failure
+        self.check_open()
         writer = self._writer
         assert writer is not None
         if writer.should_roll():
@@ -159,8 +170,8 @@ class LogTail:
             raise self._failure
         if self._writer is not None and self._writer.next_entry_id:
             self._roll(self._writer)
-            self._start_flushing()
-        await self.flush()
+        async with self._disk:
+            await self._flush_rolled()
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
         changed = copy_of(self._record)
@@ -224,11 +235,8 @@ class LogTail:
         Publishing goes on meanwhile: what comes during the seal goes into the next segment.
         """
         async with self._disk:
-            if self._failure is not None:
-                raise self._failure
+            await self._flush_rolled()
             try:
-                while self._flushing:
-                    await self._flush_one()
                 await self._flush_one()
                 if self._writer is not None and not self._flushing:
                     await self._in_thread(self._writer.seal_segment)
@@ -236,6 +244,17 @@ class LogTail:
                 self._fail(error)
                 raise
         return self._last_durable
+
+    async def _flush_rolled(self) -> None:
+        """Flushes and closes the ledgers that are followed by another. Holding the disk."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            while self._flushing:
+                await self._flush_one()
+        except LedgerfoldError as error:
+            self._fail(error)
+            raise
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -93,7 +93,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "currentLedgerSize": _size(current),
         "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
         "lastConfirmedEntry": str(topic.log.last_position()),
-        "state": "LedgerOpened",
+        "state": "Terminated" if topic.log.is_terminated else "LedgerOpened",
         "ledgers": [_ledger(each) for each in ledgers],
         "cursors": cursors,
         "compactedLedger": _compacted_ledger(broker, topic),
@@ -126,9 +126,9 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
 
 
 def _compaction_mark_delete(topic: Topic) -> Position:
-    """The horizon; before the first ledger's first entry while there is none."""
-    if topic.log.horizon is not None:
-        return topic.log.horizon
+    """Before the first ledger's first entry while it has passed nothing."""
+    if topic.compaction_mark_delete > EARLIEST:
+        return topic.compaction_mark_delete
     ledger_ids = topic.log.ledger_ids()
     return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
 
@@ -149,7 +149,7 @@ def _compaction_subscription(topic: Topic) -> dict[str, Any]:
 def _compaction_cursor(topic: Topic) -> dict[str, Any]:
     mark_delete = _compaction_mark_delete(topic)
     properties = {}
-    if topic.record.HasField("compacted") and topic.record.compacted.ledger_id >= 0:
+    if topic.record.HasField("compacted") and not topic.record.HasField("truncated_upto"):
         properties[COMPACTED_LEDGER_PROPERTY] = topic.record.compacted.ledger_id
     return {
         "markDeletePosition": str(mark_delete),

@@ -38,6 +38,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
+    "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,
     "SUBSCRIPTION_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "SUBSCRIPTION_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     Policies,
     RunRecord,
-    SegmentRecord,
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.clock import Clock
+from broker.compaction_commit import CompactionSnapshot, commit, snapshot
 from broker.deduplication import Deduplication
 from broker.emulation import Emulation
 from broker.emulation import emulation as effective_emulation
@@ -30,28 +30,17 @@ from broker.log import TopicLog
 from broker.log_tail import copy_of
 from broker.policies import broker_policies, effective_policies
 from broker.producer import Producer
-from broker.retention import has_limit, ledgers_to_trim
 from broker.subscription_factory import load_subscription
 from broker.traffic import Traffic
-from storage.crash_points import reach
+from broker.trimming import trim
 from storage.entry import EARLIEST, EntryHeader, Position
-from storage.errors import CompactionFenced, Moved, ProducerBusy
+from storage.errors import Moved, ProducerBusy
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.subscription import Subscription
 
 _log = logging.getLogger(__name__)
-
-
-class CompactionSnapshot(NamedTuple):
-    """The range of a run. Segments of the previous compacted ledger come first."""
-
-    segments: list[SegmentRecord]
-    compacted_segments: int
-    horizon: Position
-    horizon_previous: Position | None
-    previous_ledger_id: int
 
 
 class Reader(Protocol):
@@ -65,6 +54,10 @@ class Reader(Protocol):
 
     # The name under which stats show it.
     subscription: str
+
+    def wake(self) -> None:
+        """To look again: the topic may have come to its end."""
+        ...
 
     def stats(self) -> dict[str, Any]: ...
     def internal_stats(self) -> dict[str, Any]: ...
@@ -93,6 +86,11 @@ class Topic:
     @property
     def clock(self) -> Clock:
         return self.broker.clock
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        return self.broker.topics.get(self.name) is self
 
     @property
     def epoch(self) -> int:
@@ -142,7 +140,8 @@ class Topic:
     # -- producers -------------------------------------------------------------------------
 
     def attach_producer(self, name: str) -> Producer:
-        """Raises ProducerBusy when one of that name is connected."""
+        """Raises ProducerBusy when one of that name is connected, TopicTerminated."""
+        self.log.check_open()
         if name in self.producers:
             raise ProducerBusy(self.name, name)
         producer = Producer(self, name, self.deduplication.register(name))
@@ -206,7 +205,16 @@ class Topic:
     def compaction_backlog_bytes(self) -> int:
         """Raw bytes behind the horizon, exact or estimated as the profile wants."""
         count = bytes_behind if self.emulation().exact_backlog else estimated_bytes_behind
-        return count(self.log.horizon or EARLIEST, self.log)
+        return count(self.compaction_mark_delete, self.log)
+
+    @property
+    def compaction_mark_delete(self) -> Position:
+        """Of `__compaction`: the horizon, unless a truncation has moved it further."""
+        horizon = self.log.horizon or EARLIEST
+        if not self.record.HasField("truncated_upto"):
+            return horizon
+        truncated = self.record.truncated_upto
+        return max(horizon, Position(truncated.ledger_id, truncated.entry_id))
 
     async def enable_compaction_cursor(self) -> None:
         """From now on raw data wait for the horizon (Pulsar creates `__compaction`)."""
@@ -219,72 +227,14 @@ class Topic:
 
     async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
         """Seals the open segment; what is published later belongs to the next run."""
-        last = await self.log.seal()
-        view = self.log.view
-        after = view.horizon or EARLIEST
-        if last is None or last <= after:
-            if view.horizon is None or self.emulation().skip_run_without_new_data:
-                return None
-            last = view.horizon
-        compacted = self.log.compacted_segments()
-        raw = [
-            segment
-            for ledger_id in self.log.ledger_ids()
-            for segment in self.broker.store.open_reader(ledger_id).segments_sealed(after)
-            if (segment.first.ledger_id, segment.first.entry_id) <= last
-        ]
-        return CompactionSnapshot(
-            segments=compacted + raw,
-            compacted_segments=len(compacted),
-            horizon=last,
-            horizon_previous=view.horizon,
-            previous_ledger_id=view.compacted.record.ledger_id if view.compacted else -1,
-        )
+        return await snapshot(self)
 
     async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
-        """Makes what a run wrote the topic's view. One batch is the only moment of change.
+        """Makes what a run wrote the topic's view (broker/compaction_commit.py).
 
-        Raises CompactionFenced when the topic is not loaded any more, Corruption and MissingFile
-        when the files are not what the manifest says. Nothing has changed then.
+        Raises CompactionFenced, Corruption, MissingFile. Nothing has changed then.
         """
-        store, previous = self.broker.store, self.log.view
-        ledger = await asyncio.to_thread(
-            store.verify_compacted, run.ledger_id, self.name, list(manifest.segments)
-        )
-        self._check_loaded()
-        reach("commit.before-batch")
-        changed = copy_of(self.record)
-        changed.compacted.ledger_id = run.ledger_id
-        changed.compacted.horizon.CopyFrom(run.horizon)
-        changed.compacted.run_number = run.number
-        with self.broker.metadata.batch() as batch:
-            batch.put_ledger(ledger)
-            batch.put_topic(changed)
-            batch.put_run(run)
-            if previous.compacted is not None:
-                store.mark_deleting(previous.compacted.record.ledger_id, batch)
-        # Only now: a batch that failed must leave nothing for a later one to publish.
-        self.record.CopyFrom(changed)
-        reach("commit.after-batch")
-        self.log.view = self.log.current_view()
-        if previous.compacted is not None:
-            replaced = previous.compacted.record.ledger_id
-            previous.retire(lambda: self._delete_ledger(replaced))
-        # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
-        before = previous.horizon or self.log.first_position()
-        if run.horizon.ledger_id != before.ledger_id:
-            await self.trim()
-
-    def _check_loaded(self) -> None:
-        if self.broker.topics.get(self.name) is not self or self.log.failure is not None:
-            raise CompactionFenced(
-                f"{self.name} was unloaded, or its disk failed, while it was compacted."
-            )
-
-    def _delete_ledger(self, ledger_id: int) -> None:
-        reach("commit.before-delete")
-        self.broker.store.delete_files(ledger_id)
-        reach("commit.after-delete")
+        await commit(self, run, manifest)
 
     # -- trimming --------------------------------------------------------------------------
 
@@ -296,26 +246,5 @@ class Topic:
         self.broker.compaction.consider(self)
 
     async def trim(self) -> int:
-        """Deletes raw ledgers that nothing holds back; their number. See broker/retention.py."""
-        passed: list[Position] = [
-            each.mark_delete for each in self.subscriptions.values() if each.is_durable
-        ]
-        if self.record.compaction_cursor:
-            passed.append(self.log.horizon or EARLIEST)
-        held = [each.held_position for each in self.readers]
-        held += [each.held_position for each in self.subscriptions.values()]
-        passed += [self.log.previous_position(each) for each in held if each is not None]
-        records = self.log.ledger_records()
-        policies, emulation = self.policies(), self.emulation()
-        doomed = ledgers_to_trim(
-            records,
-            passed,
-            policies,
-            self.broker.clock_ms(),
-            without_cursor=emulation.trim_without_cursor,
-        )
-        if doomed:
-            hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
-            self.log.drop_ledgers(doomed, hides_compacted=hides_compacted)
-            _log.info("%s: trimmed ledgers %s", self.name, doomed)
-        return len(doomed)
+        """Deletes raw ledgers that nothing holds back; their number. See broker/trimming.py."""
+        return trim(self)

@@ -4,7 +4,7 @@ A view is an immutable value. A read pins it for as long as it takes, a reader t
 read to read for that long (broker/route.py). A compaction that commits puts a new view in the place
 of the current one, and the compacted ledger of the old one goes when its last pin does.
 
-    >>> view = View(compacted=None, horizon=None)
+    >>> view = View()
     >>> view.routes_compacted(Position(3, 0))
     False
 """
@@ -19,13 +19,19 @@ from storage.ledger import LedgerReader
 
 
 class View:
-    """`compacted` is None when nothing survived the last run, or when none ever ran."""
+    """`compacted` and `horizon` are None when no run ever ended well, `ledger_id` is -1 then."""
 
-    __slots__ = ("_pins", "_when_free", "compacted", "horizon")
+    __slots__ = ("_pins", "_when_free", "compacted", "horizon", "ledger_id")
 
-    def __init__(self, compacted: LedgerReader | None, horizon: Position | None) -> None:
+    def __init__(
+        self,
+        compacted: LedgerReader | None = None,
+        horizon: Position | None = None,
+        ledger_id: int = -1,
+    ) -> None:
         self.compacted = compacted
         self.horizon = horizon
+        self.ledger_id = ledger_id
         self._pins = 0
         self._when_free: Callable[[], None] | None = None
 

@@ -6,6 +6,7 @@
     │   ├── TopicNotFound
     │   ├── TopicExists
     │   ├── TopicBusy                producers or consumers are connected
+    │   ├── TopicTerminated          nothing is published to it any more
     │   ├── SubscriptionNotFound
     │   ├── SubscriptionBusy         exclusive, or of another type, or being moved
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
@@ -89,6 +90,14 @@ class TopicBusy(RequestError):
             "readers. Close them, or force the deletion."
         )
         self.topic, self.producers, self.consumers = topic, producers, consumers
+
+
+class TopicTerminated(RequestError):
+    reason = "TOPIC_TERMINATED"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"Topic {topic} was terminated: nothing can be published to it any more.")
+        self.topic = topic
 
 
 class SubscriptionNotFound(RequestError):

@@ -11,6 +11,7 @@ from broker.cli.connecting import add_name, admin_of
 from broker.cli.cursors import add_cursor_verbs
 from broker.cli.emulation import add_emulation_verbs
 from broker.cli.message_ttl import add_message_ttl_verbs
+from broker.cli.operations import add_operation_verbs
 from broker.cli.output import message_id_text, print_document
 from broker.cli.start_positions import parse_message_id
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
@@ -36,6 +37,7 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     _verb(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
     _verb(verbs, "unload", "close the topic and load it anew", _unload)
     _verb(verbs, "trim", "delete ledgers that nothing holds back", _trim)
+    add_operation_verbs(verbs)
     last = _verb(verbs, "last-message-id", "the last message's id", _last_message_id)
     last.add_argument("--read-compacted", action="store_true", help="of the compacted view")
     _verb(verbs, "subscriptions", "list subscriptions", _subscriptions)

@@ -110,6 +110,15 @@ class Admin:
         response = self._call(self._admin.TrimTopic, admin_pb2.TrimTopicRequest(topic=topic))
         return int(response.ledgers_removed)
 
+    def truncate(self, topic: str) -> None:
+        """Removes all its data, whoever has read them; subscriptions stay, at the end."""
+        self._call(self._admin.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic))
+
+    def terminate(self, topic: str) -> MessageId:
+        """Nothing is published to it any more; the id of the last entry."""
+        request = admin_pb2.TerminateTopicRequest(topic=topic)
+        return MessageId.of_record(self._call(self._admin.TerminateTopic, request).last_message_id)
+
     def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
         """-1:-1:-1:-1 when the topic is empty."""
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)

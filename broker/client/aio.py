@@ -203,6 +203,9 @@ class Reader:
         """True exactly when `read_next` would return now."""
         return await self._core.has_message_available()
 
+    def has_reached_end_of_topic(self) -> bool:
+        return self._core.has_reached_end()
+
     async def __aiter__(self) -> AsyncIterator[Message]:
         """The messages up to the end of the topic; another loop goes on from there."""
         while await self.has_message_available():

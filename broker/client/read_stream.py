@@ -55,6 +55,8 @@ class ReadStream(KeptStream):
         self._requests: deque[bytes] = deque()
         # What the broker said: no compaction takes this reader below its horizon any more.
         self._is_raw = False
+        # The topic was terminated, and all of it came.
+        self.has_reached_end = False
 
     # What the reader asks for.
 
@@ -94,7 +96,7 @@ class ReadStream(KeptStream):
         self._raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
-        self._is_raw = False
+        self._is_raw = self.has_reached_end = False
         self._seek = seek_id, answer
         self._permits.taken(self._inbox.clear())
         if self.is_connected:
@@ -145,8 +147,9 @@ class ReadStream(KeptStream):
             self._on_entries(decode_field(response, BULK_FIELD))
             return
         message = data_pb2.ReadResponse.FromString(response)
-        if message.is_raw and self._seek is None:
-            self._is_raw = True
+        if self._seek is None:
+            self._is_raw |= message.is_raw
+            self.has_reached_end |= message.end_of_topic
         self._on_entries(memoryview(entry) for entry in message.entries)
         if self._seek is not None and message.seek_id == self._seek[0]:
             self._settle_seek()

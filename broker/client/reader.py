@@ -102,6 +102,10 @@ class ReaderCore:
             # There is more, but all that came may lie before the start: then ask again.
         return True
 
+    def has_reached_end(self) -> bool:
+        """The topic was terminated, and all of it was taken."""
+        return self.stream.has_reached_end and not self.receiver.has_row() and self.inbox.is_empty
+
     async def seek(self, place: MessageId | int) -> None:
         """Moves. The reader must not be used meanwhile."""
         start, first = await self._start(place, self.config.start_message_id_inclusive)
@@ -155,6 +159,13 @@ class Reader:
         The broker answers from the view that it delivers from, compacted or not.
         """
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
+
+    def has_reached_end_of_topic(self) -> bool:
+        """Whether the topic was terminated and everything in it was read.
+
+        Named as in Pulsar's Java client. `read_next` would wait for ever.
+        """
+        return self._core.has_reached_end()
 
     def __iter__(self) -> Iterator[Message]:
         """The messages up to the end of the topic; another loop goes on from there.

@@ -24,6 +24,7 @@ from broker.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
 from broker.policy_store import PolicyStore
 from broker.rpc.admin_clock import ClockCalls
 from broker.rpc.admin_cursors import CursorCalls
+from broker.rpc.admin_operations import OperationCalls
 from broker.status_map import rpc_errors, rpc_stream_errors
 from broker.subscription_factory import create_subscription
 from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy, TopicNotFound
@@ -35,7 +36,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 COMPACTED = "compacted"
 
 
-class AdminService(ClockCalls, CursorCalls, AdminServiceServicer):
+class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._policies = PolicyStore(broker)

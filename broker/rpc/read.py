@@ -98,6 +98,8 @@ class ReadStream:
         self._buffered: deque[StoredEntry] = deque()
         self._asked = asyncio.Event()
         self._is_finished = False
+        # The client was told that no more will ever come.
+        self._has_told_end = False
         self._error: Exception | None = None
 
     async def start(self, opening: data_pb2.ReadOpen) -> None:
@@ -172,6 +174,7 @@ class ReadStream:
         assert seek is not None
         self._buffered.clear()
         self._route.close()
+        self._has_told_end = False
         self._route = self._new_route()
         await self._move(seek.start)
         await self._write(data_pb2.ReadResponse(seek_id=seek.seek_id))
@@ -193,6 +196,9 @@ class ReadStream:
         # Checks that were there before the read are answered by what it finds.
         checks, self._checks = self._checks, []
         if not self._buffered and not await self._fill():
+            if self.log.is_terminated and not self._has_told_end:
+                self._has_told_end = True
+                await self._write(data_pb2.ReadResponse(end_of_topic=True))
             if checks:
                 await self._write(data_pb2.ReadResponse(end_of_data_check_ids=checks))
             else:

@@ -19,7 +19,7 @@ from ledgerfold.v1 import data_pb2
 from broker.consumer import Consumer, Output
 from broker.dispatch import SubscriptionType
 from broker.frames import encode_deliveries
-from broker.names import persistent_topic
+from broker.names import COMPACTION_CURSOR, persistent_topic
 from broker.status_map import rpc_errors
 from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import (
@@ -28,9 +28,10 @@ from broker.subscription_factory import (
     remove_subscription,
     seek_subscription,
 )
+from broker.topic_operations import disable_compaction
 from broker.traffic import Peer, Traffic
 from storage.entry import Position
-from storage.errors import InvalidRequest, LedgerfoldError
+from storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -96,9 +97,13 @@ async def seek(
 async def unsubscribe(
     broker: Broker, request: data_pb2.UnsubscribeRequest, context: Context
 ) -> data_pb2.UnsubscribeResponse:
-    """Answers when the cursor is deleted durably."""
-    topic = await broker.topic(persistent_topic(request.topic), create=False)
-    await delete_subscription(topic, request.subscription, force=request.force)
+    """Answers when the cursor is deleted durably. Without `__compaction` there is no compaction."""
+    name = persistent_topic(request.topic)
+    if request.subscription == COMPACTION_CURSOR:
+        await disable_compaction(broker, name)
+    else:
+        topic = await broker.topic(name, create=False)
+        await delete_subscription(topic, request.subscription, force=request.force)
     return data_pb2.UnsubscribeResponse()
 
 
@@ -115,6 +120,8 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
     type_ = _TYPES.get(opening.type)
     if type_ is None:
         raise InvalidRequest(f"Unknown subscription type {opening.type}.")
+    if opening.subscription == COMPACTION_CURSOR:
+        raise NotAllowed(f"{COMPACTION_CURSOR} is compaction's own: it has no consumers.")
     if opening.durable and not opening.subscription:
         raise InvalidRequest("A durable subscription needs a name.")
     return ConsumerOptions(

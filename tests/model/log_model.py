@@ -34,28 +34,43 @@ class Read(NamedTuple):
 
 
 class LogModel:
-    """`entries`: all that was ever acknowledged, in order; `ledgers`: the raw ones that exist."""
+    """`entries`: all that was ever acknowledged, in order; `ledgers`: the raw ones that exist.
+
+    `known`: what a compaction knows of, from the raw ledgers or from the compaction before it.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.known: list[Entry] = []
         self.ledgers: set[int] = set()
         self.horizon: Position | None = None
 
     def publish(self, position: Position, messages: list[Message], *, is_batch: bool) -> None:
         self.entries.append(Entry(position, messages, is_batch))
+        self.known.append(self.entries[-1])
         self.ledgers.add(position.ledger_id)
 
     def compact(self, horizon: Position) -> None:
+        if self.horizon is None:
+            self.known = self.raw()
         self.horizon = horizon
+
+    def forget_compacted(self) -> None:
+        """Compaction was disabled: the next one begins with what is raw then."""
+        self.horizon = None
+
+    def truncate(self) -> None:
+        self.ledgers.clear()
+        self.forget_compacted()
 
     def raw(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.position.ledger_id in self.ledgers]
 
     def survivors(self) -> list[Read]:
-        """policy(log up to the horizon): of the whole log, whatever was trimmed since."""
+        """policy(log up to the horizon): of all that is known, whatever was trimmed since."""
         if self.horizon is None:
             return []
-        reads = _reads(entry for entry in self.entries if entry.position <= self.horizon)
+        reads = _reads(entry for entry in self.known if entry.position <= self.horizon)
         return [reads[index] for index in latest([read.message for read in reads]).survivors]
 
     def view(self, start: Position, *, read_compacted: bool) -> list[Read]:

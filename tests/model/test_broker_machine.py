@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, note, settings
@@ -30,6 +31,8 @@ from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
 )
 
+from broker.cursor_moves import expire_all
+from broker.topic_operations import disable_compaction, truncate_topic
 from storage.entry import EARLIEST, Position
 from storage.errors import CompactionFailed, CompactionRunning
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab, ReadCall
@@ -47,11 +50,23 @@ PUBLISHED = st.lists(ENTRIES, min_size=1, max_size=5)
 
 
 class OpenReader:
-    """A reader that stays: read-compacted from earliest, and what it has seen."""
+    """A reader that stays: read-compacted from earliest, and what it has seen.
 
-    def __init__(self, call: ReadCall) -> None:
+    `may_miss`: data were deleted under it that it may not have read.
+    """
+
+    def __init__(self, call: ReadCall, model: LogModel) -> None:
         self.call = call
         self.seen: list[Read] = []
+        self.may_miss = False
+        self._found = model.view(EARLIEST, read_compacted=True)
+        self._entries_before = len(model.entries)
+
+    def final_state(self, model: LogModel) -> dict[bytes, bytes]:
+        """What it must have learned when it has read all: what it found, and what came since."""
+        found = [read.message for read in self._found]
+        since = model.entries[self._entries_before :]
+        return final_state(chain(found, *(entry.messages for entry in since)))
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -174,6 +189,34 @@ class BrokerMachine(RuleBasedStateMachine):
         assert last.state == RUN_STATE_SUCCESS
         self._compacted(Position(last.horizon.ledger_id, last.horizon.entry_id))
 
+    # Deleting
+
+    @rule()
+    def truncate(self) -> None:
+        """All data go, whoever has read them; what comes later is all there is."""
+        self.lab.run(truncate_topic(self.lab.broker, TOPIC))
+        self.model.truncate()
+        self._data_were_deleted()
+        self._check_disk()
+
+    @precondition(lambda self: self.lab.topic.record.compaction_cursor)
+    @rule()
+    def disable_compaction(self) -> None:
+        """What is left are the raw ledgers; a later compaction begins with them."""
+        self.lab.run(disable_compaction(self.lab.broker, TOPIC))
+        self.model.forget_compacted()
+        self._look_at_ledgers()
+        self._data_were_deleted()
+        self._check_disk()
+
+    @rule()
+    def expire(self) -> None:
+        """Every subscription passes what is old, and that is everything here."""
+        self.lab.run(self.lab.clock.move_to(self.lab.clock.now_ms() + 10))
+        self.lab.run(expire_all(self.lab.topic, 1))
+        for subscription in self.lab.topic.subscriptions.values():
+            assert subscription.stats()["msgBacklog"] == 0
+
     # Reading
 
     @rule(read_compacted=st.booleans())
@@ -196,7 +239,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule()
     def open_reader(self) -> None:
         call = self.lab.reader(EARLIEST, read_compacted=True)
-        self.readers.append(OpenReader(call))
+        self.readers.append(OpenReader(call, self.model))
 
     @precondition(lambda self: self.readers)
     @rule(data=st.data(), messages=st.integers(1, 6))
@@ -212,8 +255,10 @@ class BrokerMachine(RuleBasedStateMachine):
         reader = data.draw(st.sampled_from(self.readers), "reader")
         reader.seen += reader.call.rest()
         self._check_seen(reader)
-        everything = (message for entry in self.model.entries for message in entry.messages)
-        assert final_state(read.message for read in reader.seen) == final_state(everything)
+        if reader.may_miss:
+            return
+        learned = final_state(read.message for read in reader.seen)
+        assert learned == reader.final_state(self.model)
 
     @rule(read_compacted=st.booleans())
     def last_id(self, read_compacted: bool) -> None:
@@ -293,6 +338,8 @@ class BrokerMachine(RuleBasedStateMachine):
             assert passed
             assert min(passed) >= last
         self.model.ledgers -= gone
+        if gone and self.model.horizon is None:
+            self._data_were_deleted()
 
     def _check_seen(self, reader: OpenReader) -> None:
         """(b), (c): published messages, in rising order, each once."""
@@ -304,6 +351,10 @@ class BrokerMachine(RuleBasedStateMachine):
             index = max(read.batch_index, 0)
             assert entry.is_batch == (read.batch_index >= 0)
             assert entry.messages[index] == read.message
+
+    def _data_were_deleted(self) -> None:
+        for reader in self.readers:
+            reader.may_miss = True
 
     def _forget_readers(self) -> None:
         for reader in self.readers:

@@ -7,6 +7,7 @@ rebuilt entries, and a manifest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -31,6 +32,7 @@ class MemoryCompactor:
     """Stands in for the supervisor (broker/supervisor.py).
 
     `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
+    `may_go`: while it is cleared, a run waits; `has_begun` tells that one does.
     """
 
     is_disabled = False
@@ -38,6 +40,9 @@ class MemoryCompactor:
     def __init__(self, files: Files) -> None:
         self._files = files
         self.failure: Exception | None = None
+        self.has_begun = asyncio.Event()
+        self.may_go = asyncio.Event()
+        self.may_go.set()
 
     def start(self) -> None:
         """Nothing to start."""
@@ -49,6 +54,8 @@ class MemoryCompactor:
         """It never waits."""
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        self.has_begun.set()
+        await self.may_go.wait()
         folder = Path(plan.ledgers_dir) / str(plan.ledger_id)
         self._files.make_dir(folder)
         manifest = self._write(plan)

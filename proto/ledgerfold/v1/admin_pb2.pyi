@@ -180,6 +180,28 @@ class TrimTopicResponse(_message.Message):
     ledgers_removed: int
     def __init__(self, ledgers_removed: _Optional[int] = ...) -> None: ...
 
+class TruncateTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TruncateTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TerminateTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class TerminateTopicResponse(_message.Message):
+    __slots__ = ("last_message_id",)
+    LAST_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    last_message_id: _records_pb2.MessageId
+    def __init__(self, last_message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "subscription", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

@@ -84,6 +84,16 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TrimTopicRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TrimTopicResponse.FromString,
                 _registered_method=True)
+        self.TruncateTopic = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/TruncateTopic',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicResponse.FromString,
+                _registered_method=True)
+        self.TerminateTopic = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/TerminateTopic',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.FromString,
+                _registered_method=True)
         self.CreateSubscription = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateSubscription',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.SerializeToString,
@@ -212,6 +222,20 @@ class AdminServiceServicer:
 
     def TrimTopic(self, request, context):
         """Removes raw ledgers that nothing holds back any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TruncateTopic(self, request, context):
+        """Removes all data of the topic, whoever has read them; subscriptions stay, at the end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TerminateTopic(self, request, context):
+        """Nothing is published to the topic any more, for good.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -354,6 +378,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.TrimTopic,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TrimTopicRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.TrimTopicResponse.SerializeToString,
+            ),
+            'TruncateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.TruncateTopic,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicResponse.SerializeToString,
+            ),
+            'TerminateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.TerminateTopic,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.SerializeToString,
             ),
             'CreateSubscription': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSubscription,
@@ -691,6 +725,60 @@ class AdminService:
             '/ledgerfold.v1.AdminService/TrimTopic',
             ledgerfold_dot_v1_dot_admin__pb2.TrimTopicRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.TrimTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TruncateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/TruncateTopic',
+            ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.TruncateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TerminateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/TerminateTopic',
+            ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -199,20 +199,22 @@ class ReadSeek(_message.Message):
     def __init__(self, start: _Optional[_Union[StartPosition, _Mapping]] = ..., seek_id: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
-    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id", "is_raw")
+    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id", "is_raw", "end_of_topic")
     READY_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     END_OF_DATA_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
     MORE_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
     SEEK_ID_FIELD_NUMBER: _ClassVar[int]
     IS_RAW_FIELD_NUMBER: _ClassVar[int]
+    END_OF_TOPIC_FIELD_NUMBER: _ClassVar[int]
     ready: ReadReady
     entries: _containers.RepeatedScalarFieldContainer[bytes]
     end_of_data_check_ids: _containers.RepeatedScalarFieldContainer[int]
     more_check_ids: _containers.RepeatedScalarFieldContainer[int]
     seek_id: int
     is_raw: bool
-    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ...) -> None: ...
+    end_of_topic: bool
+    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ..., end_of_topic: _Optional[bool] = ...) -> None: ...
 
 class ReadReady(_message.Message):
     __slots__ = ("reader_name",)

@@ -33,7 +33,7 @@ from broker.stats import internal_stats, topic_stats
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
 from broker.traffic import Peer
-from storage.entry import Position
+from storage.entry import EARLIEST, Position
 from storage.errors import (
     CompactionRunning,
     LedgerfoldError,
@@ -62,7 +62,12 @@ class StatsTopic(FakeTopic):
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
         log.ledger_records = lambda: [ledger(0, 4), ledger(1, log.entries)]
         log.ledger_ids = lambda: [0, 1]
+        log.is_terminated = False
         self.cursors: dict[str, CursorRecord] = {}
+
+    @property
+    def compaction_mark_delete(self) -> Position:
+        return self.log.horizon or EARLIEST
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.cursors[record.subscription] = record

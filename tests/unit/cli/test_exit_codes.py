@@ -24,6 +24,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.TopicNotFound: 3,
     errors.TopicExists: 5,
     errors.TopicBusy: 5,
+    errors.TopicTerminated: 1,
     errors.SubscriptionNotFound: 3,
     errors.SubscriptionBusy: 5,
     errors.NotAllowed: 1,

@@ -1,0 +1,30 @@
+"""`topics truncate` and `topics terminate`: pulsar-admin's verbs and texts."""
+
+from __future__ import annotations
+
+import argparse
+
+from broker.cli.connecting import add_name, admin_of
+from broker.cli.output import message_id_text
+
+Commands = argparse._SubParsersAction
+
+
+def add_operation_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    truncate = verbs.add_parser(
+        "truncate", help="delete all its data, and move subscriptions to the end"
+    )
+    add_name(truncate)
+    truncate.set_defaults(run=_truncate)
+    terminate = verbs.add_parser("terminate", help="let nothing be published any more, for good")
+    add_name(terminate)
+    terminate.set_defaults(run=_terminate)
+
+
+def _truncate(options: argparse.Namespace) -> None:
+    admin_of(options).truncate(options.topic)
+
+
+def _terminate(options: argparse.Namespace) -> None:
+    last = admin_of(options).terminate(options.topic)
+    print(f"Topic successfully terminated at {message_id_text(last)}")

@@ -1,0 +1,126 @@
+"""What a compaction takes from a topic and gives back to it: the snapshot and the commit.
+
+1. The snapshot seals the open segment; what is published later belongs to the next run. Its input
+   is the compacted ledger and the raw segments behind its horizon, never the whole topic.
+2. The commit makes what the run wrote the topic's view, in one synced batch: the new ledger, the
+   horizon, the run's record, and the old ledger marked for deletion. Its files go when no read
+   holds it any more.
+3. Compaction is disabled again by dropping the view, in one batch, too.
+
+Rules: docs/ARCHITECTURE.md, "A compaction"; reference sections 6 and 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
+
+from broker.log_tail import copy_of
+from storage.crash_points import reach
+from storage.entry import EARLIEST, Position
+from storage.errors import CompactionFenced
+
+if TYPE_CHECKING:
+    from broker.topic import Topic
+    from storage.metadata import MetadataBatch
+
+
+class CompactionSnapshot(NamedTuple):
+    """The range of a run. Segments of the previous compacted ledger come first."""
+
+    segments: list[SegmentRecord]
+    compacted_segments: int
+    horizon: Position
+    horizon_previous: Position | None
+    previous_ledger_id: int
+
+
+async def snapshot(topic: Topic) -> CompactionSnapshot | None:
+    """None: there is nothing to compact."""
+    log = topic.log
+    last, view = await log.seal(), log.view
+    after = view.horizon or EARLIEST
+    if last is None or last <= after or not log.has_ledger(last.ledger_id):
+        if view.horizon is None or topic.emulation().skip_run_without_new_data:
+            return None
+        last = view.horizon
+    compacted = log.compacted_segments()
+    raw = [
+        segment
+        for ledger_id in log.ledger_ids()
+        for segment in topic.broker.store.open_reader(ledger_id).segments_sealed(after)
+        if (segment.first.ledger_id, segment.first.entry_id) <= last
+    ]
+    return CompactionSnapshot(
+        segments=compacted + raw,
+        compacted_segments=len(compacted),
+        horizon=last,
+        horizon_previous=view.horizon,
+        previous_ledger_id=view.ledger_id,
+    )
+
+
+async def commit(topic: Topic, run: RunRecord, manifest: Manifest) -> None:
+    """Raises CompactionFenced when the topic is not loaded any more, Corruption and MissingFile
+    when the files are not what the manifest says. Nothing has changed then.
+    """
+    ledger = await asyncio.to_thread(
+        topic.broker.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
+    )
+    if not topic.is_loaded or topic.log.failure is not None:
+        raise CompactionFenced(
+            f"{topic.name} was unloaded, or its disk failed, while it was compacted."
+        )
+    reach("commit.before-batch")
+    previous, changed = topic.log.horizon, copy_of(topic.record)
+    with topic.broker.metadata.batch() as batch:
+        forget_compacted(topic, changed, batch)
+        changed.compacted.ledger_id = run.ledger_id
+        changed.compacted.horizon.CopyFrom(run.horizon)
+        changed.compacted.run_number = run.number
+        batch.put_ledger(ledger)
+        batch.put_topic(changed)
+        batch.put_run(run)
+    reach("commit.after-batch")
+    show(topic, changed)
+    # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
+    if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
+        await topic.trim()
+
+
+def drop(topic: Topic) -> None:
+    """The compacted view and its cursor go. While no run of the topic is on its way."""
+    changed = copy_of(topic.record)
+    changed.compaction_cursor = False
+    with topic.broker.metadata.batch() as batch:
+        forget_compacted(topic, changed, batch)
+        batch.put_topic(changed)
+    show(topic, changed)
+
+
+def forget_compacted(topic: Topic, changed: TopicRecord, batch: MetadataBatch) -> None:
+    """In `changed` and `batch`: the topic has no compacted view any more."""
+    if changed.HasField("compacted"):
+        topic.broker.store.mark_deleting(changed.compacted.ledger_id, batch)
+    changed.ClearField("compacted")
+    changed.ClearField("truncated_upto")
+
+
+def show(topic: Topic, changed: TopicRecord) -> None:
+    """Makes `changed`, which is durable, what reads see. The old view's ledger goes with its last
+    read. (Not before: a batch that failed must leave nothing for a later one to publish.)
+    """
+    previous = topic.log.view
+    topic.record.CopyFrom(changed)
+    topic.log.view = topic.log.current_view()
+
+    def delete() -> None:
+        reach("commit.before-delete")
+        topic.broker.store.delete_files(previous.ledger_id)
+        reach("commit.after-delete")
+
+    if previous.ledger_id >= 0:
+        previous.retire(delete)

@@ -1,0 +1,41 @@
+"""The calls of AdminService that take something from a topic (broker/topic_operations.py)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
+from ledgerfold.v1.records_pb2 import MessageId
+
+from broker.names import persistent_topic
+from broker.status_map import rpc_errors
+from broker.topic_operations import terminate_topic, truncate_topic
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class OperationCalls(AdminServiceServicer):
+    """A part of AdminService (broker/rpc/admin.py)."""
+
+    _broker: Broker
+
+    @rpc_errors
+    async def TruncateTopic(  # noqa: N802
+        self, request: admin_pb2.TruncateTopicRequest, context: Context
+    ) -> admin_pb2.TruncateTopicResponse:
+        await truncate_topic(self._broker, persistent_topic(request.topic, "truncated"))
+        return admin_pb2.TruncateTopicResponse()
+
+    @rpc_errors
+    async def TerminateTopic(  # noqa: N802
+        self, request: admin_pb2.TerminateTopicRequest, context: Context
+    ) -> admin_pb2.TerminateTopicResponse:
+        name = persistent_topic(request.topic, "terminated")
+        ledger_id, entry_id = await terminate_topic(self._broker, name)
+        last = MessageId(ledger_id=ledger_id, entry_id=entry_id, batch_index=-1, partition=-1)
+        return admin_pb2.TerminateTopicResponse(last_message_id=last)

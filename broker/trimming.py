@@ -1,0 +1,96 @@
+"""Raw ledgers go: those that nothing holds back, or all of them.
+
+* **Trim** deletes the ledgers that every cursor, the horizon and every reader that was overtaken
+  have passed, and that retention does not keep (broker/retention.py).
+* **Truncate** deletes all there is, whoever has read it, and moves every cursor to the end. The
+  profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
+  Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in
+  between. There, the entries of the open ledger stay until it is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ledgerfold.v1.records_pb2 import LedgerRecord
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+from broker.compaction_commit import forget_compacted, show
+from broker.log_tail import copy_of
+from broker.retention import has_limit, last_entry, ledgers_to_trim
+from storage.entry import EARLIEST, Position
+
+if TYPE_CHECKING:
+    from broker.topic import Topic
+
+_log = logging.getLogger(__name__)
+
+
+def trim(topic: Topic) -> int:
+    """How many ledgers went. None of a topic that is not loaded any more."""
+    if not topic.is_loaded:
+        return 0
+    log, policies, emulation = topic.log, topic.policies(), topic.emulation()
+    doomed = ledgers_to_trim(
+        log.ledger_records(),
+        _passed(topic),
+        policies,
+        topic.clock.now_ms(),
+        without_cursor=emulation.trim_without_cursor,
+    )
+    if doomed:
+        hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
+        log.drop_ledgers(doomed, hides_compacted=hides_compacted)
+        _log.info("%s: trimmed ledgers %s", topic.name, doomed)
+    return len(doomed)
+
+
+def _passed(topic: Topic) -> list[Position]:
+    """Up to where each cursor, the compaction and each reader that was overtaken have gone."""
+    passed = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
+    if topic.record.compaction_cursor:
+        passed.append(topic.compaction_mark_delete)
+    held = [each.held_position for each in topic.readers]
+    held += [each.held_position for each in topic.subscriptions.values()]
+    return passed + [topic.log.previous_position(each) for each in held if each is not None]
+
+
+async def truncate(topic: Topic) -> None:
+    """While no run of the topic is on its way. Raises StorageError, Moved (it was unloaded)."""
+    log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
+    if drops_compacted:
+        await log.roll()
+    doomed = list(log.ledger_ids())[:-1]
+    end = _last_of(log.ledger_records()[:-1]) if drops_compacted else log.last_position()
+    _remove(topic, doomed, end, drops_compacted=drops_compacted)
+    for subscription in tuple(topic.subscriptions.values()):
+        subscription.pass_over(end)
+        await subscription.persist()
+    _log.info("%s: truncated up to %s", topic.name, end)
+
+
+def _last_of(records: Sequence[LedgerRecord]) -> Position:
+    return max((last for each in records if (last := last_entry(each))), default=EARLIEST)
+
+
+def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compacted: bool) -> None:
+    """One batch, then the files."""
+    store, changed = topic.broker.store, copy_of(topic.record)
+    del changed.ledger_ids[:-1]
+    with topic.broker.metadata.batch() as batch:
+        for ledger_id in doomed:
+            store.mark_deleting(ledger_id, batch)
+        if drops_compacted:
+            forget_compacted(topic, changed, batch)
+        else:
+            changed.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
+        batch.put_topic(changed)
+    if drops_compacted:
+        show(topic, changed)
+    else:
+        # The view that is shown stays; its record is for the next load.
+        topic.record.CopyFrom(changed)
+    for ledger_id in doomed:
+        store.delete_files(ledger_id)
