@@ -289,9 +289,11 @@ class CompactionScheduler:
 
 def _has_news(topic: CompactableTopic) -> bool:
     """Counts entries instead of comparing positions: a ledger that was rolled and is still empty
-    has a last position beyond the horizon, but nothing in it."""
+    has a last position beyond the horizon, but nothing in it. Damage is news: the run tells it."""
     horizon = topic.log.horizon
-    return horizon is None or topic.log.entries_between(horizon, topic.log.last_position()) > 0
+    if horizon is None or topic.log.has_damage:
+        return True
+    return topic.log.entries_between(horizon, topic.log.last_position()) > 0
 
 
 def _status_of_run(run: CompactionRun) -> GetCompactionStatusResponse:

@@ -39,15 +39,15 @@ class CompactionSnapshot(NamedTuple):
 
 
 async def snapshot(topic: Topic) -> CompactionSnapshot | None:
-    """None: there is nothing to compact."""
+    """None: there is nothing to compact. Raises CompactedLedgerDamaged."""
     log = topic.log
+    log.check_compacted()
     last, view = await log.seal(), log.view
-    after = view.horizon or EARLIEST
+    after, compacted = view.horizon or EARLIEST, log.compacted_segments()
     if last is None or last <= after or not log.has_ledger(last.ledger_id):
         if view.horizon is None or topic.emulation().skip_run_without_new_data:
             return None
         last = view.horizon
-    compacted = log.compacted_segments()
     raw = [
         segment
         for ledger_id in log.ledger_ids()

@@ -2,7 +2,7 @@
 
 Reading follows the view: read-compacted reads at or below the horizon come from the compacted
 ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only what is durable is read.
-Appending is in broker/log_tail.py.
+Appending is in broker/log_tail.py, where entries are in broker/log_positions.py.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord, TopicRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord, TopicRecord
 
-from broker.log_tail import LogTail, copy_of
+from broker.log_positions import LogPositions
+from broker.log_tail import copy_of
 from broker.view import View
 from storage.entry import EARLIEST, LATEST, Position
 from storage.errors import DiskFailure, MissingFile
@@ -36,7 +36,7 @@ class ReadResult(NamedTuple):
     next_position: Position
 
 
-class TopicLog(LogTail):
+class TopicLog(LogPositions):
     """One per loaded topic, used on the event loop only."""
 
     def __init__(
@@ -100,26 +100,35 @@ class TopicLog(LogTail):
         """The view that the topic's record describes."""
         if not self._record.HasField("compacted"):
             return View()
-        compacted = self._record.compacted
-        reader = self._store.open_reader(compacted.ledger_id)
+        compacted, name = self._record.compacted, self._record.name
         horizon = Position(compacted.horizon.ledger_id, compacted.horizon.entry_id)
-        return View(reader, horizon, compacted.ledger_id)
+        missing = self._store.missing_of(compacted.ledger_id)
+        if missing is None:
+            reader = self._store.open_reader(compacted.ledger_id)
+            return View(reader, horizon, compacted.ledger_id, name)
+        view = View(None, horizon, compacted.ledger_id, name)
+        _log.error("%s", view.damaged(missing))
+        return view
 
     # -- reading ---------------------------------------------------------------------------
-
-    def _reader(self, ledger_id: int) -> LedgerReader:
-        return self._store.open_reader(ledger_id)
-
-    def ledger_ids(self) -> Sequence[int]:
-        """The raw ledgers that exist, oldest first; the last one may be empty."""
-        return self._record.ledger_ids
-
-    def has_ledger(self, ledger_id: int) -> bool:
-        return ledger_id in self._record.ledger_ids
 
     @property
     def horizon(self) -> Position | None:
         return self.view.horizon
+
+    @property
+    def has_damage(self) -> bool:
+        """Whether the compacted ledger is known to be damaged or missing."""
+        return self.view.damage is not None
+
+    def check_compacted(self) -> None:
+        """Raises CompactedLedgerDamaged when that is known, or a file is missing now."""
+        view = self.view
+        if view.damage is not None:
+            raise view.damage
+        missing = self._store.missing_of(view.ledger_id) if view.ledger_id >= 0 else None
+        if missing is not None:
+            raise view.damaged(missing)
 
     @property
     def floor(self) -> Position:
@@ -143,27 +152,19 @@ class TopicLog(LogTail):
         """Durable entries at and after `position`, at least one if there is one, about `bytes_max`.
 
         `view`: RAW, the current one, or an earlier one that is pinned.
-        Raises Moved when the topic was unloaded, Corruption, MissingFile.
+        Raises Moved when the topic was unloaded, Corruption, MissingFile, CompactedLedgerDamaged.
         """
         if self._closed is not None:
             raise self._closed
         if view.horizon is not None and view.routes_compacted(position):
-            if view.compacted is not None:
+            if view.ledger_id >= 0:
                 start = max(position, self.floor)
-                entries = await self._read_compacted(view, start, bytes_max)
+                with view.reading() as compacted:
+                    entries = await self._read_ledger(compacted, start, bytes_max, view.horizon)
                 if entries:
                     return ReadResult(entries, entries[-1].header.position.next)
             position = view.horizon.next
         return await self._read_raw(position, bytes_max)
-
-    async def _read_compacted(
-        self, view: View, position: Position, bytes_max: int
-    ) -> list[StoredEntry]:
-        compacted, horizon = view.compacted, view.horizon
-        assert compacted is not None
-        assert horizon is not None
-        with view.pinned():
-            return await self._read_ledger(compacted, position, bytes_max, horizon)
 
     async def _read_ledger(
         self, reader: LedgerReader, position: Position, bytes_max: int, end: Position
@@ -195,28 +196,6 @@ class TopicLog(LogTail):
             return ReadResult((), position)
         return ReadResult(entries, self.next_position(entries[-1].header.position))
 
-    def _existing(self, position: Position) -> Position:
-        """`position` if it may hold an entry now or later, else the first one after it that may."""
-        ids = self._record.ledger_ids
-        at = bisect_left(ids, position.ledger_id)
-        if at == len(ids):
-            return position
-        if ids[at] != position.ledger_id:
-            return Position(ids[at], 0)
-        position = Position(position.ledger_id, max(position.entry_id, 0))
-        last = self._reader(position.ledger_id).last
-        if at + 1 < len(ids) and self._is_finished(at) and (last is None or position > last):
-            return self._existing(Position(ids[at + 1], 0))
-        return position
-
-    def _is_finished(self, at: int) -> bool:
-        """Whether no entry can come to this raw ledger any more."""
-        ledger_id = self._record.ledger_ids[at]
-        return all(
-            writer is None or writer.ledger_id != ledger_id
-            for writer in (self._writer, *self._flushing)
-        )
-
     async def wait_beyond(self, position: Position) -> None:
         """Returns when a raw read at `position` may give something. Raises Moved on unload."""
         while True:
@@ -232,10 +211,6 @@ class TopicLog(LogTail):
                 self._waiters.discard(waiter)
 
     # -- ledgers ---------------------------------------------------------------------------
-
-    def ledger_records(self) -> list[LedgerRecord]:
-        """Of the raw ledgers, oldest first; counts include what is not durable yet."""
-        return [self._reader(ledger_id).record for ledger_id in self._record.ledger_ids]
 
     def drop_ledgers(self, ledger_ids: Sequence[int], *, hides_compacted: bool) -> None:
         """Takes raw ledgers out of the log, in one batch, then deletes their files.
@@ -277,47 +252,6 @@ class TopicLog(LogTail):
         end = self._record.terminated_at
         return Position(end.ledger_id, end.entry_id)
 
-    # -- positions -------------------------------------------------------------------------
-
-    def _find_last_durable(self) -> Position | None:
-        for ledger_id in reversed(self._record.ledger_ids):
-            last = self._reader(ledger_id).last
-            if last is not None:
-                return last
-        return None
-
-    def last_position(self) -> Position:
-        """The last durable raw entry; (L, -1) of the newest ledger when there is none."""
-        if self._last_durable is not None and self.has_ledger(self._last_durable.ledger_id):
-            return self._last_durable
-        return Position(self._record.ledger_ids[-1], -1)
-
-    def first_position(self) -> Position:
-        """Of the raw ledgers that exist."""
-        return Position(self._record.ledger_ids[0], 0)
-
-    def next_position(self, position: Position) -> Position:
-        """The one after, in the next ledger when `position` ends a finished one."""
-        return self._existing(position.next)
-
-    def previous_position(self, position: Position) -> Position:
-        """The mark-delete form of "before": (L, -1) for the first entry of a ledger."""
-        return Position(position.ledger_id, max(position.entry_id - 1, -1))
-
-    def entries_between(self, after: Position, upto: Position) -> int:
-        """Raw entries p with after < p <= upto in the ledgers that exist."""
-        count = 0
-        for ledger_id in self._record.ledger_ids:
-            last = self._reader(ledger_id).last
-            if last is None or ledger_id < after.ledger_id or ledger_id > upto.ledger_id:
-                continue
-            low = after.entry_id if ledger_id == after.ledger_id else -1
-            high = (
-                min(upto.entry_id, last.entry_id) if ledger_id == upto.ledger_id else last.entry_id
-            )
-            count += max(0, high - low)
-        return count
-
     async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:
         """The last of the entries behind `after` before the first one published later than that.
 
@@ -348,10 +282,7 @@ class TopicLog(LogTail):
         """
         last, view = self._last_durable, self.view
         if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
-            compacted = view.compacted
-            if compacted is None:
-                return None
-            with view.pinned():
+            with view.reading() as compacted:
                 entry = await self._in_thread(compacted.last_entry)
             is_readable = entry is not None and entry.header.position >= self.floor
             return entry if is_readable else None
@@ -382,16 +313,12 @@ class TopicLog(LogTail):
                 return entry.header.position, True
         return self._after_last(), True
 
-    def _after_last(self) -> Position:
-        """Where the next published entry will be."""
-        return self._existing(self.last_position().next)
-
     async def _position_at_time(self, publish_time_ms: int, read_compacted: bool) -> Position:
         view = self.view
-        if read_compacted and view.compacted is not None:
-            compacted = view.compacted
-            with view.pinned():
-                found = await self._in_thread(lambda: compacted.position_at_time(publish_time_ms))
+        if read_compacted and view.ledger_id >= 0:
+            with view.reading() as compacted:
+                find = functools.partial(compacted.position_at_time, publish_time_ms)
+                found = await self._in_thread(find)
             if found is not None:
                 return max(found, self.floor)
         for ledger_id in tuple(self._record.ledger_ids):

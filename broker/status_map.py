@@ -48,6 +48,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,
     "INCOMPATIBLE_FORMAT": grpc.StatusCode.FAILED_PRECONDITION,
     "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
+    "COMPACTED_LEDGER_DAMAGED": grpc.StatusCode.DATA_LOSS,
     # Not RESOURCE_EXHAUSTED: clients of gRPC read that as their own fault.
     "DISK_FAILURE": grpc.StatusCode.INTERNAL,
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
@@ -73,7 +74,7 @@ def code_of(error: LedgerfoldError) -> grpc.StatusCode:
 def status_details(error: LedgerfoldError) -> bytes:
     """The serialized google.rpc.Status that travels in the trailing metadata."""
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)
-    for name in ("topic", "subscription", "path", "offset", "stage"):
+    for name in ("topic", "subscription", "path", "offset", "stage", "ledger_id"):
         if hasattr(error, name):
             info.metadata[name] = str(getattr(error, name))
     detail = any_pb2.Any()

@@ -1,8 +1,9 @@
 """What a read sees: one compacted ledger, one horizon, the raw ledgers.
 
-A view is an immutable value. A read pins it for as long as it takes, a reader that keeps one from
-read to read for that long (broker/route.py). A compaction that commits puts a new view in the place
-of the current one, and the compacted ledger of the old one goes when its last pin does.
+A view is an immutable value, but for the damage that is found in it. A read pins it for as long as
+it takes, a reader that keeps one from read to read for that long (broker/route.py). A compaction
+that commits puts a new view in the place of the current one, and the compacted ledger of the old
+one goes when its last pin does.
 
     >>> view = View()
     >>> view.routes_compacted(Position(3, 0))
@@ -15,23 +16,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from storage.entry import Position
+from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, StorageError
 from storage.ledger import LedgerReader
 
 
 class View:
-    """`compacted` and `horizon` are None when no run ever ended well, `ledger_id` is -1 then."""
+    """`compacted` and `horizon` are None when no run ever ended well, `ledger_id` is -1 then.
 
-    __slots__ = ("_pins", "_when_free", "compacted", "horizon", "ledger_id")
+    `damage`: what is known to be wrong with the compacted ledger. Without files that could be
+    opened `compacted` is None.
+    """
+
+    __slots__ = ("_pins", "_topic", "_when_free", "compacted", "damage", "horizon", "ledger_id")
 
     def __init__(
         self,
         compacted: LedgerReader | None = None,
         horizon: Position | None = None,
         ledger_id: int = -1,
+        topic: str = "",
     ) -> None:
         self.compacted = compacted
         self.horizon = horizon
         self.ledger_id = ledger_id
+        self.damage: CompactedLedgerDamaged | None = None
+        self._topic = topic
         self._pins = 0
         self._when_free: Callable[[], None] | None = None
 
@@ -41,6 +50,23 @@ class View:
         The horizon itself does (Pulsar: CompactedTopicUtils.asyncReadCompactedEntries).
         """
         return self.horizon is not None and position <= self.horizon
+
+    @contextmanager
+    def reading(self) -> Iterator[LedgerReader]:
+        """The compacted ledger, pinned. Raises CompactedLedgerDamaged instead of what is found."""
+        if self.compacted is None:
+            assert self.damage is not None
+            raise self.damage
+        with self.pinned():
+            try:
+                yield self.compacted
+            except (Corruption, MissingFile) as error:
+                raise self.damaged(error) from error
+
+    def damaged(self, cause: StorageError) -> CompactedLedgerDamaged:
+        """Remembers it."""
+        self.damage = CompactedLedgerDamaged(self._topic, self.ledger_id, cause)
+        return self.damage
 
     def pin(self) -> None:
         """Its compacted ledger stays until as many unpin() came."""

@@ -16,6 +16,7 @@
     │   ├── Corruption               damaged data: file, offset, what was expected
     │   ├── IncompatibleFormat       written by a version this one cannot read
     │   ├── MissingFile              metadata names a file that is not there
+    │   ├── CompactedLedgerDamaged   what was compacted cannot be read; there is a way back
     │   ├── DiskFailure              a write or sync failed; the file is not used any more
     │   └── DirectoryLocked          another process owns the data directory
     ├── CompactionError              a run's
@@ -174,6 +175,20 @@ class MissingFile(StorageError):
     def __init__(self, path: str, named_by: str) -> None:
         super().__init__(f"{path}, which {named_by} names, is missing or shorter than recorded.")
         self.path, self.named_by = path, named_by
+
+
+class CompactedLedgerDamaged(StorageError):
+    """Raw reads are not concerned, nor are subscriptions without read-compacted."""
+
+    reason = "COMPACTED_LEDGER_DAMAGED"
+
+    def __init__(self, topic: str, ledger_id: int, cause: StorageError) -> None:
+        super().__init__(
+            f"The compacted ledger {ledger_id} of {topic} cannot be read: {cause} "
+            "Restore its files and unload the topic, or give it up: delete the subscription "
+            "__compaction, then compact what raw data are left."
+        )
+        self.topic, self.ledger_id, self.cause = topic, ledger_id, cause
 
 
 class DiskFailure(StorageError):

@@ -31,7 +31,7 @@ from ledgerfold.v1.records_pb2 import (
 
 from storage import recovery
 from storage.entry import ENTRY_BYTES_MAX, EntryHeader
-from storage.errors import Corruption, MissingFile
+from storage.errors import Corruption, MissingFile, StorageError
 from storage.files import REAL, Files, ReadFile
 from storage.metadata import MetadataBatch, MetadataStore
 from storage.names import ledgers_dir
@@ -159,6 +159,13 @@ class LedgerStore:
                 self._drop_readers()
             self._readers.move_to_end(ledger_id)
         return reader
+
+    def missing_of(self, ledger_id: int) -> StorageError | None:
+        """What a closed ledger lacks, if it does: its record, or a file, or the end of one."""
+        record = self._metadata.ledger(ledger_id)
+        if record is None:
+            return MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
+        return recovery.check_files(record, self.ledgers_dir, self._files)
 
     def _make_reader(self, ledger_id: int) -> LedgerReader:
         writer = self._writers.get(ledger_id)

@@ -79,7 +79,7 @@ def recover_all(
         if record.state == LEDGER_STATE_OPEN:
             error = _close_ledger(record, ledgers_dir, metadata, files, now_ms, report)
         else:
-            error = _check_files(record, ledgers_dir, files)
+            error = check_files(record, ledgers_dir, files)
         if error is not None:
             _log.error("Ledger %d: %s", record.ledger_id, error)
             report.damaged[record.ledger_id] = error
@@ -95,7 +95,8 @@ def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) ->
         raise Corruption(path, 0, f"records of {len(folders)} ledgers", "no store record")
 
 
-def _check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:
+def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:
+    """What is missing of a closed ledger. Only names and sizes are looked at."""
     for segment in record.segments:
         path = ledgers_dir / segment.path
         if not files.exists(path) or files.size(path) != segment.size_bytes:
@@ -127,7 +128,7 @@ def _close_ledger(
         batch.put_ledger(closed)
     report.closed.append(record.ledger_id)
     # What became empty goes with the files that no record names.
-    return _check_files(closed, ledgers_dir, files)
+    return check_files(closed, ledgers_dir, files)
 
 
 def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:

@@ -33,6 +33,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.DirectoryLocked: CONFLICT,
     errors.Corruption: DAMAGED,
     errors.MissingFile: DAMAGED,
+    errors.CompactedLedgerDamaged: DAMAGED,
     KeyboardInterrupt: INTERRUPTED,
 }
 

@@ -132,6 +132,7 @@ class FakeLog:
 
     entries: int = 0
     horizon: Position | None = None
+    has_damage: bool = False
 
     def last_position(self) -> Position:
         return Position(1, self.entries - 1)

@@ -34,6 +34,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.Corruption: 6,
     errors.IncompatibleFormat: 1,
     errors.MissingFile: 6,
+    errors.CompactedLedgerDamaged: 6,
     errors.DiskFailure: 1,
     errors.DirectoryLocked: 5,
     errors.CompactionError: 1,

@@ -1,0 +1,99 @@
+"""Where entries are: the raw ledgers that exist, and the positions in and between them.
+
+Positions are ordered by (ledger id, entry id) and are not dense: ledgers end, and are trimmed. A
+position that holds no entry stands for the next one that may.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+from broker.log_tail import LogTail
+from storage.entry import Position
+from storage.ledger import LedgerReader
+
+
+class LogPositions(LogTail):
+    """The part of a topic's log (broker/log.py) that tells where what is."""
+
+    def _reader(self, ledger_id: int) -> LedgerReader:
+        return self._store.open_reader(ledger_id)
+
+    def ledger_ids(self) -> Sequence[int]:
+        """The raw ledgers that exist, oldest first; the last one may be empty."""
+        return self._record.ledger_ids
+
+    def has_ledger(self, ledger_id: int) -> bool:
+        return ledger_id in self._record.ledger_ids
+
+    def ledger_records(self) -> list[LedgerRecord]:
+        """Of the raw ledgers, oldest first; counts include what is not durable yet."""
+        return [self._reader(ledger_id).record for ledger_id in self._record.ledger_ids]
+
+    def _find_last_durable(self) -> Position | None:
+        for ledger_id in reversed(self._record.ledger_ids):
+            last = self._reader(ledger_id).last
+            if last is not None:
+                return last
+        return None
+
+    def last_position(self) -> Position:
+        """The last durable raw entry; (L, -1) of the newest ledger when there is none."""
+        if self._last_durable is not None and self.has_ledger(self._last_durable.ledger_id):
+            return self._last_durable
+        return Position(self._record.ledger_ids[-1], -1)
+
+    def first_position(self) -> Position:
+        """Of the raw ledgers that exist."""
+        return Position(self._record.ledger_ids[0], 0)
+
+    def next_position(self, position: Position) -> Position:
+        """The one after, in the next ledger when `position` ends a finished one."""
+        return self._existing(position.next)
+
+    def previous_position(self, position: Position) -> Position:
+        """The mark-delete form of "before": (L, -1) for the first entry of a ledger."""
+        return Position(position.ledger_id, max(position.entry_id - 1, -1))
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """Raw entries p with after < p <= upto in the ledgers that exist."""
+        count = 0
+        for ledger_id in self._record.ledger_ids:
+            last = self._reader(ledger_id).last
+            if last is None or ledger_id < after.ledger_id or ledger_id > upto.ledger_id:
+                continue
+            low = after.entry_id if ledger_id == after.ledger_id else -1
+            high = (
+                min(upto.entry_id, last.entry_id) if ledger_id == upto.ledger_id else last.entry_id
+            )
+            count += max(0, high - low)
+        return count
+
+    def _existing(self, position: Position) -> Position:
+        """`position` if it may hold an entry now or later, else the first one after it that may."""
+        ids = self._record.ledger_ids
+        at = bisect_left(ids, position.ledger_id)
+        if at == len(ids):
+            return position
+        if ids[at] != position.ledger_id:
+            return Position(ids[at], 0)
+        position = Position(position.ledger_id, max(position.entry_id, 0))
+        last = self._reader(position.ledger_id).last
+        if at + 1 < len(ids) and self._is_finished(at) and (last is None or position > last):
+            return self._existing(Position(ids[at + 1], 0))
+        return position
+
+    def _is_finished(self, at: int) -> bool:
+        """Whether no entry can come to this raw ledger any more."""
+        ledger_id = self._record.ledger_ids[at]
+        return all(
+            writer is None or writer.ledger_id != ledger_id
+            for writer in (self._writer, *self._flushing)
+        )
+
+    def _after_last(self) -> Position:
+        """Where the next published entry will be."""
+        return self._existing(self.last_position().next)
