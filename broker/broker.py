@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from ledgerfold.v1.records_pb2 import TopicRecord
@@ -23,19 +23,13 @@ from broker.clock import Clock, ManualClock, WallClock
 from broker.compaction import CompactionScheduler
 from broker.housekeeping import Housekeeping
 from broker.names import TopicName
+from broker.partitions import Partitions
 from broker.settings import BrokerSettings
 from broker.supervisor import CompactorSupervisor
 from broker.topic import Topic
-from storage.errors import (
-    Moved,
-    StorageError,
-    TopicBusy,
-    TopicExists,
-    TopicNotFound,
-    Unavailable,
-)
+from storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from storage.ledger import LedgerStore
-from storage.metadata import MetadataStore
+from storage.metadata import MetadataBatch, MetadataStore
 
 # Flushes and reads of different topics run beside each other, and no more of them than this.
 DISK_THREADS = 8
@@ -62,10 +56,11 @@ class Broker:
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.topics: dict[str, Topic] = {}
+        self.partitions = Partitions(metadata, self.clock_ms)
         self.compactor = CompactorSupervisor(settings)
         self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
         self.housekeeping = Housekeeping(self)
-        self._loading: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
@@ -111,12 +106,13 @@ class Broker:
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
-        Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
+        Raises TopicNotFound, NotAllowed (a partition that cannot be), Unavailable (the broker is
+        stopping), StorageError.
         """
         loaded = self._usable(name, to_write)
         if loaded is not None:
             return loaded
-        async with self._loading.setdefault(name, asyncio.Lock()):
+        async with self._lock(name):
             loaded = self._usable(name, to_write)
             if loaded is not None:
                 return loaded
@@ -135,6 +131,7 @@ class Broker:
             raise Unavailable("The broker is stopping.")
         record = self.metadata.topic(name)
         if record is None:
+            self.partitions.check_usable(name)
             if not create:
                 raise TopicNotFound(name)
             record = TopicRecord(name=name, created_ms=self.clock_ms())
@@ -146,10 +143,13 @@ class Broker:
             await topic.enable_compaction_cursor()
         return topic
 
+    def _lock(self, name: str) -> asyncio.Lock:
+        """Held while it is loaded, unloaded or deleted, or gets more partitions."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
     async def create_topic(self, name: str) -> None:
-        """Raises TopicExists."""
-        if self.metadata.topic(name) is not None:
-            raise TopicExists(name)
+        """Raises TopicExists, NotAllowed."""
+        self.partitions.check_creatable(name)
         await self.topic(name, to_write=True)
 
     async def unload_topic(self, name: str) -> None:
@@ -158,7 +158,7 @@ class Broker:
         Raises TopicNotFound, DiskFailure when it can only be read.
         """
         await self.topic(name, create=False)
-        async with self._loading.setdefault(name, asyncio.Lock()):
+        async with self._lock(name):
             await self._unload(name)
         topic = await self.topic(name, create=False)
         if topic.log.failure is not None:
@@ -169,7 +169,7 @@ class Broker:
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
         """The topic, neither unloaded nor deleted inside. Raises Moved when it was before."""
-        async with self._loading.setdefault(name, asyncio.Lock()):
+        async with self._lock(name):
             topic = self.topics.get(name)
             if topic is None:
                 raise Moved(f"{name} was unloaded; try again.")
@@ -187,24 +187,50 @@ class Broker:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
     async def delete_topic(self, name: str, force: bool) -> None:
-        """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy."""
-        topic = await self.topic(name, create=False)
-        consumers = len(topic.readers) + sum(
-            len(each.consumers) for each in topic.subscriptions.values()
-        )
-        if (topic.producers or consumers) and not force:
-            raise TopicBusy(name, len(topic.producers), consumers)
-        async with self._loading.setdefault(name, asyncio.Lock()):
-            await self._unload(name)
-            record = self.metadata.topic(name)
-            if record is None:
-                raise TopicNotFound(name)
-            ledger_ids = list(record.ledger_ids)
-            if record.HasField("compacted") and record.compacted.ledger_id >= 0:
-                ledger_ids.append(record.compacted.ledger_id)
+        """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
+        if self.partitions.count(name):
+            raise NotAllowed(f"{name} is partitioned: delete it as a partitioned topic.")
+        if self.metadata.topic(name) is None:
+            raise TopicNotFound(name)
+        await self._delete([name], force, lambda batch: None)
+
+    async def delete_partitioned_topic(self, name: str, force: bool) -> None:
+        """Deletes it with its partitions. Raises TopicNotFound, TopicBusy, NotAllowed."""
+        async with self._lock(name):
+            self.partitions.record(name)
+            names = self.partitions.names(name)
+            await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
+
+    async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
+        """Raises InvalidRequest, TopicNotFound, NotAllowed."""
+        async with self._lock(name):
+            self.partitions.grow(name, partitions)
+
+    async def _delete(
+        self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
+    ) -> None:
+        """One write. Raises TopicBusy; then nothing has changed, and nobody was disconnected."""
+        async with AsyncExitStack() as locks:
+            for name in names:
+                await locks.enter_async_context(self._lock(name))
+            if not force:
+                for name in names:
+                    if name in self.topics:
+                        self.topics[name].check_idle()
+            for name in names:
+                await self._unload(name)
+            ledger_ids = [each for name in names for each in self._ledger_ids(name)]
             with self.metadata.batch() as batch:
-                batch.delete_topic(name)
+                for name in names:
+                    batch.delete_topic(name)
+                and_also(batch)
                 for ledger_id in ledger_ids:
                     self.store.mark_deleting(ledger_id, batch)
             for ledger_id in ledger_ids:
                 self.store.delete_files(ledger_id)
+
+    def _ledger_ids(self, name: str) -> list[int]:
+        """Raw and compacted; none of a topic that is not there."""
+        record = self.metadata.topic(name) or TopicRecord()
+        compacted = record.compacted.ledger_id if record.HasField("compacted") else -1
+        return [*record.ledger_ids, *([compacted] if compacted >= 0 else [])]

@@ -105,9 +105,9 @@ class CompactionHistory:
     def oldest_first(self, topic: str) -> list[RunRecord]:
         return self._metadata.runs(topic)
 
-    def runs(self, topic: str | None, limit: int = 0) -> list[RunRecord]:
-        """Newest first, by the time they were queued. Limit 0: all."""
-        runs = self._metadata.runs(topic)
+    def runs(self, *topics: str, limit: int = 0) -> list[RunRecord]:
+        """Newest first, by the time they were queued; no topics: of all. Limit 0: all."""
+        runs = [run for topic in topics or (None,) for run in self._metadata.runs(topic)]
         newest_first = sorted(runs, key=lambda run: (run.queued_ms, run.number), reverse=True)
         return newest_first[:limit] if limit > 0 else newest_first
 

@@ -18,6 +18,7 @@ from broker.emulation import Emulation
 from storage.entry import Position
 
 if TYPE_CHECKING:
+    from broker.partitions import Partitions
     from broker.settings import BrokerSettings
     from storage.ledger import LedgerStore
     from storage.metadata import MetadataStore
@@ -56,6 +57,10 @@ class CompactableTopic(Protocol):
     def record(self) -> TopicRecord: ...
     @property
     def log(self) -> CompactableLog: ...
+    def own_policies(self) -> Policies:
+        """Those set on it, or on the partitioned topic that it belongs to."""
+        ...
+
     def policies(self) -> Policies:
         """The effective ones."""
         ...
@@ -100,6 +105,8 @@ class CompactionBroker(Protocol):
     def metadata(self) -> MetadataStore: ...
     @property
     def store(self) -> LedgerStore: ...
+    @property
+    def partitions(self) -> Partitions: ...
     @property
     def clock_ms(self) -> Callable[[], int]: ...
     @property

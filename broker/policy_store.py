@@ -1,5 +1,7 @@
 """Where policies are kept: in the topic's and the namespace's record.
 
+A partitioned topic's are in its own, and are those of its partitions (broker/partitions.py).
+
 A threshold that is set to more than 0 takes effect at once on what raw data may go: the topics it
 applies to get their compaction cursor, so that nothing is trimmed that no compaction has seen
 (apache/pulsar#11003). Topics that are not loaded get it when they are: nothing is trimmed before.
@@ -28,15 +30,25 @@ class PolicyStore:
         self._broker_policies = broker_policies(broker.settings)
 
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
-        """What is set on it, or what applies to it. Raises TopicNotFound."""
-        record = self._broker.metadata.topic(topic)
-        if record is None:
-            raise TopicNotFound(topic)
-        own = record.policies
+        """What is set on it, or what applies to it. It may be partitioned.
+
+        Raises TopicNotFound; NotAllowed for a partition.
+        """
+        own = self._of_topic(topic)
         if not applied:
             return own
         namespace = self.of_namespace(TopicName.parse(topic).namespace, applied=False)
         return effective_policies(own, namespace, self._broker_policies)
+
+    def _of_topic(self, name: str) -> Policies:
+        partitioned = self._broker.metadata.partitioned_topic(name)
+        if partitioned is not None:
+            return partitioned.policies
+        topic = self._broker.metadata.topic(name)
+        if topic is None:
+            raise TopicNotFound(name)
+        self._broker.partitions.check_policies(name)
+        return topic.policies
 
     def of_namespace(self, namespace: str, *, applied: bool) -> Policies:
         """As of_topic. A namespace without a record is one that nothing was set on."""
@@ -47,7 +59,8 @@ class PolicyStore:
     async def update_topic(
         self, topic: CompactableTopic, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """One synced write. Raises InvalidRequest; then nothing has changed."""
+        """One synced write. Raises InvalidRequest, NotAllowed; then nothing has changed."""
+        self._broker.partitions.check_policies(topic.name)
         record = TopicRecord()
         record.CopyFrom(topic.record)
         record.policies.CopyFrom(updated_policies(record.policies, changes, remove))
@@ -55,6 +68,18 @@ class PolicyStore:
             batch.put_topic(record)
         topic.record.policies.CopyFrom(record.policies)
         await _hold_raw_data(topic)
+
+    async def update_partitioned_topic(
+        self, name: str, changes: Policies, remove: Iterable[str]
+    ) -> None:
+        """As update_topic: of all its partitions."""
+        current = self._broker.partitions.record(name).policies
+        policies = updated_policies(current, changes, remove)
+        self._broker.partitions.update_policies(name, policies)
+        for partition in self._broker.partitions.names(name):
+            topic = self._broker.topics.get(partition)
+            if topic is not None:
+                await _hold_raw_data(topic)
 
     async def update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]

@@ -18,7 +18,7 @@ from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 
 from broker.broker import Broker
-from broker.rpc import publish, read, subscribe
+from broker.rpc import partitions, publish, read, subscribe
 from broker.rpc.admin import AdminService
 from broker.rpc.health import HealthService
 from storage.entry import ENTRY_BYTES_MAX
@@ -99,6 +99,11 @@ class Server:
                 "Publish": stream(publish.publish),
                 "Subscribe": stream(subscribe.subscribe, data_pb2.SubscribeRequest.FromString),
                 "Read": stream(read.read),
+                "GetPartitions": unary(
+                    partitions.get_partitions,
+                    data_pb2.GetPartitionsRequest,
+                    data_pb2.GetPartitionsResponse,
+                ),
                 "GetLastMessageId": unary(
                     read.get_last_message_id,
                     data_pb2.GetLastMessageIdRequest,

@@ -36,6 +36,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "TOPIC_IS_PARTITIONED": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,

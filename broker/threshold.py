@@ -150,7 +150,7 @@ class ThresholdMonitor:
         """The one in force."""
         namespace = self._broker.metadata.namespace(TopicName.parse(topic.name).namespace)
         return effective_threshold(
-            topic.record.policies,
+            topic.own_policies(),
             Policies() if namespace is None else namespace.policies,
             self._broker_policies,
         )

@@ -34,7 +34,7 @@ from broker.subscription_factory import load_subscription
 from broker.traffic import Traffic
 from broker.trimming import trim
 from storage.entry import EARLIEST, EntryHeader, Position
-from storage.errors import Moved, ProducerBusy
+from storage.errors import Moved, ProducerBusy, TopicBusy
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -161,6 +161,12 @@ class Topic:
         self.messages_out += sent.messages
         self.bytes_out += sent.bytes
 
+    def check_idle(self) -> None:
+        """Raises TopicBusy when someone publishes, consumes or reads."""
+        consumers = sum(len(each.consumers) for each in self.subscriptions.values())
+        if self.producers or self.readers or consumers:
+            raise TopicBusy(self.name, len(self.producers), len(self.readers) + consumers)
+
     # -- cursors (broker/subscription_factory.py) ------------------------------------------
 
     async def persist_cursor(self, record: CursorRecord) -> None:
@@ -182,11 +188,15 @@ class Topic:
 
     # -- policies --------------------------------------------------------------------------
 
+    def own_policies(self) -> Policies:
+        """Those set on it, or on the partitioned topic that it belongs to."""
+        return self.broker.partitions.policies_of(self.record)
+
     def policies(self) -> Policies:
         """The effective ones: topic over namespace over broker."""
         namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
         return effective_policies(
-            self.record.policies,
+            self.own_policies(),
             namespace.policies if namespace is not None else Policies(),
             broker_policies(self.broker.settings),
         )
@@ -197,7 +207,7 @@ class Topic:
         return effective_emulation(
             self.broker.settings.emulation,
             namespace.policies.emulation if namespace is not None else Settings(),
-            self.record.policies.emulation,
+            self.own_policies().emulation,
         )
 
     # -- compaction ------------------------------------------------------------------------

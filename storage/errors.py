@@ -4,6 +4,7 @@
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
     │   ├── TopicNotFound
+    │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          nothing is published to it any more
@@ -72,6 +73,20 @@ class TopicNotFound(RequestError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"Topic {topic} does not exist. Create it, or publish to it, first.")
         self.topic = topic
+
+
+class TopicIsPartitioned(TopicNotFound):
+    """There are its partitions, and no topic of that very name."""
+
+    reason = "TOPIC_IS_PARTITIONED"
+
+    def __init__(self, topic: str, partitions: int) -> None:
+        RequestError.__init__(
+            self,
+            f"Topic {topic} is divided into {partitions} partitions, and has no data of its own. "
+            f"Name a partition, {topic}-partition-0 or another.",
+        )
+        self.topic, self.partitions = topic, partitions
 
 
 class TopicExists(RequestError):

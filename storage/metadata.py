@@ -6,9 +6,10 @@ Everything that must change together goes into one batch, which is one synced wr
         batch.put_topic(record)
         batch.put_ledger(ledger)
 
-Keys (docs/FORMATS.md, "Metadata"): store, namespace/<tenant>/<ns>, topic/<name>, ledger/<id, 20
-digits>, cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20
-digits>. A value is a version byte and a protobuf message of ledgerfold.v1.records.
+Keys (docs/FORMATS.md, "Metadata"): store, namespace/<tenant>/<ns>, topic/<name>,
+partitioned/<name>, ledger/<id, 20 digits>, cursor/<topic>NUL<subscription>,
+producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>. A value is a version byte and a
+protobuf message of ledgerfold.v1.records.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerRecord,
     NamespaceRecord,
+    PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
     StoreRecord,
@@ -89,6 +91,9 @@ class MetadataBatch:
     def put_topic(self, record: TopicRecord) -> None:
         self._put(_key("topic", record.name), record)
 
+    def put_partitioned_topic(self, record: PartitionedTopicRecord) -> None:
+        self._put(_key("partitioned", record.name), record)
+
     def put_ledger(self, record: LedgerRecord) -> None:
         self._put(_ledger_key(record.ledger_id), record)
 
@@ -107,6 +112,10 @@ class MetadataBatch:
         for kind in ("cursor", "producer", "run"):
             for key, _ in self._store.scan(_key(kind, name, "")):
                 self._delete(key)
+
+    def delete_partitioned_topic(self, name: str) -> None:
+        """The record alone; its partitions are topics."""
+        self._delete(_key("partitioned", name))
 
     def delete_ledger(self, ledger_id: int) -> None:
         self._delete(_ledger_key(ledger_id))
@@ -145,6 +154,12 @@ class MetadataStore:
 
     def topics(self) -> list[TopicRecord]:
         return self._all(TopicRecord, b"topic/")
+
+    def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
+        return self._get(PartitionedTopicRecord, _key("partitioned", name))
+
+    def partitioned_topics(self) -> list[PartitionedTopicRecord]:
+        return self._all(PartitionedTopicRecord, b"partitioned/")
 
     def namespace(self, name: str) -> NamespaceRecord | None:
         return self._get(NamespaceRecord, _key("namespace", name))

@@ -75,14 +75,20 @@ def wait_for_end(
 
 
 def report_end(status: GetCompactionStatusResponse) -> int:
-    """One line of figures, or the error; the exit code."""
+    """One line of figures, or the error, for each partition; the exit code."""
+    if not status.partitions:
+        return _report_run(status.run)
+    return max(_report_run(each.run, f"{each.run.topic}: ") for each in status.partitions)
+
+
+def _report_run(run: RunRecord, whose: str = "") -> int:
     from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 
-    run = status.run
     if run.state != RUN_STATE_SUCCESS:
-        print(f"ledgerfold: {run.error_message or 'the compaction failed'}", file=sys.stderr)
+        why = run.error_message or "the compaction failed"
+        print(f"ledgerfold: {whose}{why}", file=sys.stderr)
         return FAILED
-    print(figures(run))
+    print(f"{whose}{figures(run)}")
     return DONE
 
 

@@ -13,6 +13,7 @@ from broker.cli.emulation import add_emulation_verbs
 from broker.cli.message_ttl import add_message_ttl_verbs
 from broker.cli.operations import add_operation_verbs
 from broker.cli.output import message_id_text, print_document
+from broker.cli.partitions import add_partition_verbs
 from broker.cli.start_positions import parse_message_id
 from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
 from storage.errors import InvalidRequest
@@ -53,6 +54,7 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
     leave.add_argument("-s", "--subscription", required=True, help="its name")
     leave.add_argument("-f", "--force", action="store_true", help="disconnect its consumers")
+    add_partition_verbs(verbs)
     add_cursor_verbs(verbs)
     add_compaction_verbs(verbs)
     _add_policies(verbs, "topic")

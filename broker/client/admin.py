@@ -91,6 +91,39 @@ class Admin:
         request = admin_pb2.ListTopicsRequest(namespace=namespace)
         return list(self._call(self._admin.ListTopics, request).topics)
 
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """With its partitions, the topics `<topic>-partition-0` and so on. Raises TopicExists."""
+        request = admin_pb2.CreatePartitionedTopicRequest(topic=topic, partitions=partitions)
+        self._call(self._admin.CreatePartitionedTopic, request)
+
+    def update_partitioned_topic(self, topic: str, partitions: int) -> None:
+        """Makes more partitions, never fewer. Raises InvalidRequest, NotAllowed."""
+        request = admin_pb2.UpdatePartitionedTopicRequest(topic=topic, partitions=partitions)
+        self._call(self._admin.UpdatePartitionedTopic, request)
+
+    def partitioned_topic_metadata(self, topic: str) -> dict[str, Any]:
+        """{"partitions": 3, "deleted": False}; 0 partitions when it is not partitioned."""
+        request = admin_pb2.GetPartitionedTopicMetadataRequest(topic=topic)
+        metadata = self._call(self._admin.GetPartitionedTopicMetadata, request)
+        return {"partitions": metadata.partitions, "deleted": False}
+
+    def list_partitioned_topics(self, namespace: str = "") -> list[str]:
+        """As list_topics, which lists their partitions."""
+        request = admin_pb2.ListPartitionedTopicsRequest(namespace=namespace)
+        return list(self._call(self._admin.ListPartitionedTopics, request).topics)
+
+    def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
+        """As delete_topic, with all partitions."""
+        request = admin_pb2.DeletePartitionedTopicRequest(topic=topic, force=force)
+        self._call(self._admin.DeletePartitionedTopic, request)
+
+    def partitioned_stats(self, topic: str, *, per_partition: bool = False) -> dict[str, Any]:
+        """What pulsar-admin's `topics partitioned-stats` shows."""
+        request = admin_pb2.GetPartitionedTopicStatsRequest(
+            topic=topic, per_partition=per_partition
+        )
+        return _document(self._call(self._admin.GetPartitionedTopicStats, request).json)
+
     def stats(self, topic: str) -> dict[str, Any]:
         """What pulsar-admin's `topics stats` shows."""
         request = admin_pb2.GetTopicStatsRequest(topic=topic)

@@ -16,30 +16,38 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from ledgerfold.v1 import admin_pb2
-from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
-from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 
 from broker import __version__, stats
 from broker.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
+from broker.partitioned_compaction import PartitionedCompaction
 from broker.policy_store import PolicyStore
 from broker.rpc.admin_clock import ClockCalls
 from broker.rpc.admin_cursors import CursorCalls
 from broker.rpc.admin_operations import OperationCalls
+from broker.rpc.partitions import PartitionCalls
 from broker.status_map import rpc_errors, rpc_stream_errors
 from broker.subscription_factory import create_subscription
-from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy, TopicNotFound
+from storage.errors import (
+    InvalidRequest,
+    NotAllowed,
+    SubscriptionBusy,
+    TopicIsPartitioned,
+    TopicNotFound,
+)
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.topic import Topic
 
 Context = grpc.aio.ServicerContext[Any, Any]
 COMPACTED = "compacted"
 
 
-class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer):
+class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._policies = PolicyStore(broker)
+        self._compaction = PartitionedCompaction(broker)
 
     @rpc_errors
     async def GetBrokerInfo(  # noqa: N802
@@ -101,15 +109,16 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer
     async def UnloadTopic(  # noqa: N802
         self, request: admin_pb2.UnloadTopicRequest, context: Context
     ) -> admin_pb2.UnloadTopicResponse:
-        await self._broker.unload_topic(self._existing(request.topic))
+        for name in self._existing(request.topic):
+            await self._broker.unload_topic(name)
         return admin_pb2.UnloadTopicResponse()
 
     @rpc_errors
     async def TrimTopic(  # noqa: N802
         self, request: admin_pb2.TrimTopicRequest, context: Context
     ) -> admin_pb2.TrimTopicResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-        return admin_pb2.TrimTopicResponse(ledgers_removed=await topic.trim())
+        removed = [await topic.trim() for topic in await self._topics(request.topic)]
+        return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
 
     @rpc_errors
     async def CreateSubscription(  # noqa: N802
@@ -120,19 +129,22 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer
             raise InvalidRequest("A subscription needs a name.")
         if name == COMPACTION_CURSOR:
             raise NotAllowed(f"{name} is compaction's own. Trigger a compaction instead.")
-        topic = await self._broker.topic(persistent_topic(request.topic, "subscribed to"))
-        if name in topic.subscriptions:
-            raise SubscriptionBusy(topic.name, name, "it exists already.")
-        await create_subscription(topic, name, request.start, created_ms=self._broker.clock_ms())
+        full = persistent_topic(request.topic, "subscribed to")
+        topics = [await self._broker.topic(each) for each in self._broker.partitions.names(full)]
+        if all(name in topic.subscriptions for topic in topics):
+            raise SubscriptionBusy(full, name, "it exists already.")
+        now_ms = self._broker.clock_ms()
+        for topic in topics:
+            await create_subscription(topic, name, request.start, created_ms=now_ms)
         return admin_pb2.CreateSubscriptionResponse()
 
     @rpc_errors
     async def ListSubscriptions(  # noqa: N802
         self, request: admin_pb2.ListSubscriptionsRequest, context: Context
     ) -> admin_pb2.ListSubscriptionsResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-        names = sorted(topic.subscriptions)
-        if topic.record.compaction_cursor:
+        topics = await self._topics(request.topic)
+        names = sorted({name for topic in topics for name in topic.subscriptions})
+        if any(topic.record.compaction_cursor for topic in topics):
             names.append(COMPACTION_CURSOR)
         return admin_pb2.ListSubscriptionsResponse(subscriptions=names)
 
@@ -142,31 +154,33 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer
     async def TriggerCompaction(  # noqa: N802
         self, request: admin_pb2.TriggerCompactionRequest, context: Context
     ) -> admin_pb2.TriggerCompactionResponse:
-        name = persistent_topic(request.topic, COMPACTED)
-        topic = await self._broker.topic(name, create=False, to_write=True)
-        number = await self._broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
+        number = await self._compaction.trigger(persistent_topic(request.topic, COMPACTED))
         return admin_pb2.TriggerCompactionResponse(run_number=number)
 
     @rpc_errors
     async def GetCompactionStatus(  # noqa: N802
         self, request: admin_pb2.GetCompactionStatusRequest, context: Context
     ) -> admin_pb2.GetCompactionStatusResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
-        return self._broker.compaction.status(topic)
+        name = persistent_topic(request.topic, COMPACTED)
+        if count := self._broker.partitions.count(name):
+            applied = self._policies.of_topic(name, applied=True)
+            if not applied.emulation.partitioned_status:
+                raise TopicIsPartitioned(name, count)
+        return await self._compaction.status(name)
 
     @rpc_stream_errors
     async def WatchCompaction(  # noqa: N802
         self, request: admin_pb2.WatchCompactionRequest, context: Context
     ) -> AsyncIterator[admin_pb2.WatchCompactionResponse]:
-        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
-        async for status in self._broker.compaction.watch(topic):
+        name = persistent_topic(request.topic, COMPACTED)
+        async for status in self._compaction.watch(name):
             yield admin_pb2.WatchCompactionResponse(status=status)
 
     @rpc_errors
     async def CancelCompaction(  # noqa: N802
         self, request: admin_pb2.CancelCompactionRequest, context: Context
     ) -> admin_pb2.CancelCompactionResponse:
-        number = await self._broker.compaction.cancel(self._existing(request.topic))
+        number = await self._compaction.cancel(self._existing(request.topic))
         return admin_pb2.CancelCompactionResponse(run_number=number)
 
     @rpc_errors
@@ -175,8 +189,8 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer
     ) -> admin_pb2.ListRunsResponse:
         if request.limit < 0:
             raise InvalidRequest(f"A limit of {request.limit}; 0 means all.")
-        topic = self._existing(request.topic) if request.topic else None
-        runs = self._broker.compaction.history.runs(topic, request.limit)
+        topics = self._existing(request.topic) if request.topic else []
+        runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
         return admin_pb2.ListRunsResponse(runs=runs)
 
     # Policies
@@ -194,19 +208,29 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, AdminServiceServicer
         self, request: admin_pb2.UpdatePoliciesRequest, context: Context
     ) -> admin_pb2.UpdatePoliciesResponse:
         kind, name = _scope(request.scope)
-        if kind == "topic":
+        if kind == "topic" and self._broker.partitions.count(name):
+            await self._policies.update_partitioned_topic(name, request.set, request.remove)
+        elif kind == "topic":
             topic = await self._broker.topic(name, create=False)
             await self._policies.update_topic(topic, request.set, request.remove)
         else:
             await self._policies.update_namespace(name, request.set, request.remove)
         return admin_pb2.UpdatePoliciesResponse()
 
-    def _existing(self, name: str) -> str:
-        """The full name of a topic that exists, loaded or not. Raises TopicNotFound, NotAllowed."""
-        full = persistent_topic(name, COMPACTED)
-        if self._broker.metadata.topic(full) is None:
-            raise TopicNotFound(full)
-        return full
+    def _existing(self, name: str) -> list[str]:
+        """The full name of a topic that exists, or of its partitions, loaded or not.
+
+        Raises TopicNotFound, NotAllowed.
+        """
+        names = self._broker.partitions.names(persistent_topic(name, COMPACTED))
+        for each in names:
+            if self._broker.metadata.topic(each) is None:
+                raise TopicNotFound(each)
+        return names
+
+    async def _topics(self, name: str) -> list[Topic]:
+        """The same, loaded."""
+        return [await self._broker.topic(each, create=False) for each in self._existing(name)]
 
 
 def _scope(scope: admin_pb2.PolicyScope) -> tuple[str, str]:

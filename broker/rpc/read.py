@@ -20,7 +20,7 @@ from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
 from broker.frames import encode_read
-from broker.names import persistent_topic
+from broker.names import partition_index, persistent_topic
 from broker.route import Route
 from broker.status_map import rpc_errors
 from broker.subscription_stats import describe_reader, describe_reader_cursor
@@ -268,20 +268,10 @@ async def get_last_message_id(
     """The last id of the view (reference section 14)."""
     topic = await broker.topic(persistent_topic(request.topic, "read"), create=False)
     entry = await topic.log.last_entry(request.read_compacted)
-    position, index = Position(-1, -1), -1
+    last = MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)
     if entry is not None:
-        position = entry.header.position
+        last.ledger_id, last.entry_id = entry.header.position
+        last.partition = partition_index(topic.name)
         for message in decode(entry.data, entry.header).messages():
-            index = message.batch_index
-    return _last_id(position, index)
-
-
-def _last_id(position: Position, batch_index: int) -> data_pb2.GetLastMessageIdResponse:
-    return data_pb2.GetLastMessageIdResponse(
-        message_id=MessageId(
-            ledger_id=position.ledger_id,
-            entry_id=position.entry_id,
-            batch_index=batch_index,
-            partition=-1,
-        )
-    )
+            last.batch_index = message.batch_index
+    return data_pb2.GetLastMessageIdResponse(message_id=last)

@@ -97,14 +97,28 @@ async def seek(
 async def unsubscribe(
     broker: Broker, request: data_pb2.UnsubscribeRequest, context: Context
 ) -> data_pb2.UnsubscribeResponse:
-    """Answers when the cursor is deleted durably. Without `__compaction` there is no compaction."""
-    name = persistent_topic(request.topic)
+    """Answers when the cursors are deleted durably: one, or one on each partition.
+
+    Without `__compaction` there is no compaction.
+    """
+    errors = list[LedgerfoldError]()
+    for name in broker.partitions.names(persistent_topic(request.topic)):
+        try:
+            await _unsubscribe(broker, name, request)
+        except LedgerfoldError as error:
+            errors.append(error)
+    if errors:
+        # As in Pulsar: a partition that refuses does not keep the subscription of the others.
+        raise errors[0]
+    return data_pb2.UnsubscribeResponse()
+
+
+async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeRequest) -> None:
     if request.subscription == COMPACTION_CURSOR:
         await disable_compaction(broker, name)
     else:
         topic = await broker.topic(name, create=False)
         await delete_subscription(topic, request.subscription, force=request.force)
-    return data_pb2.UnsubscribeResponse()
 
 
 async def _opening(requests: Requests) -> data_pb2.SubscribeOpen | None:

@@ -134,6 +134,80 @@ class ListTopicsResponse(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class CreatePartitionedTopicRequest(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class CreatePartitionedTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UpdatePartitionedTopicRequest(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: int
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+
+class UpdatePartitionedTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPartitionedTopicMetadataRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetPartitionedTopicMetadataResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: int
+    def __init__(self, partitions: _Optional[int] = ...) -> None: ...
+
+class ListPartitionedTopicsRequest(_message.Message):
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
+
+class ListPartitionedTopicsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeletePartitionedTopicRequest(_message.Message):
+    __slots__ = ("topic", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DeletePartitionedTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPartitionedTopicStatsRequest(_message.Message):
+    __slots__ = ("topic", "per_partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PER_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    per_partition: bool
+    def __init__(self, topic: _Optional[str] = ..., per_partition: _Optional[bool] = ...) -> None: ...
+
+class GetPartitionedTopicStatsResponse(_message.Message):
+    __slots__ = ("json",)
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    json: str
+    def __init__(self, json: _Optional[str] = ...) -> None: ...
+
 class GetTopicStatsRequest(_message.Message):
     __slots__ = ("topic",)
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -309,16 +383,18 @@ class GetCompactionStatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class GetCompactionStatusResponse(_message.Message):
-    __slots__ = ("status", "last_error", "run", "progress")
+    __slots__ = ("status", "last_error", "run", "progress", "partitions")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     status: CompactionStatus
     last_error: str
     run: _records_pb2.RunRecord
     progress: CompactionProgress
-    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ...) -> None: ...
+    partitions: _containers.RepeatedCompositeFieldContainer[GetCompactionStatusResponse]
+    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[GetCompactionStatusResponse, _Mapping]]] = ...) -> None: ...
 
 class CompactionProgress(_message.Message):
     __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total")

@@ -124,6 +124,36 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.FromString,
                 _registered_method=True)
+        self.CreatePartitionedTopic = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/CreatePartitionedTopic',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicResponse.FromString,
+                _registered_method=True)
+        self.UpdatePartitionedTopic = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/UpdatePartitionedTopic',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicResponse.FromString,
+                _registered_method=True)
+        self.GetPartitionedTopicMetadata = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetPartitionedTopicMetadata',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataResponse.FromString,
+                _registered_method=True)
+        self.ListPartitionedTopics = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListPartitionedTopics',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsResponse.FromString,
+                _registered_method=True)
+        self.DeletePartitionedTopic = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/DeletePartitionedTopic',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicResponse.FromString,
+                _registered_method=True)
+        self.GetPartitionedTopicStats = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetPartitionedTopicStats',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsResponse.FromString,
+                _registered_method=True)
         self.TriggerCompaction = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/TriggerCompaction',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TriggerCompactionRequest.SerializeToString,
@@ -281,6 +311,45 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreatePartitionedTopic(self, request, context):
+        """A partitioned topic and its partitions, which are topics `<name>-partition-<index>`. Calls that take a topic take
+        a partitioned one, too, where they can mean all its partitions: unload, trim, subscriptions, policies, compaction.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdatePartitionedTopic(self, request, context):
+        """More partitions; new ones get the durable subscriptions of the first partition, from the beginning.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPartitionedTopicMetadata(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPartitionedTopics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeletePartitionedTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPartitionedTopicStats(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def TriggerCompaction(self, request, context):
         """Starts a compaction, or puts it into the queue, and answers at once. ABORTED (COMPACTION_RUNNING) when one is on its way.
         """
@@ -418,6 +487,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ClearBacklog,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.SerializeToString,
+            ),
+            'CreatePartitionedTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePartitionedTopic,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicResponse.SerializeToString,
+            ),
+            'UpdatePartitionedTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePartitionedTopic,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicResponse.SerializeToString,
+            ),
+            'GetPartitionedTopicMetadata': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPartitionedTopicMetadata,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataResponse.SerializeToString,
+            ),
+            'ListPartitionedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPartitionedTopics,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsResponse.SerializeToString,
+            ),
+            'DeletePartitionedTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeletePartitionedTopic,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicResponse.SerializeToString,
+            ),
+            'GetPartitionedTopicStats': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPartitionedTopicStats,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsResponse.SerializeToString,
             ),
             'TriggerCompaction': grpc.unary_unary_rpc_method_handler(
                     servicer.TriggerCompaction,
@@ -941,6 +1040,168 @@ class AdminService:
             '/ledgerfold.v1.AdminService/ClearBacklog',
             ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.ClearBacklogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePartitionedTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/CreatePartitionedTopic',
+            ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.CreatePartitionedTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePartitionedTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/UpdatePartitionedTopic',
+            ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.UpdatePartitionedTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPartitionedTopicMetadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetPartitionedTopicMetadata',
+            ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicMetadataResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPartitionedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListPartitionedTopics',
+            ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListPartitionedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeletePartitionedTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/DeletePartitionedTopic',
+            ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.DeletePartitionedTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPartitionedTopicStats(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetPartitionedTopicStats',
+            ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetPartitionedTopicStatsResponse.FromString,
             options,
             channel_credentials,
             insecure,

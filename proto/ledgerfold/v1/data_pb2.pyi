@@ -222,6 +222,18 @@ class ReadReady(_message.Message):
     reader_name: str
     def __init__(self, reader_name: _Optional[str] = ...) -> None: ...
 
+class GetPartitionsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class GetPartitionsResponse(_message.Message):
+    __slots__ = ("partitions",)
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: int
+    def __init__(self, partitions: _Optional[int] = ...) -> None: ...
+
 class GetLastMessageIdRequest(_message.Message):
     __slots__ = ("topic", "read_compacted")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

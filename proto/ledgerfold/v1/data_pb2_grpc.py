@@ -49,6 +49,11 @@ class DataServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_data__pb2.ReadRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_data__pb2.ReadResponse.FromString,
                 _registered_method=True)
+        self.GetPartitions = channel.unary_unary(
+                '/ledgerfold.v1.DataService/GetPartitions',
+                request_serializer=ledgerfold_dot_v1_dot_data__pb2.GetPartitionsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_data__pb2.GetPartitionsResponse.FromString,
+                _registered_method=True)
         self.GetLastMessageId = channel.unary_unary(
                 '/ledgerfold.v1.DataService/GetLastMessageId',
                 request_serializer=ledgerfold_dot_v1_dot_data__pb2.GetLastMessageIdRequest.SerializeToString,
@@ -90,6 +95,13 @@ class DataServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetPartitions(self, request, context):
+        """How many partitions a topic has: what a client asks before it opens a stream to each of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetLastMessageId(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -126,6 +138,11 @@ def add_DataServiceServicer_to_server(servicer, server):
                     servicer.Read,
                     request_deserializer=ledgerfold_dot_v1_dot_data__pb2.ReadRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_data__pb2.ReadResponse.SerializeToString,
+            ),
+            'GetPartitions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPartitions,
+                    request_deserializer=ledgerfold_dot_v1_dot_data__pb2.GetPartitionsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_data__pb2.GetPartitionsResponse.SerializeToString,
             ),
             'GetLastMessageId': grpc.unary_unary_rpc_method_handler(
                     servicer.GetLastMessageId,
@@ -224,6 +241,33 @@ class DataService:
             '/ledgerfold.v1.DataService/Read',
             ledgerfold_dot_v1_dot_data__pb2.ReadRequest.SerializeToString,
             ledgerfold_dot_v1_dot_data__pb2.ReadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPartitions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.DataService/GetPartitions',
+            ledgerfold_dot_v1_dot_data__pb2.GetPartitionsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_data__pb2.GetPartitionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

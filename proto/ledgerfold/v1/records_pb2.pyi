@@ -207,6 +207,18 @@ class TopicRecord(_message.Message):
     terminated_at: Position
     def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
+class PartitionedTopicRecord(_message.Message):
+    __slots__ = ("name", "partitions", "created_ms", "policies")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: int
+    created_ms: int
+    policies: Policies
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., created_ms: _Optional[int] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+
 class NamespaceRecord(_message.Message):
     __slots__ = ("name", "policies")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -20,8 +20,10 @@ from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
     CompactedView,
+    CursorRecord,
     LedgerRecord,
     NamespaceRecord,
+    PartitionedTopicRecord,
     Policies,
     RunCounts,
     RunRecord,
@@ -33,6 +35,7 @@ from broker.compaction import CompactionScheduler
 from broker.compaction_interfaces import OnProgress
 from broker.emulation import Emulation, emulation
 from broker.names import TopicName
+from broker.partitions import Partitions
 from broker.policies import broker_policies, effective_policies
 from broker.settings import BrokerSettings
 from storage.entry import Position
@@ -50,6 +53,9 @@ class FakeBatch:
 
     def put_topic(self, record: TopicRecord) -> None:
         self._put(self.metadata.topics_by_name, record.name, record)
+
+    def put_partitioned_topic(self, record: PartitionedTopicRecord) -> None:
+        self._put(self.metadata.partitioned, record.name, record)
 
     def put_namespace(self, record: NamespaceRecord) -> None:
         self._put(self.metadata.namespaces, record.name, record)
@@ -73,6 +79,7 @@ class FakeMetadata:
 
     def __init__(self) -> None:
         self.topics_by_name: dict[str, TopicRecord] = {}
+        self.partitioned: dict[str, PartitionedTopicRecord] = {}
         self.namespaces: dict[str, NamespaceRecord] = {}
         self.ledgers_by_id: dict[int, LedgerRecord] = {}
         self.runs_by_key: dict[tuple[str, int], RunRecord] = {}
@@ -81,6 +88,15 @@ class FakeMetadata:
 
     def topic(self, name: str) -> TopicRecord | None:
         return self.topics_by_name.get(name)
+
+    def topics(self) -> list[TopicRecord]:
+        return list(self.topics_by_name.values())
+
+    def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
+        return self.partitioned.get(name)
+
+    def cursors(self, topic: str) -> list[CursorRecord]:
+        return []
 
     def namespace(self, name: str) -> NamespaceRecord | None:
         return self.namespaces.get(name)
@@ -157,15 +173,18 @@ class FakeTopic:
     def name(self) -> str:
         return self.record.name
 
+    def own_policies(self) -> Policies:
+        return self.lab.partitions.policies_of(self.record)
+
     def policies(self) -> Policies:
         namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
         own = Policies() if namespace is None else namespace.policies
-        return effective_policies(self.record.policies, own, broker_policies(self.lab.settings))
+        return effective_policies(self.own_policies(), own, broker_policies(self.lab.settings))
 
     def emulation(self) -> Emulation:
         namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
         own = Policies() if namespace is None else namespace.policies
-        return emulation(own.emulation, self.record.policies.emulation)
+        return emulation(own.emulation, self.own_policies().emulation)
 
     def compaction_backlog_bytes(self) -> int:
         return self.backlog_bytes
@@ -274,6 +293,10 @@ class Lab:
     def clock_ms(self) -> int:
         self.now_ms += 1
         return self.now_ms
+
+    @property
+    def partitions(self) -> Partitions:
+        return Partitions(self.metadata, self.clock_ms)
 
     @property
     def scheduler(self) -> CompactionScheduler:

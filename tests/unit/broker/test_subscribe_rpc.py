@@ -13,6 +13,7 @@ from ledgerfold.v1.records_pb2 import CursorRecord, Position
 
 from broker.clock import ManualClock
 from broker.emulation import Emulation
+from broker.partitions import Partitions
 from broker.rpc.subscribe import seek, subscribe, unsubscribe
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
@@ -26,6 +27,8 @@ from storage.errors import (
     SubscriptionNotFound,
     TopicNotFound,
 )
+from storage.key_value import MemoryKeyValue
+from storage.metadata import MetadataStore
 from tests.unit.broker.fake_log import FakeLog
 
 SERVICE = "ledgerfold.v1.DataService"
@@ -56,6 +59,7 @@ class FakeTopic:
 class FakeBroker:
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
+        self.partitions = Partitions(MetadataStore(MemoryKeyValue()), self.clock_ms)
 
     def clock_ms(self) -> int:
         return 1_000

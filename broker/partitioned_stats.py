@@ -1,0 +1,63 @@
+"""The stats of a partitioned topic: those of its partitions, added up. Pure.
+
+As Pulsar's `topics partitioned-stats` does it (TopicStatsImpl.add, SubscriptionStatsImpl.add):
+counters add up, of points in time the latest counts, and subscriptions, publishers and consumers of
+one name are one.
+
+    >>> merged([{"msgInCounter": 2, "lastAckedTimestamp": 7}, {"msgInCounter": 3}])
+    {'msgInCounter': 5, 'lastAckedTimestamp': 7}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Document = Mapping[str, Any]
+_NAMES = ("producerName", "consumerName")
+_AVERAGES = ("avgMessagesPerEntry", "averageMsgSize")
+
+
+def partitioned_stats(partitions: Mapping[str, Document], *, per_partition: bool) -> dict[str, Any]:
+    """`partitions`: the stats of each, by its full name."""
+    stats = merged(list(partitions.values()))
+    messages = stats["msgInCounter"]
+    return stats | {
+        "averageMsgSize": stats["bytesInCounter"] / messages if messages else 0.0,
+        "metadata": {"partitions": len(partitions), "deleted": False},
+        "partitions": dict(partitions) if per_partition else {},
+    }
+
+
+def merged(documents: Sequence[Document]) -> dict[str, Any]:
+    names = dict.fromkeys(name for document in documents for name in document)
+    return {
+        name: _merged_value(name, [each[name] for each in documents if name in each])
+        for name in names
+    }
+
+
+def _merged_value(name: str, values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return merged(values)
+    if isinstance(first, list):
+        return _merged_by_name([each for value in values for each in value])
+    if isinstance(first, bool | str):
+        return first
+    if name in _AVERAGES:
+        return round(sum(values) / len(values))
+    return max(values) if _is_time(name) else sum(values)
+
+
+def _merged_by_name(documents: Sequence[Document]) -> list[dict[str, Any]]:
+    """Publishers or consumers: a client has one on each partition."""
+    groups: dict[str, list[Document]] = {}
+    for document in documents:
+        name = next(document[each] for each in _NAMES if each in document)
+        groups.setdefault(name, []).append(document)
+    return [merged(group) for group in groups.values()]
+
+
+def _is_time(name: str) -> bool:
+    return name.endswith(("Timestamp", "Time", "TimeInMills"))

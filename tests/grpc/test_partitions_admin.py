@@ -1,0 +1,235 @@
+"""Partitioned topics on a real broker, as an administrator sees them; no compactor.
+
+Answers were compared with Pulsar 4.0.7's: where it says 404, 409 or 412, a typed error comes here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from ledgerfold.v1.records_pb2 import Emulation, Policies
+
+from broker.cli.main import main
+from broker.client import Client, InitialPosition, MessageId
+from broker.client.admin import Admin
+from storage.errors import (
+    LedgerfoldError,
+    NotAllowed,
+    SubscriptionBusy,
+    SubscriptionNotFound,
+    TopicBusy,
+    TopicExists,
+    TopicIsPartitioned,
+    TopicNotFound,
+)
+from tests.support.broker_process import BrokerProcess
+
+Calls = list[Callable[[], object]]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One for all tests: each has a namespace of its own."""
+    data_dir = tmp_path_factory.mktemp("partitions") / "data"
+    with BrokerProcess(data_dir, arguments=["--compactor", "off"]) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
+    with Admin(broker.url) as admin:
+        yield admin
+
+
+@pytest.fixture
+def namespace(topic: str) -> str:
+    return f"public/{topic}"
+
+
+@pytest.fixture
+def t(namespace: str) -> str:
+    """A topic's full name; `p(t, 0)` is that of its first partition."""
+    return f"persistent://{namespace}/t"
+
+
+def p(topic: str, index: int) -> str:
+    return f"{topic}-partition-{index}"
+
+
+def test_it_is_there_after_a_restart(
+    broker: BrokerProcess, admin: Admin, t: str, namespace: str
+) -> None:
+    """With its partitions and its policies; and gone for good when it is deleted."""
+    admin.create_partitioned_topic(t, 2)
+    admin.update_policies(topic=t, values=Policies(compaction_threshold_bytes=5))
+    admin.update_partitioned_topic(t, 3)
+    broker.kill()
+    broker.start()
+    with Admin(broker.url) as again:
+        assert again.partitioned_topic_metadata(t) == {"partitions": 3, "deleted": False}
+        assert again.list_partitioned_topics(namespace) == [t]
+        assert again.list_topics(namespace) == [p(t, 0), p(t, 1), p(t, 2)]
+        assert again.policies(topic=t).compaction_threshold_bytes == 5
+        again.delete_partitioned_topic(t)
+        assert again.list_topics(namespace) == again.list_partitioned_topics(namespace) == []
+        broker.restart()
+    with Admin(broker.url) as again, pytest.raises(TopicNotFound):
+        again.partitioned_topic_metadata(t)
+
+
+def test_a_topic_is_partitioned_or_it_is_not(admin: Admin, t: str) -> None:
+    plain = f"{t}-plain"
+    admin.create_topic(plain)
+    admin.create_partitioned_topic(t, 2)
+    assert admin.partitioned_topic_metadata(plain)["partitions"] == 0
+    in_the_way: Calls = [
+        lambda: admin.create_partitioned_topic(plain, 2),
+        lambda: admin.create_topic(t),
+        lambda: admin.create_topic(p(t, 0)),
+    ]
+    for call in in_the_way:
+        with pytest.raises(TopicExists):
+            call()
+    of_the_other_kind: Calls = [
+        lambda: admin.delete_topic(t),
+        lambda: admin.delete_partitioned_topic(plain),
+        lambda: admin.update_partitioned_topic(plain, 2),
+        lambda: admin.create_topic(p(t, 2)),
+        lambda: admin.partitioned_stats(plain),
+    ]
+    for call in of_the_other_kind:
+        with pytest.raises(NotAllowed):
+            call()
+    with pytest.raises(TopicNotFound):
+        admin.delete_partitioned_topic(f"{t}-nothing")
+
+
+def test_what_has_no_meaning_for_all_partitions_is_not_found(admin: Admin, t: str) -> None:
+    """HTTP 404 in Pulsar: nothing is stored under the name itself."""
+    admin.create_partitioned_topic(t, 2)
+    for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
+        with pytest.raises(TopicIsPartitioned, match="2 partitions"):
+            refused(t)
+    with pytest.raises(NotAllowed):
+        admin.create_subscription(p(t, 2), "s")
+
+
+def test_what_is_asked_of_the_name_is_asked_of_all_partitions(admin: Admin, t: str) -> None:
+    """Subscriptions, unloading, trimming. A subscription that is missing somewhere is added."""
+    admin.create_partitioned_topic(t, 2)
+    admin.create_subscription(p(t, 1), "s")
+    admin.create_subscription(t, "s")
+    assert admin.list_subscriptions(p(t, 0)) == admin.list_subscriptions(t) == ["s"]
+    with pytest.raises(SubscriptionBusy):
+        admin.create_subscription(t, "s")
+    admin.create_subscription(p(t, 0), "only")
+    assert admin.list_subscriptions(t) == ["only", "s"]
+    admin.unload(t)
+    assert admin.trim(t) == 0
+    admin.unsubscribe(t, "s")
+    with pytest.raises(SubscriptionNotFound):
+        admin.unsubscribe(t, "only")
+    assert admin.list_subscriptions(t) == []
+
+
+def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t: str) -> None:
+    admin.create_partitioned_topic(t, 2)
+    admin.delete_topic(p(t, 1))
+    with pytest.raises(TopicNotFound, match="partition-1"):
+        admin.unload(t)
+    admin.update_partitioned_topic(t, 2)
+    admin.unload(t)
+
+
+def test_a_consumer_misses_nothing_of_a_new_partition(
+    broker: BrokerProcess, admin: Admin, t: str
+) -> None:
+    """The subscription is there before anybody can publish to it, at the beginning."""
+    admin.create_partitioned_topic(t, 1)
+    admin.create_subscription(t, "s", MessageId.latest)
+    admin.update_partitioned_topic(t, 2)
+    with Client(broker.url) as client:
+        client.create_producer(p(t, 1)).send(b"early")
+        consumer = client.subscribe(p(t, 1), "s", initial_position=InitialPosition.Latest)
+        assert consumer.receive(10_000).data() == b"early"
+
+
+def test_policies_are_those_of_the_partitioned_topic(admin: Admin, t: str) -> None:
+    """A threshold gives every loaded partition its compaction cursor at once (THR-13)."""
+    admin.create_partitioned_topic(t, 2)
+    admin.stats(p(t, 0))
+    admin.update_policies(topic=t, values=Policies(compaction_threshold_bytes=100))
+    for name in (p(t, 0), p(t, 1)):
+        assert admin.list_subscriptions(name) == ["__compaction"]
+        with pytest.raises(NotAllowed, match=t):
+            admin.policies(topic=name)
+        with pytest.raises(NotAllowed, match=t):
+            admin.update_policies(topic=name, remove=["retention_ms"])
+    admin.update_policies(topic=t, remove=["compaction_threshold_bytes"])
+    assert not admin.policies(topic=t).HasField("compaction_threshold_bytes")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_status_of_the_name_is_the_profiles_choice(
+    admin: Admin, t: str, is_known: bool
+) -> None:
+    """Rule 10.5: of all partitions together, or not found, as in Pulsar 4."""
+    admin.create_partitioned_topic(t, 2)
+    values = Policies(emulation=Emulation(partitioned_status=is_known))
+    admin.update_policies(topic=t, values=values)
+    if is_known:
+        assert len(admin.compaction_status(t).partitions) == 2
+    else:
+        with pytest.raises(TopicIsPartitioned):
+            admin.compaction_status(t)
+    assert admin.cancel_compaction(t) == 0
+    assert admin.runs(t) == []
+
+
+def test_deleting_needs_force_while_someone_uses_a_partition(
+    broker: BrokerProcess, admin: Admin, t: str, namespace: str
+) -> None:
+    """Nothing of it is deleted before."""
+    admin.create_partitioned_topic(t, 2)
+    with Client(broker.url) as client:
+        client.create_producer(p(t, 1))
+        with pytest.raises(TopicBusy, match="partition-1"):
+            admin.delete_partitioned_topic(t)
+        assert admin.list_topics(namespace) == [p(t, 0), p(t, 1)]
+        admin.delete_partitioned_topic(t, force=True)
+    assert admin.list_partitioned_topics(namespace) == []
+
+
+def test_the_command_line(
+    broker: BrokerProcess, t: str, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pulsar-admin's verbs, and exit codes for what went wrong."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = main(["--url", broker.url, "topics", *arguments])
+        return code, capsys.readouterr().out.strip()
+
+    assert run("create-partitioned-topic", t, "-p", "2") == (0, "")
+    assert run("create-partitioned-topic", t, "-p", "2")[0] == 5
+    assert run("create-partitioned-topic", t + "u", "-p", "0")[0] == 2
+    assert run("update-partitioned-topic", t, "-p", "3") == (0, "")
+    code, text = run("get-partitioned-topic-metadata", t)
+    assert (code, json.loads(text)) == (0, {"partitions": 3, "deleted": False})
+    assert run("list-partitioned-topics", namespace) == (0, t)
+    assert run("list", namespace) == (0, "\n".join(p(t, index) for index in range(3)))
+    code, text = run("partitioned-stats", t, "--per-partition")
+    assert list(json.loads(text)["partitions"]) == [p(t, index) for index in range(3)]
+    assert run("stats", t)[0] == 3
+    assert run("compaction-status", t) == (0, "Compaction has not been run for this topic.")
+    assert run("delete-partitioned-topic", t) == (0, "")
+    assert run("get-partitioned-topic-metadata", t)[0] == 3
+
+
+def test_the_errors_say_what_to_do(admin: Admin, t: str) -> None:
+    admin.create_partitioned_topic(t, 2)
+    with pytest.raises(LedgerfoldError, match="delete it as a partitioned topic"):
+        admin.delete_topic(t)
+    with pytest.raises(LedgerfoldError, match=r"Name a partition, .*-partition-0"):
+        admin.stats(t)
