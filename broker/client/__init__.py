@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         BatchingType,
         CompressionType,
         ConsumerType,
+        HashingScheme,
         InitialPosition,
+        PartitionsRoutingMode,
         Result,
     )
     from broker.client.producer import Producer
@@ -45,9 +47,11 @@ __all__ = [
     "CompressionType",
     "Consumer",
     "ConsumerType",
+    "HashingScheme",
     "InitialPosition",
     "Message",
     "MessageId",
+    "PartitionsRoutingMode",
     "Producer",
     "Reader",
     "Result",

@@ -110,15 +110,16 @@ class QuickRows:
     `size_bytes` may lag a little when several threads send.
     """
 
-    __slots__ = ("is_watched", "items", "items_max", "size_bytes", "size_max")
+    __slots__ = ("is_watched", "items", "items_max", "size_bytes", "size_max", "watch")
 
-    def __init__(self) -> None:
+    def __init__(self, watch: Callable[[], None]) -> None:
         self.items: list[Any] = []
         self.items_max = 0
         self.size_bytes = 0
         self.size_max = 0
-        # A timer will come and seal what is here. Whoever finds it false must see to it.
+        # A timer will come and seal what is here. Whoever finds it false must call `watch`.
         self.is_watched = False
+        self.watch = watch
 
     def take(self) -> list[Any]:
         count = len(self.items)

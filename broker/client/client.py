@@ -18,25 +18,22 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from broker.client.connection import (
-    ClientSettings,
-    Connection,
-    address_of,
-    full_topic_name,
-    wall_clock_ms,
-)
+from broker.client.connection import ClientSettings, Connection, address_of, wall_clock_ms
 from broker.client.consumer import Consumer, MessageListener
-from broker.client.consumer_core import ConsumerConfig, ConsumerCore
+from broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
 from broker.client.io_thread import IoThread
 from broker.client.message_id import MessageId
-from broker.client.options import BatchingType, CompressionType, ConsumerType, InitialPosition
-from broker.client.producer import (
-    PENDING_MESSAGES_MAX,
-    Producer,
-    ProducerConfig,
-    ProducerCore,
+from broker.client.opening import open_consumer, open_producer, open_reader, topic_partitions
+from broker.client.options import (
+    BatchingType,
+    CompressionType,
+    ConsumerType,
+    HashingScheme,
+    InitialPosition,
+    PartitionsRoutingMode,
 )
-from broker.client.reader import Reader, ReaderConfig, ReaderCore
+from broker.client.producer import PENDING_MESSAGES_MAX, Producer, ProducerConfig
+from broker.client.reader import Reader, ReaderConfig
 from broker.client.table import Schema
 from broker.client.table_view import TableView
 from broker.client.table_view_core import TableViewConfig
@@ -55,7 +52,8 @@ class Client:
     `service_url` is host:port, with or without `ledgerfold://` before it. It connects with the
     first use; while the broker is away, calls are tried again until the operation timeout and then
     raise Unavailable. The two back-off intervals are those of Pulsar's Java client; `clock_ms`
-    stamps published messages, in ms since the epoch.
+    stamps published messages, in ms since the epoch. `partitions_update_interval_seconds`: how
+    often what is open on a partitioned topic looks for more partitions (C++ has that).
     """
 
     def __init__(
@@ -65,6 +63,7 @@ class Client:
         operation_timeout_seconds: float = 30,
         starting_backoff_interval_ms: int = 100,
         max_backoff_interval_ms: int = 5_000,
+        partitions_update_interval_seconds: float = 60,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         address_of(service_url)
@@ -73,6 +72,7 @@ class Client:
             starting_backoff_interval_ms,
             max_backoff_interval_ms,
             clock_ms,
+            partitions_update_interval_seconds,
         )
         self._io = IoThread.shared()
         self._connection = self._io.call(_connect(service_url, settings))
@@ -95,6 +95,9 @@ class Client:
         batching_max_allowed_size_in_bytes: int = 128 * 1024,
         batching_max_publish_delay_ms: int = 10,
         batching_type: BatchingType = BatchingType.Default,
+        max_pending_messages_across_partitions: int = PENDING_MESSAGES_MAX,
+        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
+        hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash,
     ) -> Producer:
         """Opens a producer; the topic is created if need be.
 
@@ -105,7 +108,13 @@ class Client:
         `block_if_queue_full`: whether sending waits for room then (default True, Pulsar's is False)
         or raises Overloaded. `batching_enabled`: several messages make one entry, up to the limits
         in messages and bytes, and after the delay at the latest; otherwise each is an entry and has
-        no batch index. Raises ProducerBusy, NotAllowed, InvalidRequest, Unavailable.
+        no batch index.
+
+        On a partitioned topic a key's messages go to one partition, `hashing_scheme` says which
+        (as in Pulsar's Java client; Pulsar's Python client hashes in yet another way), and those
+        without a key where `message_routing_mode` says. Sequence ids are counted in each.
+
+        Raises ProducerBusy, NotAllowed, InvalidRequest, Unavailable.
         """
         config = ProducerConfig(
             topic,
@@ -120,8 +129,11 @@ class Client:
             batching_max_allowed_size_in_bytes,
             batching_max_publish_delay_ms,
             batching_type,
+            max_pending_messages_across_partitions,
+            message_routing_mode,
+            hashing_scheme,
         )
-        core = self._call(ProducerCore.open(self._connection, config, lambda: self._io.is_current))
+        core = self._call(open_producer(self._connection, config, lambda: self._io.is_current))
         producer = Producer(core, self._io, self._forget)
         self._open[producer] = core.shut_down
         return producer
@@ -141,6 +153,7 @@ class Client:
         properties: dict[str, str] | None = None,
         initial_position: InitialPosition = InitialPosition.Latest,
         start_message_id_inclusive: bool = False,
+        max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX,
     ) -> Consumer:
         """Subscribes; topic and durable subscription are created if need be.
 
@@ -163,8 +176,9 @@ class Client:
             properties or {},
             initial_position,
             start_message_id_inclusive,
+            max_total_receiver_queue_size_across_partitions,
         )
-        core = self._call(ConsumerCore.open(self._connection, config))
+        core = self._call(open_consumer(self._connection, config))
         consumer = Consumer(core, self._io, self._forget, message_listener)
         self._open[consumer] = core.shut_down
         return consumer
@@ -182,9 +196,10 @@ class Client:
         """Opens a reader; the topic is created if need be.
 
         It begins behind `start_message_id`, or with it if `start_message_id_inclusive`. `latest`
-        means the last message there is now. `is_read_compacted`: of what was compacted, read the
-        last message of each key only. `receiver_queue_size`: messages held here ahead of time, at
-        least 1; one entry may exceed it. Raises NotAllowed, InvalidRequest, Unavailable.
+        means the last message there is now; on a partitioned topic only `earliest` and `latest`
+        will do. `is_read_compacted`: of what was compacted, read the last message of each key only.
+        `receiver_queue_size`: messages held here ahead of time, at least 1; one entry may exceed
+        it. Raises NotAllowed, InvalidRequest, Unavailable.
         """
         config = ReaderConfig(
             topic,
@@ -194,7 +209,7 @@ class Client:
             receiver_queue_size,
             reader_name or "",
         )
-        core = self._call(ReaderCore.open(self._connection, config))
+        core = self._call(open_reader(self._connection, config))
         reader = Reader(core, self._io, self._forget)
         self._open[reader] = core.close
         return reader
@@ -215,8 +230,8 @@ class Client:
         return view
 
     def get_topic_partitions(self, topic: str) -> list[str]:
-        """The topic's full name alone: topics are not partitioned."""
-        return [full_topic_name(topic)]
+        """The full names of its partitions; its own alone when it is not partitioned."""
+        return self._call(topic_partitions(self._connection, topic))
 
     def close(self) -> None:
         """Closes all it opened, as their `close` does, then the connection.

@@ -70,6 +70,8 @@ class ClientSettings:
     backoff_max_ms: int = 5_000
     # Stamps messages with their publish time.
     clock_ms: Callable[[], int] = wall_clock_ms
+    # How often it is asked whether a partitioned topic has more partitions.
+    partitions_update_interval_s: float = 60.0
 
 
 def address_of(service_url: str) -> str:

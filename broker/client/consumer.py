@@ -21,6 +21,7 @@ from broker.client.inbox import deadline_after
 from broker.client.io_thread import IoThread
 from broker.client.message import Message
 from broker.client.message_id import MessageId
+from broker.client.partitioned_consumer import PartitionedConsumerCore
 from storage.errors import LedgerfoldError, NotAllowed
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class Consumer:
 
     def __init__(
         self,
-        core: ConsumerCore,
+        core: ConsumerCore | PartitionedConsumerCore,
         io: IoThread,
         on_close: Callable[[object], None],
         message_listener: MessageListener | None = None,
@@ -44,7 +45,7 @@ class Consumer:
         self._may_listen = threading.Event()
         self._may_listen.set()
         if message_listener is not None:
-            name = f"ledgerfold-listener-{core.stream.consumer_name}"
+            name = f"ledgerfold-listener-{core.consumer_name}"
             threading.Thread(target=self._listen, name=name, daemon=True).start()
 
     def topic(self) -> str:
@@ -56,10 +57,10 @@ class Consumer:
 
     def consumer_name(self) -> str:
         """As given, or as the broker chose it."""
-        return self._core.stream.consumer_name
+        return self._core.consumer_name
 
     def is_connected(self) -> bool:
-        return self._core.stream.is_connected
+        return self._core.is_connected
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, without end when no timeout is given.
@@ -123,7 +124,8 @@ class Consumer:
     def seek(self, messageid: MessageId | int) -> None:
         """Moves the subscription to a message id, or to a publish time in ms; for all consumers.
 
-        Whether the message of that id itself comes says `start_message_id_inclusive`.
+        Whether the message of that id itself comes says `start_message_id_inclusive`. On a
+        partitioned topic an id moves its partition alone.
         """
         self._io.call(self._core.seek(messageid))
 
@@ -136,7 +138,10 @@ class Consumer:
         return self._core.has_message_now() or self._io.call(self._core.is_behind())
 
     def get_last_message_id(self) -> MessageId:
-        """Of the topic, in the view that this consumer reads; -1:-1:-1:-1 when it is empty."""
+        """Of the topic, in the view that this consumer reads; -1:-1:-1:-1 when it is empty.
+
+        Raises NotAllowed on a partitioned topic, as Pulsar's client does: it has several.
+        """
         return self._io.call(self._core.last_message_id())
 
     def unsubscribe(self) -> None:

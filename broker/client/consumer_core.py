@@ -25,6 +25,8 @@ from broker.client.tracker import BatchAcknowledgements, DelayedPositions
 from storage.entry import Position
 from storage.errors import InvalidRequest, NotAllowed
 
+# Messages that wait for one consumer of a partitioned topic, all partitions together.
+RECEIVER_QUEUE_MAX = 50_000
 _WIRE_TYPES = {
     ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
     ConsumerType.Shared: data_pb2.SUBSCRIPTION_TYPE_SHARED,
@@ -48,12 +50,17 @@ class ConsumerConfig:
     properties: dict[str, str] = field(default_factory=dict)
     initial_position: InitialPosition = InitialPosition.Latest
     start_message_id_inclusive: bool = False
+    max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
 
     def __post_init__(self) -> None:
         if not self.subscription_name:
             raise InvalidRequest("A subscription needs a name.")
         if self.receiver_queue_size < 1:
             raise InvalidRequest("receiver_queue_size is 1 message or more.")
+        if self.max_total_receiver_queue_size_across_partitions < 1:
+            raise InvalidRequest(
+                "max_total_receiver_queue_size_across_partitions is 1 message or more."
+            )
         if self.negative_ack_redelivery_delay_ms < 0:
             raise InvalidRequest("negative_ack_redelivery_delay_ms is 0 or more.")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
@@ -133,6 +140,14 @@ class ConsumerCore:
         core = cls(connection, config)
         await core.stream.open()
         return core
+
+    @property
+    def consumer_name(self) -> str:
+        return self.stream.consumer_name
+
+    @property
+    def is_connected(self) -> bool:
+        return self.stream.is_connected
 
     # Receiving.
 

@@ -2,6 +2,8 @@
 
 Whole entries cross over, never single messages. `clear` starts a new generation: what was taken
 before it is stale (a seek, a redelivery, a subscription that was opened again).
+
+A reader of several partitions has an inbox for each and waits for all of them: they ring one bell.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from storage.entry import EntryHeader
@@ -25,6 +27,35 @@ class Delivery(NamedTuple):
     redelivery_count: int = 0
 
 
+class Bell:
+    """Wakes whoever waits for a condition, in a thread or on the event loop."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._changed_async = asyncio.Event()
+
+    def ring(self) -> None:
+        """On the event loop: the conditions are worth another look."""
+        with self._changed:
+            self._changed.notify_all()
+        self._changed_async.set()
+
+    def wait(self, is_met: Callable[[], bool], deadline_s: float | None) -> None:
+        """Blocks until it is. `deadline_s` is on the monotonic clock. Raises Timeout."""
+        with self._changed:
+            while not is_met():
+                left_s = None if deadline_s is None else deadline_s - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    raise Timeout("No message came in time.")
+                self._changed.wait(left_s)
+
+    async def wait_async(self, is_met: Callable[[], bool]) -> None:
+        """The same on the event loop, for as long as the task likes."""
+        while not is_met():
+            self._changed_async.clear()
+            await self._changed_async.wait()
+
+
 class Inbox:
     """A queue from the event loop to one reader, in a thread or on the loop itself."""
 
@@ -32,19 +63,18 @@ class Inbox:
         self.generation = 0
         self._items: deque[Delivery] = deque()
         self._error: LedgerfoldError | None = None
-        self._changed = threading.Condition()
-        self._changed_async = asyncio.Event()
+        self._lock = threading.Lock()
+        self._bell = Bell()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
         """On the event loop."""
-        with self._changed:
+        with self._lock:
             self._items.extend(deliveries)
-            self._changed.notify_all()
-        self._changed_async.set()
+        self._bell.ring()
 
     def clear(self) -> int:
         """Drops what is here and begins a new generation. Answers how many messages went."""
-        with self._changed:
+        with self._lock:
             messages = sum(delivery.header.message_count for delivery in self._items)
             self._items.clear()
             self.generation += 1
@@ -52,41 +82,62 @@ class Inbox:
 
     def fail(self, error: LedgerfoldError) -> None:
         """On the event loop: nothing more will come; `take` raises once the queue is empty."""
-        with self._changed:
+        with self._lock:
             self._error = self._error or error
-            self._changed.notify_all()
-        self._changed_async.set()
+        self._bell.ring()
 
     @property
     def is_empty(self) -> bool:
         return not self._items
 
+    def has_news(self) -> bool:
+        """Whether `take` gives an entry, or raises."""
+        return bool(self._items) or self._error is not None
+
     def take(self) -> tuple[int, Delivery] | None:
         """The next entry and its generation, or None. Raises what `fail` was told."""
-        with self._changed:
+        with self._lock:
             if self._items:
                 return self.generation, self._items.popleft()
             if self._error is not None:
                 raise self._error
             return None
 
-    def wait(self, deadline_s: float | None) -> None:
-        """Blocks until there is something to take. `deadline_s` is on the monotonic clock.
+    def share_bell(self, bell: Bell) -> None:
+        """On the event loop: this bell rings from now on, and once at once."""
+        self._bell = bell
+        bell.ring()
 
-        Raises Timeout when it has passed.
-        """
-        with self._changed:
-            while not self._items and self._error is None:
-                left_s = None if deadline_s is None else deadline_s - time.monotonic()
-                if left_s is not None and left_s <= 0:
-                    raise Timeout("No message came in time.")
-                self._changed.wait(left_s)
+    def wait(self, deadline_s: float | None) -> None:
+        """Blocks until there is something to take. Raises Timeout when the deadline has passed."""
+        self._bell.wait(self.has_news, deadline_s)
 
     async def wait_async(self) -> None:
-        """The same on the event loop, for as long as the task likes."""
-        while not self._items and self._error is None:
-            self._changed_async.clear()
-            await self._changed_async.wait()
+        """The same on the event loop."""
+        await self._bell.wait_async(self.has_news)
+
+
+class MergedInbox:
+    """Several inboxes, for waiting only: what comes is taken from each."""
+
+    def __init__(self) -> None:
+        self._bell = Bell()
+        self._inboxes: tuple[Inbox, ...] = ()
+
+    def add(self, inbox: Inbox) -> None:
+        """On the event loop."""
+        self._inboxes += (inbox,)
+        inbox.share_bell(self._bell)
+
+    def has_news(self) -> bool:
+        return any(inbox.has_news() for inbox in self._inboxes)
+
+    def wait(self, deadline_s: float | None) -> None:
+        """As Inbox.wait: until there is something in one of them."""
+        self._bell.wait(self.has_news, deadline_s)
+
+    async def wait_async(self) -> None:
+        await self._bell.wait_async(self.has_news)
 
 
 def deadline_after(timeout_millis: int | None) -> float | None:

@@ -14,20 +14,22 @@ from storage.errors import LedgerfoldError
 _log = logging.getLogger(__name__)
 
 
-def tell(outcome: Outcome) -> None:
+def tell(outcome: Outcome, partition: int) -> None:
     """Tells each listener of an entry what became of its message."""
     entry, (ledger_id, entry_id), error = outcome
     listeners = entry.listeners
     if listeners.count(None) == len(listeners):
         return
     result = Result.Ok if error is None else result_of(error)
+    if ledger_id < 0:
+        partition = -1
     has_index = ledger_id >= 0 and not entry.is_plain
     message_id: MessageId | None = None
     for index, listener in enumerate(listeners):
         if listener is None:
             continue
         if error is None:
-            message_id = MessageId(-1, ledger_id, entry_id, index if has_index else -1)
+            message_id = MessageId(partition, ledger_id, entry_id, index if has_index else -1)
         if not callable(listener):
             _settle(listener, message_id, error)
             continue

@@ -21,15 +21,21 @@ from storage.errors import InvalidRequest
 class ReceivedEntry:
     """What the messages of one entry share."""
 
-    __slots__ = ("batch", "contents", "header", "redelivery_count", "topic")
+    __slots__ = ("batch", "contents", "header", "partition", "redelivery_count", "topic")
 
     def __init__(
-        self, header: EntryHeader, batch: DecodedBatch, topic: str, redelivery_count: int
+        self,
+        header: EntryHeader,
+        batch: DecodedBatch,
+        topic: str,
+        redelivery_count: int,
+        partition: int = -1,
     ) -> None:
         self.header = header
         self.batch = batch
         self.topic = topic
         self.redelivery_count = redelivery_count
+        self.partition = partition
         # All values, once one of them was asked for: at once they cost a third of one by one.
         self.contents: list[bytes] | None = None
 
@@ -69,9 +75,10 @@ class Message(tuple[ReceivedEntry, int]):
         return self._entry.batch.is_null(self._row)
 
     def message_id(self) -> MessageId:
-        header = self._entry.header
+        entry, row = self
+        header = entry.header
         return MessageId(
-            -1, header.ledger_id, header.entry_id, self._entry.batch.batch_index(self._row)
+            entry.partition, header.ledger_id, header.entry_id, entry.batch.batch_index(row)
         )
 
     def has_key(self) -> bool:
@@ -119,6 +126,7 @@ class Message(tuple[ReceivedEntry, int]):
         return self._entry.batch.sequence_id(self._row)
 
     def topic_name(self) -> str:
+        """Of a partitioned topic: the partition's."""
         return self._entry.topic
 
     def redelivery_count(self) -> int:

@@ -44,7 +44,7 @@ class MessageId:
         self._batch_index = batch_index
 
     def partition(self) -> int:
-        """-1: topics are not partitioned."""
+        """The index of the partition that holds the message; -1 on a topic that is none."""
         return self._partition
 
     def ledger_id(self) -> int:
@@ -56,6 +56,11 @@ class MessageId:
     def batch_index(self) -> int:
         """Index in its batch as published; -1 for a message that was sent without batching."""
         return self._batch_index
+
+    @property
+    def is_boundary(self) -> bool:
+        """Whether it is `earliest` or `latest`: no message's, and of every partition."""
+        return self in (MessageId.earliest, MessageId.latest)
 
     @property
     def position(self) -> Position:

@@ -60,6 +60,21 @@ class BatchingType(IntEnum):
     KeyBased = 1
 
 
+class PartitionsRoutingMode(IntEnum):
+    """Where messages without a key go on a partitioned topic (`pulsar.PartitionsRoutingMode`)."""
+
+    UseSinglePartition = 0
+    RoundRobinDistribution = 1
+
+
+class HashingScheme(IntEnum):
+    """How a key chooses its partition, the same as in Pulsar's clients that are told the same."""
+
+    Murmur3_32Hash = 0
+    # The default of Pulsar's Java client.
+    JavaStringHash = 1
+
+
 class Result(IntEnum):
     """The outcome of a `send_async` (`pulsar.Result`; the values are this project's own)."""
 

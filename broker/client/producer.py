@@ -11,16 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from broker.client.batching import container_for
 from broker.client.connection import Connection, full_topic_name
 from broker.client.io_thread import IoThread
 from broker.client.message_id import MessageId
 from broker.client.new_message import ROW_BYTES
-from broker.client.options import BatchingType, CompressionType, Result
+from broker.client.options import (
+    BatchingType,
+    CompressionType,
+    HashingScheme,
+    PartitionsRoutingMode,
+    Result,
+)
 from broker.client.publish_stream import PublishStream
 from broker.client.send_queue import SendLimits, SendQueue
 from storage.errors import InvalidRequest, NotAllowed
+
+if TYPE_CHECKING:
+    from broker.client.partitioned_producer import PartitionedProducerCore
 
 # Enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000 is
 # less than one full batch of small messages.
@@ -43,6 +53,9 @@ class ProducerConfig:
     batching_max_allowed_size_in_bytes: int = 128 * 1024
     batching_max_publish_delay_ms: int = 10
     batching_type: BatchingType = BatchingType.Default
+    max_pending_messages_across_partitions: int = PENDING_MESSAGES_MAX
+    message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
+    hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
 
     def __post_init__(self) -> None:
         for name in ("send_timeout_millis", "max_pending_messages"):
@@ -52,6 +65,7 @@ class ProducerConfig:
             "batching_max_messages",
             "batching_max_allowed_size_in_bytes",
             "batching_max_publish_delay_ms",
+            "max_pending_messages_across_partitions",
         ):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} is 1 or more.")
@@ -104,14 +118,22 @@ class ProducerCore:
         stream.attach(queue.on_done, queue.on_end)
         return cls(stream, queue, config)
 
+    @property
+    def producer_name(self) -> str:
+        return self.stream.producer_name
+
+    @property
+    def is_connected(self) -> bool:
+        return self.stream.is_connected
+
     async def flush(self) -> None:
-        await self.queue.wait_for_async(self.queue.seal())
+        await self.queue.flush_async()
 
     async def close(self) -> None:
         """Waits for what was sent, as long as the send timeout allows, and lets go of the name."""
         self.queue.close_for_new()
         try:
-            await self.queue.wait_for_async(self.queue.seal())
+            await self.queue.flush_async()
         finally:
             await self.stream.close()
 
@@ -129,7 +151,12 @@ class Producer:
     connection is mended behind the scenes, without loss, duplicates or change of order.
     """
 
-    def __init__(self, core: ProducerCore, io: IoThread, on_close: Callable[[object], None]):
+    def __init__(
+        self,
+        core: ProducerCore | PartitionedProducerCore,
+        io: IoThread,
+        on_close: Callable[[object], None],
+    ) -> None:
         self._core = core
         self._io = io
         self._on_close = on_close
@@ -144,7 +171,7 @@ class Producer:
 
     def producer_name(self) -> str:
         """As given, or as the broker chose it."""
-        return self._core.stream.producer_name
+        return self._core.producer_name
 
     def last_sequence_id(self) -> int:
         """Of the last message that is stored; -1 when there is none.
@@ -154,7 +181,7 @@ class Producer:
         return self._queue.last_sequence_id_stored
 
     def is_connected(self) -> bool:
-        return self._core.stream.is_connected
+        return self._core.is_connected
 
     def send(
         self,
@@ -226,7 +253,7 @@ class Producer:
                 items += (content, partition_key, callback)
                 quick.size_bytes = size
                 if not quick.is_watched:
-                    self._queue.watch()
+                    quick.watch()
                 return
         self._add(
             content,
@@ -244,7 +271,7 @@ class Producer:
 
         Raises the first error, since the last flush, of a message without a callback.
         """
-        self._queue.wait_for(self._queue.seal())
+        self._queue.flush()
 
     def close(self) -> None:
         """Flushes, and gives the producer's name back. Closing twice is fine.

@@ -20,6 +20,7 @@ from ledgerfold.v1 import data_pb2
 from broker.client.batching import Listener
 from broker.client.connection import Connection, KeptStream
 from broker.frames import encode_publish
+from broker.names import partition_index
 from storage.entry import ENTRY_BYTES_MAX, Position
 from storage.errors import LedgerfoldError, ServiceError, Timeout
 
@@ -71,6 +72,7 @@ class PublishStream(KeptStream):
     ) -> None:
         super().__init__(connection, f"producer {producer_name!r} of topic {topic}")
         self._topic = topic
+        self.partition = partition_index(topic)
         self.producer_name = producer_name
         # As the broker said when the stream was first opened.
         self.last_sequence_id = -1

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ledgerfold.v1 import data_pb2
 
@@ -23,6 +24,9 @@ from broker.client.read_stream import ReadStream
 from broker.client.receiver import FirstMessage, Receiver
 from broker.client.start import start_of, without_latest
 from storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from broker.client.partitioned_reader import PartitionedReaderCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,10 @@ class ReaderCore:
             return start, FirstMessage(place, inclusive=inclusive)
         return start, None
 
+    @property
+    def is_connected(self) -> bool:
+        return self.stream.is_connected
+
     async def check(self) -> bool:
         """Asks the broker whether there is more."""
         self.receiver.flush_permits()
@@ -125,7 +133,12 @@ class Reader:
     A lost connection is mended behind the scenes: reading goes on where it was.
     """
 
-    def __init__(self, core: ReaderCore, io: IoThread, on_close: Callable[[object], None]) -> None:
+    def __init__(
+        self,
+        core: ReaderCore | PartitionedReaderCore,
+        io: IoThread,
+        on_close: Callable[[object], None],
+    ) -> None:
         self._core = core
         self._io = io
         self._on_close = on_close
@@ -138,7 +151,7 @@ class Reader:
         return full_topic_name(self._core.config.topic)
 
     def is_connected(self) -> bool:
-        return self._core.stream.is_connected
+        return self._core.is_connected
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; waits for one, without end when no timeout is given.
@@ -182,7 +195,8 @@ class Reader:
     def seek(self, messageid: MessageId | int) -> None:
         """Moves to a message id, or to the first entry published at or after a time in ms.
 
-        Whether the message of that id itself is read says `start_message_id_inclusive`.
+        Whether the message of that id itself is read says `start_message_id_inclusive`. On a
+        partitioned topic an id moves its partition alone.
         """
         with self._lock:
             self._io.call(self._core.seek(messageid))

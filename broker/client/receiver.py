@@ -17,6 +17,7 @@ from operator import length_hint
 from broker.client.inbox import Delivery, Inbox
 from broker.client.message import Message, ReceivedEntry
 from broker.client.message_id import MessageId
+from broker.names import partition_index
 from storage.codec import DecodedBatch, decode
 from storage.entry import verify_sections
 from storage.errors import LedgerfoldError
@@ -50,7 +51,7 @@ class Receiver:
     ) -> None:
         self.first: FirstMessage | None = None
         self._inbox = inbox
-        self._topic = topic
+        self._topic, self._partition = topic, partition_index(topic)
         self._return_permits = return_permits
         self._return_at = max(1, queue_size // 2)
         self._unreturned = 0
@@ -116,7 +117,7 @@ class Receiver:
             self.flush_permits()
         verify_sections(data, header, path=f"entry {header.position} of {self._topic}")
         batch = decode(data, header)
-        entry = ReceivedEntry(header, batch, self._topic, redelivery_count)
+        entry = ReceivedEntry(header, batch, self._topic, redelivery_count, self._partition)
         self._rows_left = iter(self._rows_wanted(entry))
         self._messages = map(Message, zip(repeat(entry), self._rows_left))
 

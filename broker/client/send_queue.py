@@ -82,7 +82,7 @@ class SendQueue:
         self.last_sequence_id_stored = container.last_sequence_id
         # How many messages the open batch may hold: less than the limit when the queue fills up.
         self._rows_max = 0
-        self.quick = QuickRows()
+        self.quick = QuickRows(self.watch)
         self.quick.size_max = limits.batch_bytes
         self._refresh()
 
@@ -136,7 +136,7 @@ class SendQueue:
             self._note_unheard(error)
         entry = PendingEntry(b"", -1, listeners, False)
         # Not here: the lock is held, and a callback may send.
-        self._loop.call_soon_threadsafe(tell, Outcome(entry, NOWHERE, error))
+        self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
 
     def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
         container, limits = self._container, self._limits
@@ -246,7 +246,7 @@ class SendQueue:
             if batch.listeners[0] is None:
                 self._note_unheard(error)
             # Not here: the lock is held, and a callback may send.
-            self._loop.call_soon_threadsafe(tell, Outcome(entry, NOWHERE, error))
+            self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
 
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
@@ -283,7 +283,7 @@ class SendQueue:
                 self.last_sequence_id_stored = outcome.entry.sequence_id
             elif None in outcome.entry.listeners:
                 self._note_unheard(outcome.error)
-            tell(outcome)
+            self._tell(outcome)
         self._entries_out += len(outcomes)
         self._wake_waiting()
 
@@ -297,8 +297,11 @@ class SendQueue:
         for batch in batches:
             if None in batch.listeners:
                 self._note_unheard(error)
-            tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
+            self._tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
         self._wake_waiting()
+
+    def _tell(self, outcome: Outcome) -> None:
+        tell(outcome, self._stream.partition)
 
     def _note_unheard(self, error: LedgerfoldError) -> None:
         if self._unheard is None:
@@ -315,6 +318,13 @@ class SendQueue:
                 future.set_result(None)
 
     # Waiting.
+
+    def flush(self) -> None:
+        """Until everything so far is answered. Raises what no listener heard of."""
+        self.wait_for(self.seal())
+
+    async def flush_async(self) -> None:
+        await self.wait_for_async(self.seal())
 
     def close_for_new(self) -> None:
         """From here on adding raises AlreadyClosed."""

@@ -1,7 +1,7 @@
 """What the two APIs share of a table view: the table, and the readers that fill it.
 
-A view has one reader for each partition of its topic (table_follower.py); a topic that is not
-partitioned is its own only one. They write one table (table.py), one at a time.
+A view has one reader for each partition of its topic (table_follower.py), new ones included; a
+topic that is not partitioned is its own only one. They write one table (table.py), one at a time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client.connection import Connection, full_topic_name
+from broker.client.partition_set import PartitionSet, partition_count
 from broker.client.table import Listener, Schema, Table
 from broker.client.table_follower import Run, TableFollower
 from storage.errors import AlreadyClosed
@@ -34,7 +35,7 @@ class TableViewCore:
         self.table = Table(bytes if config.schema is None else config.schema.decode)
         self._connection = connection
         self._run = run
-        self._followers: list[TableFollower] = []
+        self._followers = PartitionSet(connection, config.topic, self._follow)
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -42,17 +43,17 @@ class TableViewCore:
         """Connects, and reads everything that is there now. Raises what the broker answers."""
         core = cls(connection, config, run)
         try:
-            await core._follow(config.topic)
+            await core._followers.open(await partition_count(connection, config.topic))
             await core.refresh()
         except BaseException:
             await core.close()
             raise
         return core
 
-    async def _follow(self, topic: str) -> None:
+    async def _follow(self, topic: str, is_new: bool) -> TableFollower:
+        # Each begins at earliest, whenever its partition came.
         name = self.config.subscription_name or ""
-        follower = await TableFollower.open(self._connection, topic, name, self.table, self._run)
-        self._followers.append(follower)
+        return await TableFollower.open(self._connection, topic, name, self.table, self._run)
 
     async def refresh(self) -> None:
         """Returns when everything that is there now is in the table. Raises AlreadyClosed."""
@@ -68,15 +69,14 @@ class TableViewCore:
 
     async def _catch_up(self) -> None:
         # One by one: all of them read meanwhile.
-        for follower in self._followers:
+        for follower in self._followers.cores:
             await follower.catch_up()
 
     async def close(self) -> None:
         """Ends the readers; the table stays as it is."""
         if not self._closed.done():
             self._closed.set_result(None)
-        for follower in self._followers:
-            await follower.close()
+        await self._followers.close()
 
 
 class BaseTableView:

@@ -89,11 +89,18 @@ class FakeTopic:
         return len(self.entries)
 
 
+def _short(topic: str) -> str:
+    """Full and short names are the same topic's."""
+    return topic.removeprefix("persistent://public/default/")
+
+
 class FakeDataService(data_pb2_grpc.DataServiceServicer):
     """The service. What a test may set stands at the top."""
 
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
+        # How many, by the name of the partitioned topic.
+        self.partitions: dict[str, int] = {}
         # Called with each entry before and after it is stored; may raise to break the stream.
         self.before_store: Callable[[bytes], None] = lambda entry: None
         self.after_store: Callable[[bytes], None] = lambda entry: None
@@ -108,13 +115,18 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         self.opened: list[Any] = []
 
     def topic(self, name: str) -> FakeTopic:
-        return self.topics.setdefault(name, FakeTopic())
+        return self.topics.setdefault(_short(name), FakeTopic())
 
     def _on_open(self, opening: Any) -> FakeTopic:
         self.opened.append(opening)
         if self.refusal is not None:
             raise self.refusal
         return self.topic(opening.topic)
+
+    async def GetPartitions(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return data_pb2.GetPartitionsResponse(
+            partitions=self.partitions.get(_short(request.topic), 0)
+        )
 
     async def Publish(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
         name, topic = "", FakeTopic()

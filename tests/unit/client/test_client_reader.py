@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
@@ -151,7 +152,8 @@ def test_the_queue_is_bounded(broker: ThreadedFakeBroker, client: Client) -> Non
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=10)
     reader.read_next(5000)
     reader.has_message_available()
-    waiting = sum(d.header.message_count for d in reader._core.inbox._items)
+    inbox: Any = reader._core.inbox
+    waiting = sum(d.header.message_count for d in inbox._items)
     assert waiting <= 10 + 4
 
 

@@ -52,6 +52,7 @@ class Stream:
         self.loop = Loop()
         self.what = "test producer"
         self.entry_bytes_max = 5000
+        self.partition = -1
         self.entries: list[PendingEntry] = []
 
     def submit(self, entry: PendingEntry) -> None:

@@ -1,0 +1,142 @@
+"""Consumers and readers for asyncio. consumer.py and reader.py explain the rules.
+
+reader = await client.create_reader("prices", MessageId.earliest)
+async for message in reader:
+    print(message.data())
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from broker.client.connection import full_topic_name
+from broker.client.consumer_core import ConsumerCore
+from broker.client.inbox import Inbox, MergedInbox
+from broker.client.message import Message
+from broker.client.message_id import MessageId
+from broker.client.partitioned_consumer import PartitionedConsumerCore
+from broker.client.partitioned_reader import PartitionedReaderCore
+from broker.client.reader import ReaderCore
+from storage.errors import LedgerfoldError, Timeout
+
+
+async def _next_message(
+    poll: Callable[[], Message | None], inbox: Inbox | MergedInbox, timeout_millis: int | None
+) -> Message:
+    message = poll()
+    if message is not None:
+        return message
+    try:
+        async with asyncio.timeout(None if timeout_millis is None else timeout_millis / 1000):
+            while (message := poll()) is None:
+                await inbox.wait_async()
+            return message
+    except LedgerfoldError:
+        raise
+    except TimeoutError as error:
+        raise Timeout("No message came in time.") from error
+
+
+class Consumer:
+    """Receives a subscription's messages. See `broker.client.Consumer`."""
+
+    def __init__(
+        self, core: ConsumerCore | PartitionedConsumerCore, forget: Callable[[object], None]
+    ) -> None:
+        self._core = core
+        self._forget = forget
+        self._moving = asyncio.Lock()
+
+    def topic(self) -> str:
+        return full_topic_name(self._core.config.topic)
+
+    def subscription_name(self) -> str:
+        return self._core.config.subscription_name
+
+    def consumer_name(self) -> str:
+        return self._core.consumer_name
+
+    def is_connected(self) -> bool:
+        return self._core.is_connected
+
+    async def receive(self, timeout_millis: int | None = None) -> Message:
+        """The next message. Raises Timeout, AlreadyClosed, Corruption."""
+        return await _next_message(self._core.poll, self._core.inbox, timeout_millis)
+
+    async def acknowledge(self, message: Message | MessageId) -> None:
+        self._core.acknowledge(message)
+
+    async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        self._core.acknowledge_cumulative(message)
+
+    async def negative_acknowledge(self, message: Message | MessageId) -> None:
+        self._core.negative_acknowledge(message)
+
+    async def redeliver_unacknowledged_messages(self) -> None:
+        await self._core.redeliver_unacknowledged()
+
+    async def seek(self, messageid: MessageId | int) -> None:
+        """Moves the subscription to a message id, or to a publish time in ms."""
+        async with self._moving:
+            await self._core.seek(messageid)
+
+    async def has_message_available(self) -> bool:
+        """An estimate, as `broker.client.Consumer.has_message_available` says."""
+        return self._core.has_message_now() or await self._core.is_behind()
+
+    async def get_last_message_id(self) -> MessageId:
+        return await self._core.last_message_id()
+
+    async def unsubscribe(self) -> None:
+        """Deletes the subscription and closes this consumer."""
+        self._forget(self)
+        await self._core.unsubscribe()
+
+    async def close(self) -> None:
+        """Waits until all acknowledgements are durable, 5 s at most."""
+        self._forget(self)
+        await self._core.close()
+
+
+class Reader:
+    """Reads a topic without a subscription. See `broker.client.Reader`. For one task at a time."""
+
+    def __init__(
+        self, core: ReaderCore | PartitionedReaderCore, forget: Callable[[object], None]
+    ) -> None:
+        self._core = core
+        self._forget = forget
+        self._moving = asyncio.Lock()
+
+    def topic(self) -> str:
+        return full_topic_name(self._core.config.topic)
+
+    def is_connected(self) -> bool:
+        return self._core.is_connected
+
+    async def read_next(self, timeout_millis: int | None = None) -> Message:
+        """The next message. Raises Timeout, AlreadyClosed, Corruption."""
+        return await _next_message(self._core.receiver.poll, self._core.inbox, timeout_millis)
+
+    async def has_message_available(self) -> bool:
+        """True exactly when `read_next` would return now."""
+        return await self._core.has_message_available()
+
+    def has_reached_end_of_topic(self) -> bool:
+        return self._core.has_reached_end()
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """The messages up to the end of the topic; another loop goes on from there."""
+        while await self.has_message_available():
+            for message in self._core.receiver.entry_messages():
+                yield message
+
+    async def seek(self, messageid: MessageId | int) -> None:
+        """Moves to a message id, or to the first entry published at or after a time in ms."""
+        async with self._moving:
+            await self._core.seek(messageid)
+
+    async def close(self) -> None:
+        self._forget(self)
+        await self._core.close()
