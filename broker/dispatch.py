@@ -4,7 +4,9 @@ A subscription reads candidates from the log and asks its dispatcher. This modul
 that all types share, and the two ordered types:
 
 * **Exclusive**: one consumer. **Failover**: the active one is that with the lowest priority
-  number, then the one that connected first; the others wait and are told so.
+  number, then the one that connected first; the others wait and are told so. On partition n of a
+  topic it is the n-th of those with the lowest number, by name and round and round: so partitions
+  spread over consumers (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
   starts again at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So nothing is
   kept per delivered entry, however late acknowledgements come.
@@ -192,8 +194,9 @@ class Dispatcher(Protocol):
 class SingleActiveDispatcher:
     """Exclusive and Failover. Whether a second consumer may join is the subscription's business."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition: int = -1) -> None:
         self.consumers: list[ConsumerState] = []
+        self._partition = partition
         # The first position that was never sent, or None before anything was since the last rewind.
         self._sent_end: Position | None = None
         # Entries before the key were sent and taken back that many times.
@@ -201,7 +204,12 @@ class SingleActiveDispatcher:
 
     @property
     def active(self) -> ConsumerState | None:
-        return min(self.consumers, key=lambda each: (each.priority, each.number), default=None)
+        if self._partition < 0 or not self.consumers:
+            return min(self.consumers, key=lambda each: (each.priority, each.number), default=None)
+        lowest = min(each.priority for each in self.consumers)
+        able = [each for each in self.consumers if each.priority == lowest]
+        able.sort(key=lambda each: (each.name, each.number))
+        return able[self._partition % len(able)]
 
     def add(self, consumer: ConsumerState) -> bool:
         before = self.active
@@ -209,9 +217,9 @@ class SingleActiveDispatcher:
         return before is not None and self.active is not before
 
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
-        was_active = consumer is self.active
+        before = self.active
         self.consumers.remove(consumer)
-        return was_active and bool(self.consumers)
+        return bool(self.consumers) and self.active is not before
 
     def budget(self) -> Budget:
         return Budget(0, 0) if self.active is None else budget_of([self.active])

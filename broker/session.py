@@ -19,16 +19,20 @@ from broker.pump import Pump
 from broker.reading import LogReader
 from storage.entry import Position
 
-_DISPATCHERS: dict[SubscriptionType, Callable[[], Dispatcher]] = {
-    SubscriptionType.EXCLUSIVE: SingleActiveDispatcher,
-    SubscriptionType.FAILOVER: SingleActiveDispatcher,
-    SubscriptionType.SHARED: SharedDispatcher,
-    SubscriptionType.KEY_SHARED: KeySharedDispatcher,
-}
+
+def _dispatcher(type_: SubscriptionType, partition: int) -> Dispatcher:
+    if type_ is SubscriptionType.SHARED:
+        return SharedDispatcher()
+    if type_ is SubscriptionType.KEY_SHARED:
+        return KeySharedDispatcher()
+    return SingleActiveDispatcher(partition)
 
 
 class Session:
-    """`on_passed`: the cursor moved by reading alone. `on_error`: the pump ended with it."""
+    """`on_passed`: the cursor moved by reading alone. `on_error`: the pump ended with it.
+
+    `partition`: the topic's index, -1 when it is no partition.
+    """
 
     def __init__(
         self,
@@ -36,13 +40,14 @@ class Session:
         log: LogReader,
         cursor: Cursor,
         *,
+        partition: int,
         is_durable: bool,
         emulation: Callable[[], Emulation],
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self.type = type_
-        self.dispatcher = _DISPATCHERS[type_]()
+        self.dispatcher = _dispatcher(type_, partition)
         self.pump = Pump(
             log,
             cursor,
@@ -77,6 +82,9 @@ class Session:
         rewind = self.dispatcher.remove(consumer.state, unsent)
         self.pump.remove(consumer)
         if rewind:
+            if before is not None and before is not consumer:
+                # A passive one left, and the partition goes to another one all the same.
+                unsent = before.withdraw()
             self._rewind(unsent)
         self._tell_active(before)
 

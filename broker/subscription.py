@@ -32,6 +32,7 @@ from broker.cursor import Cursor
 from broker.cursor_writer import DELAY_MS, CursorWriter, Persist
 from broker.dispatch import ConsumerState, SubscriptionType
 from broker.emulation import Emulation
+from broker.names import partition_index
 from broker.reading import LogReader
 from broker.session import Session
 from broker.subscription_stats import backlog_entries, describe, describe_cursor
@@ -164,6 +165,7 @@ class Subscription:
                 options.type,
                 self.log,
                 self.cursor,
+                partition=partition_index(self.topic),
                 is_durable=self.is_durable,
                 emulation=self._emulation,
                 on_passed=self.cursor_changed,

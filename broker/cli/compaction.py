@@ -78,7 +78,8 @@ def report_end(status: GetCompactionStatusResponse) -> int:
     """One line of figures, or the error, for each partition; the exit code."""
     if not status.partitions:
         return _report_run(status.run)
-    return max(_report_run(each.run, f"{each.run.topic}: ") for each in status.partitions)
+    runs = [each.run for each in status.partitions]
+    return max(_report_run(run, f"{_shown(run.topic)}: ") for run in runs)
 
 
 def _report_run(run: RunRecord, whose: str = "") -> int:
@@ -90,6 +91,10 @@ def _report_run(run: RunRecord, whose: str = "") -> int:
         return FAILED
     print(f"{whose}{figures(run)}")
     return DONE
+
+
+def _shown(topic: str) -> str:
+    return topic.removeprefix("persistent://")
 
 
 def figures(run: RunRecord) -> str:
@@ -173,7 +178,7 @@ def _rows(runs: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
 
     for run in runs:
         yield {
-            "topic": run.topic.removeprefix("persistent://"),
+            "topic": _shown(run.topic),
             "run": run.number,
             "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
             "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),

@@ -14,7 +14,7 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.cli.connecting import add_name, admin_of, client_of
 from broker.cli.output import add_output, print_message
@@ -98,7 +98,8 @@ def _consume(options: argparse.Namespace) -> None:
             initial_position=InitialPosition[options.position],
             is_read_compacted=options.read_compacted,
         )
-        has_more = functools.partial(_has_more, options, consumer)
+        partitions = client.get_topic_partitions(options.topic)
+        has_more = functools.partial(_has_more, options, partitions, consumer)
         for message in _messages(options, consumer.receive, has_more, _ON_ITS_WAY_MS):
             print_message(options, message)
             if not options.no_ack:
@@ -108,7 +109,7 @@ def _consume(options: argparse.Namespace) -> None:
         client.close()
 
 
-def _has_more(options: argparse.Namespace, consumer: Consumer) -> bool:
+def _has_more(options: argparse.Namespace, partitions: list[str], consumer: Consumer) -> bool:
     """Whether something is left for this consumer.
 
     The last position alone does not tell: what lies before it may be acknowledged, or others'. So
@@ -117,10 +118,13 @@ def _has_more(options: argparse.Namespace, consumer: Consumer) -> bool:
     if not consumer.has_message_available():
         return False
     with admin_of(options) as admin:
-        internal = admin.internal_stats(options.topic)
-    cursor = internal["cursors"][options.subscription]
-    is_all_sent = _position(cursor["readPosition"]) > _position(internal["lastConfirmedEntry"])
-    return not is_all_sent
+        internals = [admin.internal_stats(name) for name in partitions]
+    return not all(_is_all_sent(internal, options.subscription) for internal in internals)
+
+
+def _is_all_sent(internal: dict[str, Any], subscription: str) -> bool:
+    cursor = internal["cursors"][subscription]
+    return _position(cursor["readPosition"]) > _position(internal["lastConfirmedEntry"])
 
 
 def _position(text: str) -> tuple[int, ...]:

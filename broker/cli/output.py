@@ -118,7 +118,9 @@ def message_text(message: Message) -> str:
 
 
 def message_id_text(message_id: MessageId) -> str:
-    """ "ledger:entry", and ":index" in a batch."""
+    """ "ledger:entry", and ":index" in a batch; on a partition all four parts, as in Python."""
+    if message_id.partition() >= 0:
+        return str(message_id)
     text = f"{message_id.ledger_id()}:{message_id.entry_id()}"
     index = message_id.batch_index()
     return text if index < 0 else f"{text}:{index}"

@@ -5,7 +5,7 @@
 
 * `earliest`, `latest`;
 * a message id: LEDGER:ENTRY, LEDGER:ENTRY:INDEX as the command line prints it, or
-  LEDGER:ENTRY:PARTITION:INDEX as Python prints one;
+  LEDGER:ENTRY:PARTITION:INDEX as Python does, and the command line for one of a partition;
 * a publish time: ms since the epoch, or ISO 8601 (local time when it names no zone).
 """
 
@@ -20,8 +20,8 @@ from storage.errors import InvalidRequest
 if TYPE_CHECKING:
     from broker.client import MessageId
 
-_INT64_MAX = 2**63 - 1
-_MESSAGE_ID = re.compile(r"([0-9]+):([0-9]+)(?::(?:(?:-1|[0-9]+):)?(-1|[0-9]+))?")
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+_MESSAGE_ID = re.compile(r"([0-9]+):([0-9]+)(?::(?:(-1|[0-9]+):)?(-1|[0-9]+))?")
 
 
 def parse_start(text: str) -> MessageId | int:
@@ -47,10 +47,11 @@ def parse_message_id(text: str) -> MessageId | None:
     match = _MESSAGE_ID.fullmatch(text)
     if match is None:
         return None
-    ledger_id, entry_id, index = int(match[1]), int(match[2]), int(match[3] or -1)
-    if max(ledger_id, entry_id) > _INT64_MAX or index > 2**31 - 1:
+    ledger_id, entry_id = int(match[1]), int(match[2])
+    partition, index = int(match[3] or -1), int(match[4] or -1)
+    if max(ledger_id, entry_id) > _INT64_MAX or max(partition, index) > _INT32_MAX:
         return None
-    return MessageId(-1, ledger_id, entry_id, index)
+    return MessageId(partition, ledger_id, entry_id, index)
 
 
 def _iso_ms(text: str) -> int | None:

@@ -161,5 +161,6 @@ def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:
     return replace(
         config,
         producer_name=config.producer_name or f"ledgerfold-{secrets.token_hex(4)}",
-        max_pending_messages=min(config.max_pending_messages or share, share),
+        # 0, no limit, stays none.
+        max_pending_messages=min(config.max_pending_messages, share),
     )

@@ -32,6 +32,7 @@ from tests.support.compactor_process import CompactorProcess
 HTTP: dict[str, int] = {
     "INVALID_REQUEST": 412,
     "TOPIC_NOT_FOUND": 404,
+    "TOPIC_IS_PARTITIONED": 404,
     "TOPIC_EXISTS": 409,
     "TOPIC_BUSY": 412,
     "SUBSCRIPTION_NOT_FOUND": 404,

@@ -41,12 +41,22 @@ class AdminAnswers:
         self._set(namespace=namespace, retain_null_key=retain)
         return {}
 
-    def create(self, topic: str) -> Answer:
-        self._admin.create_topic(topic)
+    def create(self, topic: str, partitions: int | None = None) -> Answer:
+        if partitions is None:
+            self._admin.create_topic(topic)
+        else:
+            self._admin.create_partitioned_topic(topic, partitions)
+        return {}
+
+    def grow(self, topic: str, partitions: int) -> Answer:
+        self._admin.update_partitioned_topic(topic, partitions)
         return {}
 
     def delete(self, topic: str, force: bool = False) -> Answer:
-        self._admin.delete_topic(topic, force=force)
+        if self._admin.partitioned_topic_metadata(topic)["partitions"]:
+            self._admin.delete_partitioned_topic(topic, force=force)
+        else:
+            self._admin.delete_topic(topic, force=force)
         return {}
 
     def unload(self, topic: str) -> Answer:
@@ -81,8 +91,11 @@ class AdminAnswers:
         """Returns when the run's range is settled: what is published then is not in it."""
 
         def is_settled() -> bool:
-            found = self._admin.compaction_status(topic)
-            return found.run.ledger_id >= 0 or found.status != Status.COMPACTION_STATUS_RUNNING
+            found = next(self._admin.watch_compaction(topic))
+            return all(
+                each.run.ledger_id >= 0 or each.status != Status.COMPACTION_STATUS_RUNNING
+                for each in found.partitions or [found]
+            )
 
         self._admin.trigger_compaction(topic)
         wait_until(is_settled, "the run has a ledger")

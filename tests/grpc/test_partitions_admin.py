@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from ledgerfold.v1.records_pb2 import Emulation, Policies
 
-from broker.cli.main import main
 from broker.client import Client, InitialPosition, MessageId
 from broker.client.admin import Admin
 from storage.errors import (
@@ -25,6 +24,7 @@ from storage.errors import (
     TopicNotFound,
 )
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import ledgerfold
 
 Calls = list[Callable[[], object]]
 
@@ -202,14 +202,12 @@ def test_deleting_needs_force_while_someone_uses_a_partition(
     assert admin.list_partitioned_topics(namespace) == []
 
 
-def test_the_command_line(
-    broker: BrokerProcess, t: str, namespace: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line(broker: BrokerProcess, t: str, namespace: str) -> None:
     """pulsar-admin's verbs, and exit codes for what went wrong."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        code = main(["--url", broker.url, "topics", *arguments])
-        return code, capsys.readouterr().out.strip()
+        ran = ledgerfold("--url", broker.url, "topics", *arguments)
+        return ran.code, ran.out.strip()
 
     assert run("create-partitioned-topic", t, "-p", "2") == (0, "")
     assert run("create-partitioned-topic", t, "-p", "2")[0] == 5

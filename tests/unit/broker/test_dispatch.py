@@ -82,6 +82,32 @@ def test_failover_active_is_the_lowest_priority_number_then_the_first() -> None:
     assert not dispatcher.remove(first, set())
 
 
+@pytest.mark.parametrize(("partition", "active"), [(0, "a"), (1, "b"), (2, "c"), (3, "a")])
+def test_failover_partitions_spread_over_those_of_the_lowest_number(
+    partition: int, active: str
+) -> None:
+    """By name, whoever came first: so each consumer knows its partitions."""
+    dispatcher = SingleActiveDispatcher(partition)
+    for number, name in enumerate(("c", "a", "later", "b")):
+        dispatcher.add(consumer(name, number, priority=1 if name == "later" else 0))
+    assert dispatcher.active is not None
+    assert dispatcher.active.name == active
+
+
+def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> None:
+    """Then reading starts again at the cursor, as with every other change."""
+    dispatcher = SingleActiveDispatcher(partition=1)
+    a, b, c = (consumer(name, number) for number, name in enumerate("abc"))
+    assert not dispatcher.add(a)
+    assert dispatcher.add(b)
+    assert not dispatcher.add(c)
+    assert dispatcher.active is b
+    assert dispatcher.remove(a, set())
+    assert dispatcher.active is c
+    assert dispatcher.remove(c, set())
+    assert not dispatcher.remove(b, set())
+
+
 def test_ordered_types_count_redeliveries_by_rewinds() -> None:
     """What was sent before a rewind counts once more, what waited in a queue does not."""
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1)

@@ -267,6 +267,30 @@ def test_failover_lower_priority_number_takes_over() -> None:
     run(test)
 
 
+def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
+    """Of a, b, c the second is active on partition 1: b, and c when a is gone."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.name = "t-partition-1"
+        topic.log.publish("a=1", "b=1")
+        a, b, c = [
+            await subscribed(topic, ConsumerOptions(SubscriptionType.FAILOVER, name=name))
+            for name in "abc"
+        ]
+        await settled(topic)
+        topic.subscriptions["s"].detach(a)
+        await settled(topic)
+        received = await receive(c, 2)
+        assert text(received) == "a=1 b=1"
+        assert {each.redelivery_count for each in received} == {0}
+        output = await b.take()
+        assert output is not None
+        assert (output.active, output.deliveries) == (False, [])
+        assert b.state.permits == 1_000
+
+    run(test)
+
+
 def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
     """The order is kept: everything unacknowledged comes again, then the rest, nothing twice."""
 

@@ -23,7 +23,8 @@ INT64_MAX = 2**63 - 1
         ("12:3:0", MessageId(-1, 12, 3, 0)),
         ("12:3:-1", MessageId(-1, 12, 3, -1)),
         ("12:3:-1:4", MessageId(-1, 12, 3, 4)),
-        ("12:3:2:4", MessageId(-1, 12, 3, 4)),
+        ("12:3:2:4", MessageId(2, 12, 3, 4)),
+        ("12:3:2:-1", MessageId(2, 12, 3, -1)),
         (f"{INT64_MAX}:{INT64_MAX}", MessageId(-1, INT64_MAX, INT64_MAX, -1)),
         ("0", 0),
         ("1704067200000", 1_704_067_200_000),
@@ -53,6 +54,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
         f"{INT64_MAX + 1}:0",
         f"0:{INT64_MAX + 1}",
         f"0:0:{2**31}",
+        f"0:0:{2**31}:0",
         str(INT64_MAX + 1),
         "1969-12-31T23:00:00Z",
         "2024-13-01",
@@ -77,9 +79,12 @@ def test_a_time_is_no_message_id(text: str) -> None:
     st.integers(0, INT64_MAX),
     st.integers(0, INT64_MAX),
     st.integers(-1, 2**31 - 1),
+    st.integers(-1, 2**31 - 1),
 )
-def test_every_id_that_is_printed_can_be_read(ledger: int, entry: int, index: int) -> None:
+def test_every_id_that_is_printed_can_be_read(
+    ledger: int, entry: int, index: int, partition: int
+) -> None:
     """So that a line of output is a place to go on from."""
-    message_id = MessageId(-1, ledger, entry, index)
+    message_id = MessageId(partition, ledger, entry, index)
     assert parse_start(message_id_text(message_id)) == message_id
     assert parse_start(str(message_id)) == message_id
