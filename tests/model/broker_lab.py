@@ -163,14 +163,18 @@ class BrokerLab:
             sequence_id=self._sequence, publish_time_ms=self.clock.now_ms(), plain=not is_batch
         )
 
-    def publish(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:
+    def publish(
+        self, entries: Sequence[tuple[list[Message], bool]], topic: str = TOPIC
+    ) -> list[Position]:
         """Returns when all of them are acknowledged; their positions. Pairs with `is_batch`."""
-        return self.run(self.publishing(entries))
+        return self.run(self.publishing(entries, topic))
 
-    async def publishing(self, entries: Sequence[tuple[list[Message], bool]]) -> list[Position]:
+    async def publishing(
+        self, entries: Sequence[tuple[list[Message], bool]], topic: str = TOPIC
+    ) -> list[Position]:
         """The same, to be run in another way."""
-        topic = await self.broker.topic(TOPIC, to_write=True)
-        producer = topic.attach_producer("p")
+        loaded = await self.broker.topic(topic, to_write=True)
+        producer = loaded.attach_producer("p")
         try:
             for messages, is_batch in entries:
                 producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
