@@ -91,6 +91,23 @@ def test_compacting(cli: Cli, topic: str) -> None:
     assert (run["state"], run["trigger"], run["messages_out"]) == ("success", "admin", 2)
 
 
+def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
+    """A line of figures for each; one status and one history for all."""
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2").code == 0
+    assert cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\nc:1\nc:2\n").code == 0
+    ran = cli("topics", "compact", topic, "--wait")
+    first, second = ran.out.splitlines()
+    assert first.startswith(f"public/default/{topic}-partition-0: run 1: ")
+    assert second.startswith(f"public/default/{topic}-partition-1: run 1: ")
+    assert cli("topics", "compaction-status", topic).out == "Compaction was a success.\n"
+    assert cli("topics", "compact", topic).out == f"Nothing new to compact in {topic}.\n"
+    runs = cli("runs", topic).rows
+    assert sum(run["messages_in"] for run in runs) == 5
+    assert sum(run["messages_out"] for run in runs) == 3
+    read = cli("read", topic, "--read-compacted", "--until-end").rows
+    assert {row["key"]: row["value"] for row in read} == {"a": "2", "b": "1", "c": "2"}
+
+
 def test_a_run_that_is_on_its_way(cli: Cli, topic: str) -> None:
     """A second one is a conflict, waiting may time out; cancelled, it counts as an error."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
