@@ -7,7 +7,8 @@ A scenario publishes (keys, no keys, tombstones, empty values, batches, compress
 properties), compacts, unloads and trims, and reads: from earliest, latest and ids, inclusive or
 not, raw and read-compacted, with readers that stay open and seek, with consumers of each type.
 What depends on chance or on time in one of the brokers is left out: two consumers that share,
-batches of one (Pulsar's clients disagree on them), what is on its way while something happens.
+batches of one (Pulsar's clients disagree on them), what is on its way while something happens, and
+what Pulsar trims in the background.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class _Generator:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._value = 0
+        self._has_closed = False
         # Batch size of each entry published so far; 0: published alone.
         self._entries: list[int] = []
         self._readers: list[str] = []
@@ -57,8 +59,14 @@ class _Generator:
             _, make = self._random.choices(kinds, weights)[0]
             step = make()
             if step is not None:
-                found.append(step)
+                found += [step, *self._settled(step)]
         return [*found, "RC-read", "raw-read"]
+
+    def _settled(self, step: str) -> list[str]:
+        """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
+        self._has_closed |= step == "unload"
+        moves = step == "compact" or " ack" in step or step.startswith("unsubscribe")
+        return ["trim"] if moves and self._has_closed else []
 
     # Publishing
 
