@@ -22,6 +22,7 @@ from broker.log_tail import copy_of
 from storage.crash_points import reach
 from storage.entry import EARLIEST, Position
 from storage.errors import CompactionFenced
+from storage.segment import record_position
 
 if TYPE_CHECKING:
     from broker.topic import Topic
@@ -47,7 +48,8 @@ async def snapshot(topic: Topic) -> CompactionSnapshot | None:
     if last is None or last <= after or not log.has_ledger(last.ledger_id):
         if view.horizon is None or topic.emulation().skip_run_without_new_data:
             return None
-        last = view.horizon
+        # Pulsar's second run ends with the last entry it reads: that of the compacted ledger.
+        last = record_position(compacted[-1], last=True) if compacted else view.horizon
     raw = [
         segment
         for ledger_id in log.ledger_ids()

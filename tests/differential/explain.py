@@ -17,7 +17,16 @@ class Known(NamedTuple):
     applies: Callable[[Sequence[str], str, str], bool]
 
 
-KNOWN: tuple[Known, ...] = ()
+def _is_kept_by_a_seek(steps: Sequence[str], ours: str, theirs: str) -> bool:
+    """Raw entries that are trimmed here and not there, after a consumer sought and was closed."""
+    sought = any(step.startswith("seek c") for step in steps)
+    trimmed = any(step in ("unload", "trim") for step in steps)
+    return sought and trimmed and (ours == "nothing" or theirs.endswith(ours))
+
+
+KNOWN: tuple[Known, ...] = (
+    Known("NOT_EMULATED: a seek leaves the entry itself in the backlog", _is_kept_by_a_seek),
+)
 
 
 def explanation(steps: Sequence[str], ours: str, theirs: str) -> str:

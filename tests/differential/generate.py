@@ -35,7 +35,8 @@ class _Generator:
         # Batch size of each entry published so far; 0: published alone.
         self._entries: list[int] = []
         self._readers: list[str] = []
-        self._consumers: list[str] = []
+        # How long to wait for messages, by consumer.
+        self._consumers: dict[str, str] = {}
 
     def steps(self) -> list[str]:
         found = [self._publish()]
@@ -146,22 +147,23 @@ class _Generator:
         if len(self._consumers) == 2:
             return None
         name = f"c{len(self._consumers)}"
-        self._consumers.append(name)
         kind = self._random.choice(
             ["RC", "RC", "RC type=Failover", "", "type=Shared", "type=Failover", "type=Key_Shared"]
         )
+        # Pulsar makes a Failover consumer the active one after a second.
+        self._consumers[name] = "within=2s" if "Failover" in kind else "within=1s"
         return f"consumer {name} {kind}".rstrip()
 
     def _use_consumer(self) -> str | None:
         if not self._consumers:
             return None
-        name = self._random.choice(self._consumers)
+        name, within = self._random.choice(list(self._consumers.items()))
         return self._random.choice(
             [
-                f"receive {name} max=50 within=300ms",
-                f"receive {name} max=50 within=300ms ack",
-                f"receive {name} max=3 within=300ms ack",
-                f"receive {name} max=3 within=300ms ack-cumulative",
+                f"receive {name} max=50 {within}",
+                f"receive {name} max=50 {within} ack",
+                f"receive {name} max=3 {within} ack",
+                f"receive {name} max=3 {within} ack-cumulative",
                 f"seek {name} {self._position()}",
                 f"seek {name} earliest",
             ]

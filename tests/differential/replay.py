@@ -1,7 +1,7 @@
 """What a target answers to a scenario's steps, as text that compares across brokers.
 
 Entries are named in the order of publishing, so ids of two brokers are the same text. A refusal is
-"refused"; a step that cannot be taken, on either side, says why.
+"refused", a step that cannot be taken, for want of what it asks for, "cannot".
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def _answer(run: Run, step: Step) -> str:
         return "refused"
     except Unsupported as error:
         return f"not here: {error}"
-    except CannotBeTaken as error:
-        return f"cannot: {error}"
+    except CannotBeTaken:
+        return "cannot"
     return Judge(run.topic.names, run.saved).show(answer)
 
 
