@@ -139,7 +139,14 @@ def _positions(log: LogReader, mark_delete: Position, read_position: Position) -
     # Pulsar counts from the mark-delete to the read position, which it includes.
     unread = log.entries_between(mark_delete, log.previous_position(read_position)) + 1
     return {
-        "markDeletePosition": str(mark_delete),
-        "readPosition": str(read_position),
+        "markDeletePosition": str(_in_ledgers(log, mark_delete, -1)),
+        "readPosition": str(_in_ledgers(log, read_position, 0)),
         "numberOfEntriesSinceFirstNotAckedMessage": unread,
     }
+
+
+def _in_ledgers(log: LogReader, position: Position, entry_id_first: int) -> Position:
+    """Pulsar's cursors are never before all ledgers, but at the beginning of the first one."""
+    ledger_ids = log.ledger_ids()
+    is_before = position.ledger_id < 0 and bool(ledger_ids)
+    return Position(ledger_ids[0], entry_id_first) if is_before else position
