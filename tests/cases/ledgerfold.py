@@ -5,7 +5,8 @@
             run_case(target, case, "documented")
 
 One compactor, with one warm Spark, serves all brokers; one broker serves all cases that want the
-same options of `serve`. A case that restarts or kills its broker has one for itself.
+same options of `serve`. A case that restarts or kills its broker has one for itself; one that lets
+time pass has one with a clock that stands.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any
 
 from broker.client import Client
 from broker.client.admin import Admin
-from broker.client.connection import wall_clock_ms
 from storage.errors import LedgerfoldError
 from tests.cases.ledgerfold_admin import AdminAnswers
 from tests.cases.ledgerfold_data import DataAnswers
+from tests.cases.ledgerfold_time import time_of
 from tests.cases.model import Case
 from tests.cases.protocol import Refused, Unsupported
 from tests.support.broker_process import BrokerProcess
@@ -39,6 +40,7 @@ HTTP: dict[str, int] = {
     "SUBSCRIPTION_BUSY": 412,
     "NOT_ALLOWED": 405,
     "COMPACTION_RUNNING": 409,
+    "COMPACTION_FAILED": 500,
 }
 # The monitor looks often: cases of the threshold wait for it.
 _COMMON = ("--compaction-monitor-interval", "100ms")
@@ -53,9 +55,9 @@ class LedgerfoldTarget:
 
     def __init__(self, broker: BrokerProcess, compactor: CompactorProcess) -> None:
         self._broker, self._compactor = broker, compactor
-        self._passed_ms = 0
         self._own: dict[str, Callable[..., Answer | None]] = {
-            "mark": self._mark,
+            "mark": lambda: {"ms": self._time.mark_ms()},
+            "advance": self._advance,
             "restart": lambda: self._again(broker.stop),
             "kill": lambda: self._again(broker.kill),
             "hold": self._hold,
@@ -87,8 +89,9 @@ class LedgerfoldTarget:
         return self._own[operation]
 
     def _connect(self) -> None:
-        self._client = Client(self._broker.url, clock_ms=self._now_ms)
         self._admin = Admin(self._broker.url)
+        self._time = time_of(self._admin)
+        self._client = Client(self._broker.url, clock_ms=self._time.now_ms)
         self._data = DataAnswers(self._client, self._admin)
         self._administration = AdminAnswers(self._admin)
 
@@ -97,6 +100,9 @@ class LedgerfoldTarget:
         end()
         self._broker.start()
         self._connect()
+
+    def _advance(self, ms: int) -> None:
+        self._time.advance(ms)
 
     def _hold(self, ms: int | None = None) -> None:
         self._compactor.stop()
@@ -109,14 +115,6 @@ class LedgerfoldTarget:
             self._releasing.cancel()
             self._releasing.join()
         self._compactor.go_on()
-
-    def _now_ms(self) -> int:
-        return wall_clock_ms() + self._passed_ms
-
-    def _mark(self) -> Answer:
-        # Whatever the clock does within a millisecond, the time lies between the two publishes.
-        self._passed_ms += 2
-        return {"ms": self._now_ms() - 1}
 
 
 class Brokers:
@@ -132,14 +130,14 @@ class Brokers:
     @contextmanager
     def target(self, case: Case) -> Iterator[LedgerfoldTarget]:
         """A broker with the case's options: one that others use, too, or one for it alone."""
+        options = case.options + (("--test-clock",) if case.moves_time else ())
         if case.own_broker:
-            with self._started(*case.options) as target:
+            with self._started(*options) as target:
                 yield target
             return
-        if case.options not in self._shared:
-            target = self._stack.enter_context(self._started(*case.options))
-            self._shared[case.options] = target
-        yield self._shared[case.options]
+        if options not in self._shared:
+            self._shared[options] = self._stack.enter_context(self._started(*options))
+        yield self._shared[options]
 
     @contextmanager
     def _started(self, *options: str) -> Iterator[LedgerfoldTarget]:

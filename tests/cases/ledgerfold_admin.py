@@ -10,6 +10,7 @@ from ledgerfold.v1.records_pb2 import Emulation, Policies
 
 from broker.client import MessageId
 from broker.client.admin import Admin
+from tests.cases.ledgerfold_data import position
 from tests.support.waiting import wait_until
 
 _RUN_TIMEOUT_S = 100
@@ -67,6 +68,14 @@ class AdminAnswers:
         self._admin.trim(topic)
         return {}
 
+    def truncate(self, topic: str) -> Answer:
+        self._admin.truncate(topic)
+        return {}
+
+    def terminate(self, topic: str) -> Answer:
+        self._admin.terminate(topic)
+        return {}
+
     def stats(self, topic: str) -> Answer:
         return {"stats": self._admin.stats(topic)}
 
@@ -80,6 +89,14 @@ class AdminAnswers:
 
     def unsubscribe(self, topic: str, sub: str) -> Answer:
         self._admin.unsubscribe(topic, sub, force=True)
+        return {}
+
+    def expire(self, topic: str, seconds: int, sub: str = "") -> Answer:
+        self._admin.expire_messages(topic, sub, seconds * 1000)
+        return {}
+
+    def reset_cursor(self, topic: str, sub: str, to: Any) -> Answer:
+        self._admin.reset_cursor(topic, sub, position(to))
         return {}
 
     def compact(self, topic: str) -> Answer:
@@ -133,6 +150,10 @@ class AdminAnswers:
             retention_ms=minutes if minutes < 0 else minutes * _MINUTE_MS,
             retention_bytes=megabytes if megabytes < 0 else megabytes * _MB,
         )
+        return {}
+
+    def ttl(self, namespace: str, seconds: int) -> Answer:
+        self._set(namespace=namespace, message_ttl_ms=seconds * 1000)
         return {}
 
     def _set(self, topic: str = "", namespace: str = "", **values: Any) -> None:

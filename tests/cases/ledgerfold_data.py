@@ -92,7 +92,7 @@ class DataAnswers:
     ) -> Answer:
         with self._open_reader(topic, compacted, inclusive, queue, **start) as reader:
             if seek is not None or seekTimestamp is not None:
-                reader.seek(seekTimestamp if seek is None else _position(seek))  # type: ignore[arg-type]
+                reader.seek(seekTimestamp if seek is None else position(seek))  # type: ignore[arg-type]
             found: list[Received] = []
             while (max is None or len(found) < max) and reader.has_message_available():
                 found.append(_received(reader.read_next(timeout_millis=10_000)))
@@ -116,7 +116,7 @@ class DataAnswers:
     ) -> Reader:
         return self._client.create_reader(
             topic,
-            _position(start.get("from", "earliest")),
+            position(start.get("from", "earliest")),
             is_read_compacted=compacted,
             start_message_id_inclusive=inclusive,
             receiver_queue_size=queue,
@@ -188,7 +188,7 @@ class DataAnswers:
 
     def seek(self, name: str, to: Any = None, timestamp: int | None = None) -> Answer:
         opened = self._consumers[name] if name in self._consumers else self._readers[name][0]
-        opened.seek(_position(to) if timestamp is None else timestamp)
+        opened.seek(position(to) if timestamp is None else timestamp)
         return {}
 
     def close(self, name: str) -> Answer:
@@ -255,7 +255,8 @@ def _id(at: MessageId) -> list[int]:
     return found if at.partition() < 0 else [*found, at.partition()]
 
 
-def _position(at: Any) -> MessageId:
+def position(at: Any) -> MessageId:
+    """As requests have it: "earliest", "latest" or an id."""
     if isinstance(at, str):
         return MessageId.latest if at == "latest" else MessageId.earliest
     ledger, entry, batch_index, *partition = at

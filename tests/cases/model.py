@@ -127,6 +127,10 @@ class Case:
         named = {step.profile for step in self.steps}
         return tuple(each for each in PROFILES if each in named) or PROFILES[:1]
 
+    @property
+    def moves_time(self) -> bool:
+        return any(step.verb == "advance" for step in self.steps)
+
     def under(self, profile: str) -> tuple[Step, ...]:
         """The steps that are taken under that profile."""
         return tuple(step for step in self.steps if step.profile in (None, profile))

@@ -74,6 +74,12 @@ def test_who_ends_the_broker_has_one_of_its_own(verb: str) -> None:
     assert one_case("a=1", verb).own_broker
 
 
+def test_who_moves_time_says_so() -> None:
+    """It gets a broker whose clock stands."""
+    assert one_case("a=1", "advance 1d").moves_time
+    assert not one_case("mark now").moves_time
+
+
 @pytest.mark.parametrize(
     ("text", "entries"),
     [

@@ -1,0 +1,68 @@
+"""What time it is for the clients of a case, and how it passes.
+
+A broker with a test clock stands in time until a case moves it, and its clients with it. Others go
+by the machine's clock, and cannot be moved; a mark then moves their clients on by a moment only.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.client.admin import Admin
+from broker.client.connection import wall_clock_ms
+
+# Around a mark: whatever the clock does within a millisecond, the mark lies between two publishes.
+_MARK_MS = 2
+
+
+class Time(Protocol):
+    def now_ms(self) -> int: ...
+
+    def mark_ms(self) -> int:
+        """A time behind all publishes that were, and before all that will be."""
+        ...
+
+    def advance(self, ms: int) -> None:
+        """Raises NotAllowed."""
+        ...
+
+
+class PassingTime:
+    """Of a broker that goes by the machine's clock."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return wall_clock_ms() + self._ahead_ms
+
+    def mark_ms(self) -> int:
+        self._ahead_ms += _MARK_MS
+        return self.now_ms() - 1
+
+    def advance(self, ms: int) -> None:
+        self._admin.move_clock(advance_ms=ms)
+
+
+class StandingTime:
+    """Of a broker with a test clock."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._now_ms = admin.clock().now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def mark_ms(self) -> int:
+        self.advance(_MARK_MS)
+        return self._now_ms - 1
+
+    def advance(self, ms: int) -> None:
+        self._now_ms = self._admin.move_clock(advance_ms=ms)
+
+
+def time_of(admin: Admin) -> Time:
+    """As the broker has it."""
+    return StandingTime(admin) if admin.clock().is_manual else PassingTime(admin)
