@@ -37,14 +37,14 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     skip = _verb(verbs, "skip", "pass so many entries of the backlog")
     skip.add_argument("-n", "--count", type=parse_positive, required=True, help="how many")
     skip.set_defaults(run=_skip)
-    clear = _verb(verbs, "clear-backlog", "pass the whole backlog", "skip-all")
+    clear = _verb(verbs, "clear-backlog", "pass the whole backlog")
     clear.set_defaults(run=_clear)
 
 
 def _verb(
-    verbs: Commands[argparse.ArgumentParser], name: str, text: str, *aliases: str
+    verbs: Commands[argparse.ArgumentParser], name: str, text: str
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, aliases=aliases, help=text)
+    parser = verbs.add_parser(name, help=text)
     add_name(parser)
     parser.add_argument("-s", "--subscription", required=True, help="its name")
     return parser

@@ -142,5 +142,5 @@ def test_skip_and_clear_backlog(
     assert topics("skip", "t", "-s", "s", "-n", "2") == (0, "2 entries skipped")
     assert values(subscribe(client), 3) == [b"2", b"3", b"4"]
     assert topics("clear-backlog", "t", "-s", "s") == (0, "3 entries skipped")
-    assert topics("skip-all", "t", "-s", "s") == (0, "0 entries skipped")
+    assert topics("clear-backlog", "t", "-s", "s") == (0, "0 entries skipped")
     assert backlog(admin) == 0

@@ -217,6 +217,11 @@ class BrokerMachine(RuleBasedStateMachine):
         for subscription in self.lab.topic.subscriptions.values():
             assert subscription.stats()["msgBacklog"] == 0
 
+    @rule(hours=st.sampled_from([1, 5]))
+    def pass_time(self, hours: int) -> None:
+        """Ledgers get old, and are closed; what may go, goes."""
+        self.lab.advance(hours * 3_600_000)
+
     # Reading
 
     @rule(read_compacted=st.booleans())
