@@ -31,8 +31,7 @@ from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 
 from broker.compaction import CompactionScheduler
 from broker.compaction_interfaces import CompactableTopic
-from broker.partitions import Partitions
-from storage.errors import LedgerfoldError
+from broker.partitions import Partitions, on_each
 
 
 class Topics(Protocol):
@@ -59,14 +58,11 @@ class PartitionedCompaction:
 
     async def trigger(self, name: str) -> int:
         """The highest run number; 0 when nowhere was anything new. Raises as the scheduler does."""
-        numbers, refusals = [0], list[LedgerfoldError]()
-        for topic in await self._topics(name, to_write=True):
-            try:
-                numbers.append(await self._broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN))
-            except LedgerfoldError as error:
-                refusals.append(error)
-        if refusals:
-            raise refusals[0]
+        topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
+        scheduler = self._broker.compaction
+        numbers = await on_each(
+            topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN)
+        )
         return max(numbers)
 
     async def cancel(self, names: Sequence[str]) -> int:

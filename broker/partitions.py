@@ -21,7 +21,8 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -35,6 +36,7 @@ from broker.names import PARTITION_SUFFIX, TopicName, parse_partition, partition
 from storage.entry import EARLIEST
 from storage.errors import (
     InvalidRequest,
+    LedgerfoldError,
     NotAllowed,
     TopicExists,
     TopicIsPartitioned,
@@ -42,6 +44,7 @@ from storage.errors import (
 )
 from storage.metadata import MetadataBatch, MetadataStore
 
+Answer = TypeVar("Answer")
 # All of them may be loaded at once. Pulsar leaves the bound to its settings.
 PARTITIONS_MAX = 1000
 
@@ -164,6 +167,22 @@ class Partitions:
                 batch.put_topic(TopicRecord(name=name, created_ms=now_ms))
                 for cursor in cursors:
                     batch.put_cursor(_cursor_from_earliest(cursor, name, now_ms))
+
+
+async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:
+    """The answers of all partitions; one that refuses does not keep the others, as in Pulsar.
+
+    Raises the first refusal, once all were asked.
+    """
+    answers, refusals = list[Answer](), list[LedgerfoldError]()
+    for name in names:
+        try:
+            answers.append(await call(name))
+        except LedgerfoldError as error:
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+    return answers
 
 
 def _is_in_the_way(topic: str, name: str) -> bool:

@@ -1,4 +1,8 @@
-"""The calls of AdminService that move subscriptions (broker/cursor_moves.py)."""
+"""The calls of AdminService that move subscriptions (broker/cursor_moves.py).
+
+Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
+refused there, as in Pulsar.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,11 @@ from ledgerfold.v1.data_pb2 import StartPosition
 
 from broker import cursor_moves
 from broker.names import persistent_topic
+from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.subscription import Subscription
 from broker.subscription_factory import existing_subscription, seek_subscription
-from storage.errors import InvalidRequest
+from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -32,32 +37,54 @@ class CursorCalls(AdminServiceServicer):
     async def ExpireMessages(  # noqa: N802
         self, request: admin_pb2.ExpireMessagesRequest, context: Context
     ) -> admin_pb2.ExpireMessagesResponse:
+        names = self._names(request.topic)
+        refusals = list[SubscriptionBusy]()
+
+        async def expire(name: str) -> int:
+            try:
+                return await self._expire(name, request)
+            except SubscriptionBusy as error:
+                refusals.append(error)
+                return 0
+
+        expired = await on_each(names, expire)
+        if len(refusals) == len(names):
+            # Nothing to expire in one partition is no reason to refuse.
+            raise refusals[0]
+        return admin_pb2.ExpireMessagesResponse(entries=sum(expired))
+
+    async def _expire(self, name: str, request: admin_pb2.ExpireMessagesRequest) -> int:
         if request.subscription:
-            topic, subscription = await self._named(request.topic, request.subscription)
-            expired = await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
-        else:
-            topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-            expired = await cursor_moves.expire_all(topic, request.older_than_ms)
-        return admin_pb2.ExpireMessagesResponse(entries=expired)
+            topic, subscription = await self._named(name, request.subscription)
+            return await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
+        topic = await self._broker.topic(name, create=False)
+        return await cursor_moves.expire_all(topic, request.older_than_ms)
 
     @rpc_errors
     async def ResetCursor(  # noqa: N802
         self, request: admin_pb2.ResetCursorRequest, context: Context
     ) -> admin_pb2.ResetCursorResponse:
-        topic, subscription = await self._named(request.topic, request.subscription)
         to = request.WhichOneof("to")
         if to is None:
             raise InvalidRequest("Say where to: a message id, or how long ago.")
         start = request.start
         if to == "ago_ms":
             start = StartPosition(publish_time_ms=self._broker.clock_ms() - request.ago_ms)
-        await seek_subscription(topic, subscription.name, start)
+        if start.WhichOneof("at") == "message_id":
+            self._check_whole(request.topic, "A message is in one partition")
+
+        async def reset(name: str) -> None:
+            topic, subscription = await self._named(name, request.subscription)
+            await seek_subscription(topic, subscription.name, start)
+
+        await on_each(self._names(request.topic), reset)
         return admin_pb2.ResetCursorResponse()
 
     @rpc_errors
     async def SkipMessages(  # noqa: N802
         self, request: admin_pb2.SkipMessagesRequest, context: Context
     ) -> admin_pb2.SkipMessagesResponse:
+        self._check_whole(request.topic, "There is no order over partitions to skip in")
         topic, subscription = await self._named(request.topic, request.subscription)
         skipped = cursor_moves.skip_messages(topic, subscription, request.entries)
         await subscription.persist()
@@ -67,10 +94,23 @@ class CursorCalls(AdminServiceServicer):
     async def ClearBacklog(  # noqa: N802
         self, request: admin_pb2.ClearBacklogRequest, context: Context
     ) -> admin_pb2.ClearBacklogResponse:
-        topic, subscription = await self._named(request.topic, request.subscription)
-        skipped = cursor_moves.clear_backlog(topic, subscription)
-        await subscription.persist()
-        return admin_pb2.ClearBacklogResponse(entries=skipped)
+        async def clear(name: str) -> int:
+            topic, subscription = await self._named(name, request.subscription)
+            skipped = cursor_moves.clear_backlog(topic, subscription)
+            await subscription.persist()
+            return skipped
+
+        skipped = await on_each(self._names(request.topic), clear)
+        return admin_pb2.ClearBacklogResponse(entries=sum(skipped))
+
+    def _names(self, topic: str) -> list[str]:
+        """The full names of its partitions, or its own."""
+        return self._broker.partitions.names(persistent_topic(topic))
+
+    def _check_whole(self, topic: str, why: str) -> None:
+        """Raises NotAllowed for a partitioned topic."""
+        if self._broker.partitions.count(persistent_topic(topic)):
+            raise NotAllowed(f"{why}: name one, {topic}-partition-0 or another.")
 
     async def _named(self, topic_name: str, name: str) -> tuple[Topic, Subscription]:
         """Raises TopicNotFound, SubscriptionNotFound, NotAllowed for compaction's own."""

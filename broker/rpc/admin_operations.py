@@ -1,4 +1,7 @@
-"""The calls of AdminService that take something from a topic (broker/topic_operations.py)."""
+"""The calls of AdminService that take something from a topic (broker/topic_operations.py).
+
+A partitioned topic is truncated with all its partitions; terminated is one partition, as in Pulsar.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.records_pb2 import MessageId
 
-from broker.names import persistent_topic
+from broker.names import partition_index, persistent_topic
+from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.topic_operations import terminate_topic, truncate_topic
+from storage.errors import NotAllowed
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -28,7 +33,9 @@ class OperationCalls(AdminServiceServicer):
     async def TruncateTopic(  # noqa: N802
         self, request: admin_pb2.TruncateTopicRequest, context: Context
     ) -> admin_pb2.TruncateTopicResponse:
-        await truncate_topic(self._broker, persistent_topic(request.topic, "truncated"))
+        name = persistent_topic(request.topic, "truncated")
+        names = self._broker.partitions.names(name)
+        await on_each(names, lambda each: truncate_topic(self._broker, each))
         return admin_pb2.TruncateTopicResponse()
 
     @rpc_errors
@@ -36,6 +43,13 @@ class OperationCalls(AdminServiceServicer):
         self, request: admin_pb2.TerminateTopicRequest, context: Context
     ) -> admin_pb2.TerminateTopicResponse:
         name = persistent_topic(request.topic, "terminated")
+        if self._broker.partitions.count(name):
+            raise NotAllowed(f"One partition is terminated: name {name}-partition-0 or another.")
         ledger_id, entry_id = await terminate_topic(self._broker, name)
-        last = MessageId(ledger_id=ledger_id, entry_id=entry_id, batch_index=-1, partition=-1)
+        last = MessageId(
+            ledger_id=ledger_id,
+            entry_id=entry_id,
+            batch_index=-1,
+            partition=partition_index(name),
+        )
         return admin_pb2.TerminateTopicResponse(last_message_id=last)

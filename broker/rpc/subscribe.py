@@ -20,6 +20,7 @@ from broker.consumer import Consumer, Output
 from broker.dispatch import SubscriptionType
 from broker.frames import encode_deliveries
 from broker.names import COMPACTION_CURSOR, persistent_topic
+from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import (
@@ -101,15 +102,8 @@ async def unsubscribe(
 
     Without `__compaction` there is no compaction.
     """
-    errors = list[LedgerfoldError]()
-    for name in broker.partitions.names(persistent_topic(request.topic)):
-        try:
-            await _unsubscribe(broker, name, request)
-        except LedgerfoldError as error:
-            errors.append(error)
-    if errors:
-        # As in Pulsar: a partition that refuses does not keep the subscription of the others.
-        raise errors[0]
+    names = broker.partitions.names(persistent_topic(request.topic))
+    await on_each(names, lambda name: _unsubscribe(broker, name, request))
     return data_pb2.UnsubscribeResponse()
 
 

@@ -33,7 +33,7 @@ Calls = list[Callable[[], object]]
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all tests: each has a namespace of its own."""
     data_dir = tmp_path_factory.mktemp("partitions") / "data"
-    with BrokerProcess(data_dir, arguments=["--compactor", "off"]) as broker:
+    with BrokerProcess(data_dir, arguments=["--compactor", "off", "--test-clock"]) as broker:
         yield broker
 
 
@@ -132,6 +132,40 @@ def test_what_is_asked_of_the_name_is_asked_of_all_partitions(admin: Admin, t: s
     with pytest.raises(SubscriptionNotFound):
         admin.unsubscribe(t, "only")
     assert admin.list_subscriptions(t) == []
+
+
+def test_cursors_are_moved_on_every_partition(broker: BrokerProcess, admin: Admin, t: str) -> None:
+    """By time; what names a message, or counts them, is of one partition (HTTP 405 in Pulsar)."""
+    admin.create_partitioned_topic(t, 3)
+    admin.create_subscription(t, "s", MessageId.earliest)
+    with Client(broker.url) as client:
+        for index in (0, 0, 1):
+            at = client.create_producer(p(t, index)).send(b"x")
+
+    def backlog() -> int:
+        return int(admin.partitioned_stats(t)["subscriptions"]["s"]["msgBacklog"])
+
+    hour_ms = 3_600_000
+    admin.move_clock(advance_ms=hour_ms)
+    # The third partition has nothing to expire; in the end none of them has.
+    assert (admin.expire_messages(t, "s", 1000), backlog()) == (3, 0)
+    with pytest.raises(SubscriptionBusy):
+        admin.expire_messages(t, "s", 1000)
+    admin.reset_cursor(t, "s", ago_ms=2 * hour_ms)
+    assert backlog() == 3
+    assert (admin.clear_backlog(t, "s"), backlog()) == (3, 0)
+    whole: Calls = [
+        lambda: admin.skip_messages(t, "s", 1),
+        lambda: admin.reset_cursor(t, "s", at),
+        lambda: admin.terminate(t),
+    ]
+    for call in whole:
+        with pytest.raises(NotAllowed, match="partition"):
+            call()
+    admin.reset_cursor(t, "s", MessageId.earliest)
+    admin.truncate(t)
+    assert backlog() == 0
+    assert admin.terminate(p(t, 0)).partition() == 0
 
 
 def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t: str) -> None:
