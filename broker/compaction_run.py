@@ -137,12 +137,13 @@ class CompactionRun:
         record.ledger_id = self._broker.metadata.allocate_ledger_id()
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
+        record.retain_null_key = self.topic.policies().retain_null_key
         self._history.save(record)
         plan = CompactionPlan(
             run_id=f"{self.topic.name}#{record.number}",
             topic=self.topic.name,
             policy=record.policy,
-            retain_null_key=self.topic.policies().retain_null_key,
+            retain_null_key=record.retain_null_key,
             ledgers_dir=os.path.abspath(store.ledgers_dir),
             segments=snapshot.segments,
             compacted_segments=snapshot.compacted_segments,

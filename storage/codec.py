@@ -62,6 +62,10 @@ class DecodedBatch(Protocol):
         """Empty for a null value."""
         ...
 
+    def value_bytes(self, row: int) -> int:
+        """The value's size. Needs no value section."""
+        ...
+
     def contents(self) -> list[bytes]:
         """All values, in order of rows."""
         ...

@@ -278,6 +278,9 @@ class NativeBatch:
         offsets = self.value_offsets
         return self.value_blob[offsets[row] : offsets[row + 1]]
 
+    def value_bytes(self, row: int) -> int:
+        return self.value_offsets[row + 1] - self.value_offsets[row]
+
     def contents(self) -> list[bytes]:
         self.values  # noqa: B018 - parses the section
         blob = self.value_blob

@@ -31,6 +31,7 @@ from storage.entry import (
 )
 from storage.errors import Corruption, IncompatibleFormat, MissingFile
 from storage.files import ReadFile
+from storage.key_scan import scan_keys
 from storage.segment import record_position, shifted
 
 INDEX_EVERY = 32
@@ -265,6 +266,13 @@ class LedgerReader:
                 self._next.popitem(last=False)
             except KeyError:
                 return
+
+    def keys(self, segment: SegmentRecord) -> Iterator[tuple[EntryHeader, memoryview]]:
+        """Headers and key sections of one of its segments, as it was when its record was taken.
+
+        Raises Corruption, MissingFile.
+        """
+        return scan_keys(self._open_file(segment.path).pread, segment)
 
     def last_entry(self) -> StoredEntry | None:
         """The last durable one."""

@@ -18,6 +18,7 @@ from broker.cli.compaction import add_runs
 from broker.cli.consuming import add_consume, add_read
 from broker.cli.demos import add_demo
 from broker.cli.exit_codes import DONE, exit_code
+from broker.cli.explaining import add_explain
 from broker.cli.importing import add_import
 from broker.cli.inspecting import add_info, add_segment
 from broker.cli.producing import add_produce
@@ -50,6 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_namespaces,
         add_topic_policies,
         add_runs,
+        add_explain,
         add_info,
         add_clock,
         add_import,

@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1 import admin_pb2, explain_pb2
 
 from broker import __version__, stats
+from broker.explain_scan import Explainer
 from broker.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
 from broker.partitioned_compaction import PartitionedCompaction
 from broker.policy_store import PolicyStore
@@ -48,6 +49,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         self._broker = broker
         self._policies = PolicyStore(broker)
         self._compaction = PartitionedCompaction(broker)
+        self._explainer = Explainer(broker)
 
     @rpc_errors
     async def GetBrokerInfo(  # noqa: N802
@@ -192,6 +194,13 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         topics = self._existing(request.topic) if request.topic else []
         runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
         return admin_pb2.ListRunsResponse(runs=runs)
+
+    @rpc_errors
+    async def Explain(  # noqa: N802
+        self, request: explain_pb2.ExplainRequest, context: Context
+    ) -> explain_pb2.ExplainResponse:
+        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
+        return await self._explainer.explain(topic, request)
 
     # Policies
 

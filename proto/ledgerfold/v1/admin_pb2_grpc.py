@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ledgerfold.v1 import admin_pb2 as ledgerfold_dot_v1_dot_admin__pb2
+from ledgerfold.v1 import explain_pb2 as ledgerfold_dot_v1_dot_explain__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -178,6 +179,11 @@ class AdminServiceStub:
                 '/ledgerfold.v1.AdminService/ListRuns',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListRunsRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListRunsResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/Explain',
+                request_serializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.FromString,
                 _registered_method=True)
         self.GetPolicies = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/GetPolicies',
@@ -382,6 +388,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Explain(self, request, context):
+        """What compaction did and will do with each version of a key. Reads through the whole topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicies(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -542,6 +555,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListRuns,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListRunsRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListRunsResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.SerializeToString,
             ),
             'GetPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicies,
@@ -1337,6 +1355,33 @@ class AdminService:
             '/ledgerfold.v1.AdminService/ListRuns',
             ledgerfold_dot_v1_dot_admin__pb2.ListRunsRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.ListRunsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/Explain',
+            ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.FromString,
             options,
             channel_credentials,
             insecure,

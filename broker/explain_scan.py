@@ -1,0 +1,178 @@
+"""Explaining a key of a loaded topic: a thread goes over its ledgers, broker/explain.py judges.
+
+What is explained is the topic as it was when the question came: its view is pinned, its raw ledgers
+count as their records then said, up to the last durable entry. A raw ledger that is trimmed
+meanwhile counts as trimmed. Only key sections are read, segment after segment
+(storage/key_scan.py); no Spark is asked. One question at a time: a scan keeps a core busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
+from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
+
+from broker.explain import Facts, Found, explain, explain_trimmed, found_in
+from broker.explain_notes import Outlook, notes
+from broker.run_line import RunLine
+from storage.codec import decode
+from storage.entry import EARLIEST, Position
+from storage.errors import AlreadyClosed, InvalidRequest, MissingFile
+from storage.key_scan import KeyVersion, versions_of
+from storage.ledger import LedgerReader
+from storage.segment import record_position
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+
+class Explainer:
+    """One per broker, on its event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._one_at_a_time = asyncio.Lock()
+
+    async def explain(self, topic: Topic, request: ExplainRequest) -> ExplainResponse:
+        """Raises InvalidRequest, Corruption, MissingFile."""
+        if request.WhichOneof("of") is None:
+            raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
+        async with self._one_at_a_time:
+            with topic.log.view.pinned():
+                scan = _Scan(self._broker, topic)
+                try:
+                    return await asyncio.to_thread(scan.answer, request)
+                finally:
+                    # Whoever asked may be gone: then nobody waits for the thread.
+                    scan.is_abandoned.set()
+
+
+class _Scan:
+    """Made on the loop, with all that is known there; answers in a thread."""
+
+    def __init__(self, broker: Broker, topic: Topic) -> None:
+        self.is_abandoned = threading.Event()
+        log = topic.log
+        self._log, self._store = log, broker.store
+        self._raw = log.ledger_records()
+        self._compacted = log.view.compacted
+        self._last = log.last_position()
+        self._facts = _facts(broker, topic)
+        self._outlook = _outlook(broker, topic, self._raw)
+
+    def answer(self, request: ExplainRequest) -> ExplainResponse:
+        if request.WhichOneof("of") == "message_id":
+            return self._explain_message(request.message_id)
+        return self._explain_key(request.key if request.HasField("key") else None)
+
+    def _explain_key(self, key: bytes | None, only: MessageId | None = None) -> ExplainResponse:
+        facts = replace(self._facts, has_key=key is not None)
+        history = found_in(self._raw_versions(key), self._compacted_versions(key))
+        explained = explain(history, facts, wanted=lambda found: only is None or _is(found, only))
+        return ExplainResponse(
+            versions=explained.versions,
+            versions_older=explained.older,
+            notes=notes(self._outlook, facts, explained.older),
+        )
+
+    # The versions of a key
+
+    def _raw_versions(self, key: bytes | None) -> Iterator[KeyVersion]:
+        for record in self._raw:
+            try:
+                reader = self._store.open_reader(record.ledger_id)
+                for version, _ in self._versions(reader, record.segments, key):
+                    if version.position > self._last:
+                        return
+                    yield version
+            except MissingFile:
+                if self._log.has_ledger(record.ledger_id):
+                    raise
+
+    def _compacted_versions(self, key: bytes | None) -> Iterator[tuple[KeyVersion, Position]]:
+        if self._compacted is not None:
+            record = self._compacted.record
+            yield from self._versions(self._compacted, record.segments, key)
+
+    def _versions(
+        self, reader: LedgerReader, segments: Iterable[SegmentRecord], key: bytes | None
+    ) -> Iterator[tuple[KeyVersion, Position]]:
+        """With the last position of the segment of each."""
+        for segment in segments:
+            last = record_position(segment, last=True)
+            for header, keys in reader.keys(segment):
+                if self.is_abandoned.is_set():
+                    raise AlreadyClosed("Whoever asked is gone.")
+                for version in versions_of(header, keys, key):
+                    yield version, last
+
+    # One message
+
+    def _explain_message(self, message_id: MessageId) -> ExplainResponse:
+        """That of the key it has, and nothing but this version."""
+        position = Position(message_id.ledger_id, message_id.entry_id)
+        if position > self._last:
+            raise InvalidRequest(f"{position} lies behind the last message, {self._last}.")
+        is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
+        reader = self._store.open_reader(position.ledger_id) if is_raw else self._compacted
+        entries = [] if reader is None else reader.read(position, bytes_max=1, end=position)
+        for entry in entries:
+            batch = decode(entry.data, entry.header)
+            indexes = [batch.batch_index(row) for row in range(batch.rows)]
+            if message_id.batch_index in indexes:
+                key = batch.key(indexes.index(message_id.batch_index))
+                return self._explain_key(key, message_id)
+            if message_id.batch_index < 0:
+                raise InvalidRequest(
+                    f"{position} is a batch: name one of its messages, {position}:{indexes[0]} "
+                    f"to {position}:{indexes[-1]}."
+                )
+        if is_raw:
+            raise InvalidRequest(f"There is no such message in entry {position}.")
+        return ExplainResponse(
+            versions=[explain_trimmed(message_id, self._facts)],
+            notes=notes(self._outlook, self._facts, 0),
+        )
+
+
+def _is(found: Found, message_id: MessageId) -> bool:
+    position = Position(message_id.ledger_id, message_id.entry_id)
+    return found.identity == (position, message_id.batch_index)
+
+
+def _facts(broker: Broker, topic: Topic) -> Facts:
+    line = None
+    if topic.log.horizon is not None:
+        history = broker.compaction.history.oldest_first(topic.name)
+        line = RunLine.of(history, topic.record.compacted)
+    return Facts(
+        horizon=topic.log.horizon,
+        line=line,
+        floor=topic.log.floor,
+        retain_null_key=topic.policies().retain_null_key,
+    )
+
+
+def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlook:
+    log, compaction = topic.log, broker.compaction
+    horizon, last = log.horizon or EARLIEST, log.last_position()
+    is_idle = log.horizon is not None and log.entries_between(horizon, last) == 0
+    is_running = compaction.is_on_its_way(topic.name)
+    return Outlook(
+        last=last,
+        has_news=not (is_idle and topic.emulation().skip_run_without_new_data),
+        decision=compaction.monitor.decide(topic),
+        running=compaction.status(topic).run.number if is_running else 0,
+        raw_messages=sum(
+            segment.messages
+            for record in raw
+            for segment in record.segments
+            if record_position(segment, last=True) <= horizon
+        ),
+    )

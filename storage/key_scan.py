@@ -1,0 +1,105 @@
+"""Going through the keys of a segment, without reading its values.
+
+Reads header after header with the key section behind it, in blocks; values larger than a block are
+hopped over. Headers and key sections are verified, and that ids rise; damage is an error.
+
+    for header, keys in scan_keys(file.pread, segment):
+        for version in versions_of(header, keys, b"p3"):
+            print(version.position, version.value_bytes)
+
+Bounds: one block, or one key section where that is larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from storage.codec import codec_of
+from storage.entry import (
+    HEADER_BYTES,
+    Buffer,
+    Codec,
+    EntryHeader,
+    Position,
+    read_header,
+    verify_sections,
+)
+from storage.errors import Corruption
+from storage.segment import shifted
+
+BLOCK_BYTES = 256 * 1024
+# What is read at a place behind which nothing else is wanted: a header and a short key section.
+HOP_BYTES = 4096
+
+
+class KeyVersion(NamedTuple):
+    """A message as its key section tells of it. `batch_index` -1: published alone."""
+
+    position: Position
+    batch_index: int
+    publish_time_ms: int
+    # 0 when not set.
+    event_time_ms: int
+    # 0 is a tombstone, where there is a key.
+    value_bytes: int
+    key_is_base64: bool
+
+
+class _Window:
+    """The part of a file that is in memory."""
+
+    def __init__(self, pread: Callable[[int, int], Buffer], size_bytes: int) -> None:
+        self._pread, self._size_bytes = pread, size_bytes
+        self.view, self.base = memoryview(b""), 0
+
+    def place(self, offset: int, size: int, wanted: int) -> int:
+        """Where in `view` the `size` bytes at `offset` begin; a read that it takes is `wanted`."""
+        if offset - self.base + size > len(self.view):
+            wanted = min(max(size, wanted), self._size_bytes - offset)
+            self.view, self.base = memoryview(self._pread(wanted, offset)), offset
+        return offset - self.base
+
+
+def scan_keys(
+    pread: Callable[[int, int], Buffer], segment: SegmentRecord
+) -> Iterator[tuple[EntryHeader, memoryview]]:
+    """Of each entry that `segment` records, in order: header and key section, good until the next.
+
+    Raises Corruption.
+    """
+    window = _Window(pread, segment.size_bytes)
+    offset, last, wanted = 0, Position(-1, -1), BLOCK_BYTES
+    while offset < segment.size_bytes:
+        try:
+            at = window.place(offset, HEADER_BYTES, wanted)
+            header = read_header(window.view, at, segment.path)
+            at = window.place(offset, HEADER_BYTES + header.key_bytes, wanted)
+            verify_sections(window.view, header, at, segment.path, keys_only=True)
+        except Corruption as error:
+            raise shifted(error, window.base) from error
+        if header.position <= last or offset + header.size_bytes > segment.size_bytes:
+            raise Corruption(segment.path, offset, f"an entry above {last}", str(header.position))
+        yield header, window.view[at + HEADER_BYTES : at + HEADER_BYTES + header.key_bytes]
+        offset, last = offset + header.size_bytes, header.position
+        wanted = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
+
+
+def versions_of(header: EntryHeader, keys: Buffer, key: bytes | None) -> Iterator[KeyVersion]:
+    """The messages of an entry that have this key; None: those that have none."""
+    # Native key sections hold their keys as they are: most entries need no decoding.
+    if key is not None and header.codec == Codec.NATIVE and key not in bytes(keys):
+        return
+    batch = codec_of(header).decode(header, keys, b"")
+    for row in range(batch.rows):
+        if batch.key(row) == key:
+            yield KeyVersion(
+                header.position,
+                batch.batch_index(row),
+                header.publish_time_ms,
+                batch.event_time_ms(row),
+                batch.value_bytes(row),
+                batch.key_is_base64(row),
+            )
