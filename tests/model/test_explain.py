@@ -70,7 +70,7 @@ class ExplainLab(BrokerLab):
             content = None if odd and not value else value
             builder.add(content, key, key_is_base64=odd and key == b"MQ==")
         return builder.build(
-            sequence_id=self._sequence, publish_time_ms=self.clock_ms(), plain=not is_batch
+            sequence_id=self._sequence, publish_time_ms=self.clock.now_ms(), plain=not is_batch
         )
 
 
