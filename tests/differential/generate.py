@@ -66,7 +66,7 @@ class _Generator:
     def _settled(self, step: str) -> list[str]:
         """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
         self._has_closed |= step == "unload"
-        moves = step == "compact" or " ack" in step or step.startswith("unsubscribe")
+        moves = step == "compact" or " ack" in step or step.startswith(("unsubscribe", "seek c"))
         return ["trim"] if moves and self._has_closed else []
 
     # Publishing
