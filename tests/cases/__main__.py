@@ -21,6 +21,7 @@ from tests.cases.oracle import OracleTarget
 from tests.cases.parser import parse
 from tests.cases.protocol import Target, Unsupported
 from tests.cases.runner import Outcome, State, run_case
+from tests.support.processes import clean_up_when_terminated
 
 CASES_DIR = Path(__file__).resolve().parents[1] / "conformance" / "cases"
 EXIT_FAILED = 1
@@ -121,4 +122,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    clean_up_when_terminated()
     sys.exit(main())

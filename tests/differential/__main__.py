@@ -24,6 +24,7 @@ from tests.differential.explain import explanation
 from tests.differential.generate import scenario
 from tests.differential.replay import case_of, first_difference, replay
 from tests.differential.shrink import shrink
+from tests.support.processes import clean_up_when_terminated
 
 EXIT_DIFFERS = 1
 
@@ -121,4 +122,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    clean_up_when_terminated()
     sys.exit(main())

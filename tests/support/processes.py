@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,6 +39,11 @@ def end(mark: str) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def clean_up_when_terminated() -> None:
+    """For a main program: SIGTERM ends its `with` blocks, and so what they started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def memory_bytes(pids: Iterable[int], field: str = "VmRSS") -> int:
