@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from ledgerfold.v1.records_pb2 import Emulation, Policies
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Emulation, Policies
 
+from broker.cursor_writer import DELAY_MS
 from broker.settings import BrokerSettings
+from broker.subscription_factory import create_subscription
 from storage.entry import EARLIEST
-from tests.model.broker_lab import DATA, STORE, BrokerLab
+from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 
 ENTRY = ([Message(b"a", b"1")], False)
@@ -69,3 +72,35 @@ def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) 
     assert len(lab.read(EARLIEST, read_compacted=False)) == 1
     lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
     assert lab.read(EARLIEST, read_compacted=False) == []
+
+
+def test_the_threshold_is_looked_at_on_the_broker_s_clock(lab: BrokerLab) -> None:
+    """Not before the monitor's interval, and then without anybody asking."""
+    interval_ms = BrokerSettings(data_dir=DATA).compaction_monitor_interval_ms
+    lab.publish([ENTRY])
+    set_policies(lab, Policies(compaction_threshold_bytes=1))
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms // 2))
+    assert lab.metadata.runs(TOPIC) == []
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
+    lab.settle()
+    assert [run.trigger for run in lab.metadata.runs(TOPIC)] == [RUN_TRIGGER_THRESHOLD]
+
+
+def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: BrokerLab) -> None:
+    """A crash before that means redelivery, as if so much time had not passed."""
+    start = StartPosition(earliest=True)
+    subscription = lab.run(create_subscription(lab.topic, "s", start))
+    lab.publish([ENTRY])
+
+    def stored() -> int:
+        (cursor,) = lab.metadata.cursors(TOPIC)
+        return cursor.mark_delete.entry_id
+
+    async def skip() -> None:
+        subscription.pass_over(subscription.log.last_position())
+
+    lab.run(skip())
+    lab.settle()
+    assert stored() == -1
+    lab.advance(DELAY_MS)
+    assert stored() == 0
