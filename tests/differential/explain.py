@@ -38,12 +38,19 @@ def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
     )
 
 
+def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
+    """Pulsar makes a Failover consumer the active one after a second: a run may be over by then."""
+    opened = next((n for n, step in enumerate(steps) if "type=Failover" in step), len(steps))
+    return "compact" in steps[opened:] and steps[-1].startswith("receive") and ours.endswith(theirs)
+
+
 def _is_denied_by_has_more(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """The view's last entry is there, but the raw log's last one is behind it."""
     return "from=latest inclusive" in " | ".join(steps) and theirs in ("nothing", "false")
 
 
 KNOWN: tuple[Known, ...] = (
+    Known("NOT_EMULATED: a Failover consumer is active at once", _is_active_later),
     Known("NOT_EMULATED: has-more compares ids", _is_denied_by_has_more),
     Known("NOT_EMULATED: a seek leaves the entry itself in the backlog", _is_kept_by_a_seek),
     Known("NOT_EMULATED: an unload delivers twice what a consumer's queue held", _is_of_a_queue),

@@ -1,0 +1,43 @@
+"""Which differences of random scenarios are known, and which are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.differential.explain import KNOWN, explanation
+
+
+@pytest.mark.parametrize(
+    ("steps", "ours", "theirs", "word"),
+    [
+        ("a=1 | consumer c0 | seek c0 E0 | unload | raw-read", "nothing", "E0 a=1", "seek"),
+        ("a=1 | consumer c0 | unload | receive c0", "E0 a=1", "E0 a=1  E0 a=1", "queue"),
+        ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
+        ("a=1 b=∅ | compact | RC-read from=latest inclusive", "E0 a=1", "nothing", "has-more"),
+        ("a=∅ | consumer c0 type=Failover | compact | receive c0", "E0 a=∅", "", "Failover"),
+    ],
+)
+def test_a_known_difference_has_a_line_in_the_document(
+    steps: str, ours: str, theirs: str, word: str
+) -> None:
+    """Each of them, with a scenario that shows it."""
+    assert word in explanation(steps.split(" | "), ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("steps", "ours", "theirs"),
+    [
+        ("a=1 | compact | RC-read", "nothing", "E0 a=1"),
+        ("a=1 b=1 | unload | RC-read", "E1 b=1", "E0 a=1  E1 b=1"),
+        ("a=1 | consumer c0 | unload | receive c0", "nothing", "E0 a=1"),
+        ("a=1 | reader r0 | has-more r0", "true", "false"),
+    ],
+)
+def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str) -> None:
+    """Lost messages least of all."""
+    assert explanation(steps.split(" | "), ours, theirs) == ""
+
+
+def test_every_explanation_is_shown() -> None:
+    """By the table above: one scenario each."""
+    assert len({known.why for known in KNOWN}) == 4
