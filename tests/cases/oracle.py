@@ -26,6 +26,8 @@ _WAIT_MS_MAX = 5_000
 # What is published before a mark and after it differs by this at least.
 _MARK_MS = 20
 _END_TIMEOUT_S = 20
+# A cursor moves a moment after its compaction says that it has ended.
+_SETTLE_MS = 300
 Answer = dict[str, Any]
 
 
@@ -50,6 +52,8 @@ class OracleTarget:
                 return {}
             case "advance":
                 return _wait(fields["ms"])
+            case "trim":
+                _wait(_SETTLE_MS)
             case "mark":
                 _wait(_MARK_MS)
                 now_ms = time.time_ns() // 1_000_000
