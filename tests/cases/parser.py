@@ -42,7 +42,7 @@ from tests.cases.model import (
 from tests.cases.steps import LOOK, OWN_BROKER_VERBS, PATHS, VERBS
 from tests.cases.verbs import Verb, checked
 
-_HEADER = re.compile(r"([A-Z]{3}-\d{2}[a-z]?)\s+(\S.*)")
+_HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?)\s+(\S.*)")
 _LABEL = re.compile(r"([a-z][a-z0-9-]*):(?=\s)")
 _SIGNS = (">=", "<=", ">", "<")
 _ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}

@@ -47,7 +47,7 @@ def trim(run: Run, step: Step) -> None:
     run.on_topic("trim")
 
 
-@verb("roll-trim")
+@verb("roll+trim")
 def roll_and_trim(run: Run, step: Step) -> None:
     """The catalogue's: unloads, and removes the raw ledgers that every cursor has passed."""
     run.on_topic("unload")

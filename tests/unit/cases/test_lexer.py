@@ -41,8 +41,8 @@ def test_one_token(line: str, kind: str, text: str) -> None:
 
 
 def test_a_word_ends_before_an_arrow_but_not_at_a_dash() -> None:
-    """`roll-trim->` is a word and an arrow."""
-    assert [token.text for token in lex("roll-trim->x")] == ["roll-trim", "->", "x"]
+    """`roll+trim->` is a word and an arrow."""
+    assert [token.text for token in lex("roll+trim->x")] == ["roll+trim", "->", "x"]
 
 
 @pytest.mark.parametrize(
