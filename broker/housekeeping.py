@@ -10,6 +10,7 @@ Every check interval, and whenever a test clock was moved, each loaded topic is 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ class Housekeeping:
                 await self._check(topic)
             except LedgerfoldError as error:
                 _log.error("%s: housekeeping failed: %s", topic.name, error)
+            # However many topics there are, the loop is not kept from the streams.
+            await asyncio.sleep(0)
 
     async def _check(self, topic: Topic) -> None:
         await topic.log.roll_if_due()

@@ -108,6 +108,8 @@ class ThresholdMonitor:
                 await self.check(topic)
             except LedgerfoldError as error:
                 _log.warning("Automatic compaction of %s: %s", topic.name, error)
+            # However many topics there are, the loop is not kept from the streams.
+            await asyncio.sleep(0)
 
     async def check(self, topic: CompactableTopic) -> Decision:
         """Decides, and triggers. Raises what the trigger refuses with (a full queue, say)."""
@@ -127,9 +129,9 @@ class ThresholdMonitor:
 
     def decide(self, topic: CompactableTopic) -> Decision:
         threshold = self.threshold(topic)
-        backlog_bytes = topic.compaction_backlog_bytes()
+        # What costs time is looked at only where it can matter.
+        backlog_bytes = topic.compaction_backlog_bytes() if threshold.threshold_bytes > 0 else 0
         failures = failed_ms = 0
-        # The history is read only where it can matter.
         if 0 < threshold.threshold_bytes < backlog_bytes:
             runs = self._scheduler.history.oldest_first(topic.name)
             failures, failed_ms = failures_in_a_row(runs)
