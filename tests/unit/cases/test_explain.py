@@ -14,6 +14,7 @@ from tests.differential.explain import KNOWN, explanation
         ("a=1 | consumer c0 | unload | receive c0", "E0 a=1", "E0 a=1  E0 a=1", "queue"),
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 b=∅ | compact | RC-read from=latest inclusive", "E0 a=1", "nothing", "has-more"),
+        ("a=1 | reader r0 from=latest inclusive | a=2 | read r0", "E0 a=1", "E1 a=2", "opening"),
         ("a=∅ | consumer c0 type=Failover | compact | receive c0", "E0 a=∅", "", "Failover"),
     ],
 )
@@ -31,6 +32,8 @@ def test_a_known_difference_has_a_line_in_the_document(
         ("a=1 b=1 | unload | RC-read", "E1 b=1", "E0 a=1  E1 b=1"),
         ("a=1 | consumer c0 | unload | receive c0", "nothing", "E0 a=1"),
         ("a=1 | reader r0 | has-more r0", "true", "false"),
+        ("reader r0 from=latest inclusive | reader r1 | read r1", "E0 a=1", "nothing"),
+        ("reader r0 from=latest inclusive | a=1 | read r0", "nothing", "E0 a=1"),
     ],
 )
 def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str) -> None:
@@ -40,4 +43,4 @@ def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str)
 
 def test_every_explanation_is_shown() -> None:
     """By the table above: one scenario each."""
-    assert len({known.why for known in KNOWN}) == 4
+    assert len({known.why for known in KNOWN}) == 5
