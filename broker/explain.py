@@ -3,10 +3,10 @@
 A version is a message of the key. It lies in a raw ledger, in the compacted ledger, or in both.
 Rules (docs/GLOSSARY.md; compactor/policies/latest.py does what is told here):
 
-1. Above the horizon no run has looked at it yet.
-2. At or below it, the first run whose horizon reached it dropped it when it is a tombstone, or when
-   a newer message of the key stood in that run's range. Else that run kept it, until the first run
-   that reached the newer message.
+1. Beyond the horizons of all runs nobody has looked at it yet.
+2. The first run whose horizon reached it dropped it when it is a tombstone, or when a newer message
+   of the key stood in that run's range. Else that run kept it, until the first run that reached the
+   newer message.
 3. Without a key: dropped by the first run that had retain_null_key=false, kept by all before it.
 4. A run's input is the previous compacted ledger and what lies above the horizon. So what was
    dropped stays out, even while its raw ledger exists; and segments of the compacted ledger that
@@ -77,6 +77,7 @@ class Facts:
     floor: Position = EARLIEST
     retain_null_key: bool = False
     has_key: bool = True
+    partition: int = -1
 
 
 class Explained(NamedTuple):
@@ -128,7 +129,7 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     if facts.line is not None:
         first = facts.line.first_over(Position(message_id.ledger_id, message_id.entry_id))
     if first is None or facts.line is None:
-        told.state = pb.VERSION_STATE_PASSED_OVER
+        told.state = pb.VERSION_STATE_NEVER_MET
     else:
         told.state = pb.VERSION_STATE_UNKNOWN
         told.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
@@ -139,7 +140,7 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
 def _tell(found: Found, following: Found | None, facts: Facts) -> pb.ExplainedVersion:
     version = found.version
     told = pb.ExplainedVersion(
-        id=_message_id(found),
+        id=_message_id(found, facts),
         publish_time_ms=version.publish_time_ms,
         event_time_ms=version.event_time_ms,
         value_bytes=version.value_bytes,
@@ -164,23 +165,21 @@ def _tell_past(
     told: pb.ExplainedVersion, found: Found, following: Found | None, facts: Facts
 ) -> None:
     first = _first_run(found, facts)
-    if facts.horizon is None or facts.line is None or found.position > facts.horizon:
+    if first is None or facts.line is None:
         told.state = pb.VERSION_STATE_ABOVE_HORIZON
         return
-    if first is None:
-        told.state = pb.VERSION_STATE_PASSED_OVER
-        return
     dropped: RunSpan | None = None
-    if not facts.has_key:
+    if not facts.has_key and found.in_compacted:
         told.rule = pb.COMPACTION_RULE_NULL_KEY_RETAINED
-        if not found.in_compacted:
-            told.rule = pb.COMPACTION_RULE_NULL_KEY
-            dropped = facts.line.null_keys_dropped_by(found.position)
+        first = facts.line.null_keys_kept_by(found.position) or first
+    elif not facts.has_key:
+        told.rule = pb.COMPACTION_RULE_NULL_KEY
+        dropped = facts.line.null_keys_dropped_by(found.position)
     elif found.is_tombstone:
         told.rule, dropped = pb.COMPACTION_RULE_TOMBSTONE, first
     elif following is not None and (dropped := _first_run(following, facts)) is not None:
         told.rule = _rule_of(following)
-        told.by.CopyFrom(_message_id(following))
+        told.by.CopyFrom(_message_id(following, facts))
     else:
         told.rule = pb.COMPACTION_RULE_NEWEST
     told.state = pb.VERSION_STATE_KEPT if dropped is None else pb.VERSION_STATE_DROPPED
@@ -194,15 +193,14 @@ def _tell_past(
 
 def _first_run(found: Found, facts: Facts) -> RunSpan | None:
     """The run that met it first; None when none has."""
-    if facts.horizon is None or facts.line is None or found.position > facts.horizon:
-        return None
-    return facts.line.first_over(found.position)
+    return None if facts.line is None else facts.line.first_over(found.position)
 
 
 def _tell_next(
     told: pb.ExplainedVersion, found: Found, following: Found | None, facts: Facts
 ) -> None:
-    if told.state != pb.VERSION_STATE_ABOVE_HORIZON and not found.in_compacted:
+    is_above = facts.horizon is None or found.position > facts.horizon
+    if not is_above and not found.in_compacted:
         return
     if found.in_compacted and found.segment_last < facts.floor:
         told.next_rule = pb.COMPACTION_RULE_RETENTION
@@ -215,7 +213,7 @@ def _tell_next(
         told.next_rule = pb.COMPACTION_RULE_TOMBSTONE
     elif following is not None:
         told.next_rule = _rule_of(following)
-        told.next_by.CopyFrom(_message_id(following))
+        told.next_by.CopyFrom(_message_id(following, facts))
     else:
         told.next_rule = pb.COMPACTION_RULE_NEWEST
 
@@ -225,13 +223,13 @@ def _rule_of(following: Found) -> pb.CompactionRule:
     return pb.COMPACTION_RULE_DELETED if following.is_tombstone else pb.COMPACTION_RULE_OBSCURED
 
 
-def _message_id(found: Found) -> MessageId:
+def _message_id(found: Found, facts: Facts) -> MessageId:
     ledger_id, entry_id = found.position
     return MessageId(
         ledger_id=ledger_id,
         entry_id=entry_id,
         batch_index=found.version.batch_index,
-        partition=-1,
+        partition=facts.partition,
     )
 
 

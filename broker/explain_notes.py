@@ -2,7 +2,7 @@
 
 >>> decision = Decision(False, "no threshold", 100, 0, "broker")
 >>> notes(Outlook(last=Position(3, 7), has_news=True, decision=decision), Facts(), older=0)[0]
-'Never compacted; the log ends at 3:7.'
+'Not compacted; the log ends at 3:7.'
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def notes(outlook: Outlook, facts: Facts, older: int) -> list[str]:
     """`older`: versions that are not listed."""
     found = [f"{older:,} older versions are not listed."] if older else []
     if facts.line is None:
-        found.append(f"Never compacted; the log ends at {outlook.last}.")
+        found.append(f"Not compacted; the log ends at {outlook.last}.")
     else:
         horizon, run = facts.horizon, facts.line.last
         found.append(f"Horizon {horizon}, set by run {run}; the log ends at {outlook.last}.")

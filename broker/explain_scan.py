@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
 
-from broker.explain import Facts, Found, explain, explain_trimmed, found_in
+from broker.explain import VERSIONS_MAX, Facts, Found, explain, explain_trimmed, found_in
 from broker.explain_notes import Outlook, notes
+from broker.names import partition_index
 from broker.run_line import RunLine
 from storage.codec import decode
 from storage.entry import EARLIEST, Position
-from storage.errors import AlreadyClosed, InvalidRequest, MissingFile
+from storage.errors import AlreadyClosed, Corruption, InvalidRequest, MissingFile
 from storage.key_scan import KeyVersion, versions_of
-from storage.ledger import LedgerReader
+from storage.ledger import LedgerReader, StoredEntry
 from storage.segment import record_position
 
 if TYPE_CHECKING:
@@ -39,29 +41,47 @@ class Explainer:
         self._broker = broker
         self._one_at_a_time = asyncio.Lock()
 
-    async def explain(self, topic: Topic, request: ExplainRequest) -> ExplainResponse:
-        """Raises InvalidRequest, Corruption, MissingFile."""
+    async def explain(self, topics: Sequence[Topic], request: ExplainRequest) -> ExplainResponse:
+        """Of one topic, or of all partitions of one, one after the other.
+
+        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged.
+        """
         if request.WhichOneof("of") is None:
             raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
-        async with self._one_at_a_time:
-            with topic.log.view.pinned():
-                scan = _Scan(self._broker, topic)
-                try:
-                    return await asyncio.to_thread(scan.answer, request)
-                finally:
-                    # Whoever asked may be gone: then nobody waits for the thread.
-                    scan.is_abandoned.set()
+        versions_max = max(1, VERSIONS_MAX // len(topics))
+        answer = ExplainResponse()
+        for topic in topics:
+            async with self._one_at_a_time:
+                part = await self._explain_one(topic, request, versions_max)
+            answer.versions.extend(part.versions)
+            answer.versions_older += part.versions_older
+            prefix = f"{topic.name}: " if len(topics) > 1 else ""
+            answer.notes.extend(prefix + note for note in part.notes)
+        return answer
+
+    async def _explain_one(
+        self, topic: Topic, request: ExplainRequest, versions_max: int
+    ) -> ExplainResponse:
+        topic.log.check_compacted()
+        with topic.log.view.pinned():
+            scan = _Scan(self._broker, topic, versions_max)
+            try:
+                return await asyncio.to_thread(scan.answer, request)
+            finally:
+                # Whoever asked may be gone: then nobody waits for the thread.
+                scan.is_abandoned.set()
 
 
 class _Scan:
     """Made on the loop, with all that is known there; answers in a thread."""
 
-    def __init__(self, broker: Broker, topic: Topic) -> None:
+    def __init__(self, broker: Broker, topic: Topic, versions_max: int) -> None:
         self.is_abandoned = threading.Event()
+        self._versions_max = versions_max
         log = topic.log
         self._log, self._store = log, broker.store
         self._raw = log.ledger_records()
-        self._compacted = log.view.compacted
+        self._view = log.view
         self._last = log.last_position()
         self._facts = _facts(broker, topic)
         self._outlook = _outlook(broker, topic, self._raw)
@@ -74,7 +94,12 @@ class _Scan:
     def _explain_key(self, key: bytes | None, only: MessageId | None = None) -> ExplainResponse:
         facts = replace(self._facts, has_key=key is not None)
         history = found_in(self._raw_versions(key), self._compacted_versions(key))
-        explained = explain(history, facts, wanted=lambda found: only is None or _is(found, only))
+        explained = explain(
+            history,
+            facts,
+            wanted=lambda found: only is None or _is(found, only),
+            versions_max=self._versions_max,
+        )
         return ExplainResponse(
             versions=explained.versions,
             versions_older=explained.older,
@@ -96,9 +121,17 @@ class _Scan:
                     raise
 
     def _compacted_versions(self, key: bytes | None) -> Iterator[tuple[KeyVersion, Position]]:
-        if self._compacted is not None:
-            record = self._compacted.record
-            yield from self._versions(self._compacted, record.segments, key)
+        with self._compacted() as compacted:
+            if compacted is not None:
+                yield from self._versions(compacted, compacted.record.segments, key)
+
+    @contextmanager
+    def _compacted(self) -> Iterator[LedgerReader | None]:
+        """The compacted ledger, which is pinned; damage in it is the view's."""
+        try:
+            yield self._view.compacted
+        except (Corruption, MissingFile) as error:
+            raise self._view.damaged(error) from error
 
     def _versions(
         self, reader: LedgerReader, segments: Iterable[SegmentRecord], key: bytes | None
@@ -120,8 +153,11 @@ class _Scan:
         if position > self._last:
             raise InvalidRequest(f"{position} lies behind the last message, {self._last}.")
         is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
-        reader = self._store.open_reader(position.ledger_id) if is_raw else self._compacted
-        entries = [] if reader is None else reader.read(position, bytes_max=1, end=position)
+        if is_raw:
+            entries = _entry_at(position, self._store.open_reader(position.ledger_id))
+        else:
+            with self._compacted() as compacted:
+                entries = _entry_at(position, compacted)
         for entry in entries:
             batch = decode(entry.data, entry.header)
             indexes = [batch.batch_index(row) for row in range(batch.rows)]
@@ -141,6 +177,11 @@ class _Scan:
         )
 
 
+def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEntry]:
+    """One or none."""
+    return [] if reader is None else reader.read(position, bytes_max=1, end=position)
+
+
 def _is(found: Found, message_id: MessageId) -> bool:
     position = Position(message_id.ledger_id, message_id.entry_id)
     return found.identity == (position, message_id.batch_index)
@@ -156,6 +197,7 @@ def _facts(broker: Broker, topic: Topic) -> Facts:
         line=line,
         floor=topic.log.floor,
         retain_null_key=topic.policies().retain_null_key,
+        partition=partition_index(topic.name),
     )
 
 

@@ -28,11 +28,11 @@ def what(version: pb.ExplainedVersion, horizon: Position | None, floor: Position
     """What runs did with it."""
     state, rule = version.state, version.rule
     if state == pb.VERSION_STATE_ABOVE_HORIZON:
-        return "never compacted" if horizon is None else f"above the horizon {horizon}"
-    if state == pb.VERSION_STATE_PASSED_OVER:
-        return "no run ever looked at it"
+        return "not compacted yet" if horizon is None else f"above the horizon {horizon}"
+    if state == pb.VERSION_STATE_NEVER_MET:
+        return "if it was there, it was trimmed before a run looked at it"
     if state == pb.VERSION_STATE_UNKNOWN:
-        return f"dropped by {_runs(version.dropped_by)}, by which rule is not known any more"
+        return f"if it was there, dropped by {_runs(version.dropped_by)}; why is not known any more"
     if state == pb.VERSION_STATE_INCONSISTENT:
         holds = version.place != pb.VERSION_PLACE_RAW
         there = "holds it and should not" if holds else "does not hold it and should"

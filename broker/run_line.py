@@ -2,8 +2,11 @@
 
 Each run that succeeded replaced the compacted ledger of the one before; so the line is followed
 from the current ledger back. It is complete when it ends with a run that began from nothing. The
-history forgets old runs: then the oldest one that is known stands for all before it, and what it
-met first is said to be "its own, or an earlier one's".
+history forgets old runs: then the oldest one that is known stands for all before it.
+
+The horizon of a run may lie before its predecessor's (Pulsar's run without new data ends with the
+compacted ledger's last entry): then the next one reads what lies between again. For messages with
+a key that changes nothing; those without one may come back when the policy has changed.
 
     >>> from ledgerfold.v1.records_pb2 import Position as At
     >>> def run(number, ledger, previous, upto, retains):
@@ -24,6 +27,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactedView, RunRecord
@@ -44,6 +48,8 @@ class RunLine:
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
         self._runs = runs
         self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
+        # Up to where each run and those before it have read.
+        self._read_upto = list(accumulate(self._horizons, max))
         self.is_complete = is_complete
 
     @classmethod
@@ -67,16 +73,18 @@ class RunLine:
 
     def first_over(self, position: Position) -> RunSpan | None:
         """The first run whose range held `position`; None when it lies behind them all."""
-        at = bisect_left(self._horizons, position)
+        at = bisect_left(self._read_upto, position)
         if at == len(self._runs):
             return None
         return RunSpan(self._earliest(at), self._runs[at].number)
 
     def null_keys_dropped_by(self, position: Position) -> RunSpan | None:
         """The run that dropped messages without a key there; None when none of them did so."""
-        at = bisect_left(self._horizons, position)
+        at = bisect_left(self._read_upto, position)
         if at == len(self._runs):
             return None
+        if self._reads_again(position, at):
+            return RunSpan(self._earliest(at), self.last)
         suspects = [run for run in self._runs[at:] if not _retains(run)]
         if not self.is_complete and at == 0:
             suspects.insert(0, self._runs[0])
@@ -87,13 +95,24 @@ class RunLine:
         first = self._earliest(0) if suspects[0] is self._runs[0] else suspects[0].number
         return RunSpan(first, last.number)
 
+    def null_keys_kept_by(self, position: Position) -> RunSpan | None:
+        """The run that kept messages without a key there, which are in the compacted ledger."""
+        at = bisect_left(self._read_upto, position)
+        if self._reads_again(position, at):
+            return RunSpan(self._earliest(at), self.last)
+        return self.first_over(position)
+
     @property
     def messages_read(self) -> int | None:
-        """Raw messages in the ranges of all these runs; None when the line is not complete."""
-        if not self.is_complete:
+        """Raw messages in the ranges of all these runs; None when that is not known."""
+        if not self.is_complete or self._read_upto != self._horizons:
             return None
         again = sum(run.counts.messages_out for run in self._runs[:-1])
         return sum(run.counts.messages_in for run in self._runs) - again
+
+    def _reads_again(self, position: Position, at: int) -> bool:
+        """Whether a run after that one may have met `position` once more."""
+        return any(horizon < position for horizon in self._horizons[at:])
 
     def _earliest(self, at: int) -> int:
         return 1 if at == 0 and not self.is_complete else self._runs[at].number

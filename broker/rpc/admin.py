@@ -199,8 +199,12 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
     async def Explain(  # noqa: N802
         self, request: explain_pb2.ExplainRequest, context: Context
     ) -> explain_pb2.ExplainResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic, COMPACTED), create=False)
-        return await self._explainer.explain(topic, request)
+        if request.HasField("message_id"):
+            name = persistent_topic(request.topic, COMPACTED)
+            topics = [await self._broker.topic(name, create=False)]
+        else:
+            topics = await self._topics(request.topic)
+        return await self._explainer.explain(topics, request)
 
     # Policies
 

@@ -1,27 +1,31 @@
 """What `explain` tells of every version is what runs really did, and what the next one does.
 
 Random histories with batches, tombstones (null and empty), keys given as bytes, messages without a
-key under a policy that changes, runs that fail, ledgers that are trimmed and retention that hides;
-after each step the account of every key is compared with the compacted ledgers that were seen.
+key under a policy that changes, runs that fail, ledgers that are trimmed, retention that hides,
+truncation, and compaction that is disabled, under both profiles. After each step the account of
+every key is compared with the compacted ledgers that were seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ledgerfold.v1 import explain_pb2 as pb
-from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, Policies
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, Emulation, Policies
 from ledgerfold.v1.records_pb2 import MessageId as MessageIdRecord
 
+from broker.emulation import DOCUMENTED, PULSAR_4
 from broker.explain_scan import Explainer
 from broker.explain_text import KEEPS
 from broker.policy_store import PolicyStore
+from broker.topic_operations import disable_compaction, truncate_topic
 from storage.codec import decode
 from storage.entry import EARLIEST, LATEST, Position
-from storage.errors import CompactionFailed
+from storage.errors import CompactionFailed, SubscriptionNotFound
 from storage.ledger import LedgerReader
 from storage.native import NativeBatchBuilder
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -38,13 +42,20 @@ PUBLISHED = st.lists(ENTRIES, min_size=1, max_size=5)
 STEPS = st.lists(
     st.one_of(
         PUBLISHED,
-        st.sampled_from(["compact", "compact", "fail", "unload", "retain", "drop", "limit"]),
+        st.sampled_from(["compact"] * 4),
+        st.sampled_from(["fail", "unload", "retain", "drop", "limit", "truncate", "disable"]),
     ),
     min_size=2,
     max_size=14,
 )
+PROFILES = st.sampled_from([DOCUMENTED, PULSAR_4])
 _VALUE, _OTHER = ([Message(b"a", b"1")], False), ([Message(b"b", b"1")], False)
+_GONE = ([Message(b"b", b"")], False)
 _NO_KEY = ([Message(None, b"1")], False)
+_SOME = [_VALUE]
+KEPT_THEN_DROPPED = ["retain", [_NO_KEY], "compact", _SOME, "compact", "drop", _SOME, "compact"]
+HIDDEN_THEN_DROPPED = [_SOME, "compact", "limit", [_OTHER], "unload", [_OTHER], "compact"]
+MET_TWICE = [[_VALUE, _GONE], "compact", "compact", _SOME, "compact"]
 _KEPT, _DROPPED = pb.VERSION_STATE_KEPT, pb.VERSION_STATE_DROPPED
 
 
@@ -77,12 +88,12 @@ class ExplainLab(BrokerLab):
 class History:
     """A lab, what was published in it, and the compacted ledgers as they were read."""
 
-    def __init__(self) -> None:
+    def __init__(self, profile: str) -> None:
         self.lab = ExplainLab()
         self.published: dict[Id, bytes | None] = {}
         self.runs: list[Run] = []
         self._explainer = Explainer(self.lab.broker)
-        _ = self.lab.topic
+        self._set(Policies(emulation=Emulation(profile=profile)))
 
     # Steps
 
@@ -100,11 +111,18 @@ class History:
             self.lab.compactor.failure = None
         elif step == "unload":
             self.lab.run(self.lab.broker.unload_topic(TOPIC))
+        elif step == "truncate":
+            self.lab.run(truncate_topic(self.lab.broker, TOPIC))
+        elif step == "disable":
+            with suppress(SubscriptionNotFound, CompactionFailed):
+                self.lab.run(disable_compaction(self.lab.broker, TOPIC))
         elif step == "limit":
             self._set(Policies(retention_bytes=1))
         else:
             self._set(Policies(retain_null_key=step == "retain"))
         self.lab.settle()
+        if self.lab.topic.log.horizon is None:
+            self.runs = []
 
     def _set(self, policies: Policies) -> None:
         self.lab.run(PolicyStore(self.lab.broker).update_topic(self.lab.topic, policies, []))
@@ -143,7 +161,7 @@ class History:
                 yield found, told
 
     def explain(self, request: pb.ExplainRequest) -> pb.ExplainResponse:
-        return self.lab.run(self._explainer.explain(self.lab.topic, request))
+        return self.lab.run(self._explainer.explain([self.lab.topic], request))
 
     # What must hold
 
@@ -164,19 +182,28 @@ class History:
 
     def check_account(self, found: Id, told: pb.ExplainedVersion) -> None:
         """State and runs, against the ledgers that these runs left."""
-        over = [run for run in self.runs if run.horizon >= found.position]
+        over = self.runs_over(found)
         if not over:
             assert told.state == pb.VERSION_STATE_ABOVE_HORIZON
             return
         keepers = [run.number for run in over if found in run.kept]
         droppers = [run.number for run in over if found not in run.kept]
-        assert told.state == (_DROPPED if droppers else _KEPT)
+        assert told.state == (_KEPT if found in over[-1].kept else _DROPPED)
+        meets_again = any(run.horizon < found.position for run in over)
+        if meets_again and self.published[found] is None:
+            span = told.dropped_by if told.state == _DROPPED else told.kept_by
+            assert span.first <= (droppers if told.state == _DROPPED else keepers)[0] <= span.last
+            return
         expected = [pb.RunSpan(first=runs[0], last=runs[0]) for runs in (keepers, droppers) if runs]
         named = [getattr(told, name) for name in ("kept_by", "dropped_by") if told.HasField(name)]
         assert named == expected
-        assert told.next_rule in KEEPS or told.state == _KEPT or not told.next_rule
         if told.HasField("by"):
             assert self.published[_id(told.by)] == self.published[found]
+
+    def runs_over(self, found: Id) -> list[Run]:
+        """From the first one whose range held it on."""
+        at = next((at for at, run in enumerate(self.runs) if run.horizon >= found.position), None)
+        return [] if at is None else self.runs[at:]
 
 
 def _request(key: bytes | None) -> pb.ExplainRequest:
@@ -189,15 +216,20 @@ def _id(record: MessageIdRecord) -> Id:
     return Id(Position(record.ledger_id, record.entry_id), record.batch_index)
 
 
-@given(STEPS)
-@example(["retain", [_NO_KEY], "compact", [_VALUE], "compact", "drop", [_VALUE], "compact"])
-@example([[_VALUE], "compact", "limit", [_OTHER], "unload", [_OTHER], "compact", "compact"])
+@given(STEPS, PROFILES)
+@example(
+    ["retain", [_NO_KEY], "compact", [_VALUE], "compact", "drop", [_VALUE], "compact"], DOCUMENTED
+)
+@example(
+    [[_VALUE], "compact", "limit", [_OTHER], "unload", [_OTHER], "compact", "compact"], DOCUMENTED
+)
+@example([[_VALUE, _GONE], "compact", "compact", [_VALUE], "compact"], PULSAR_4)
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_what_runs_do(
-    steps: list[str | list[tuple[list[Message], bool]]],
+    steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
     """Of every version: where it is, what became of it and by which run, what the next run does."""
-    history = History()
+    history = History(profile)
     try:
         for step in steps:
             history.take(step)
@@ -208,13 +240,13 @@ def test_explain_agrees_with_what_runs_do(
         history.lab.stop()
 
 
-@given(STEPS)
+@given(STEPS, PROFILES)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_message_is_told_of_by_its_id_as_by_its_key(
-    steps: list[str | list[tuple[list[Message], bool]]],
+    steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
     """The same account; of what is nowhere any more, the runs that may have dropped it."""
-    history = History()
+    history = History(profile)
     try:
         for step in steps:
             history.take(step)
@@ -232,8 +264,9 @@ def test_a_message_is_told_of_by_its_id_as_by_its_key(
                 assert told == accounts[found]
             else:
                 assert told.place == pb.VERSION_PLACE_TRIMMED
-                over = [run for run in history.runs if run.horizon >= found.position]
-                dropped = next(run.number for run in over if found not in run.kept)
-                assert told.dropped_by.first <= dropped <= told.dropped_by.last
+                dropped = [run for run in history.runs_over(found) if found not in run.kept]
+                first, last = told.dropped_by.first, told.dropped_by.last
+                assert not dropped or first <= dropped[0].number <= last
+                assert bool(dropped) == (told.state == pb.VERSION_STATE_UNKNOWN)
     finally:
         history.lab.stop()

@@ -88,7 +88,11 @@ class MemoryCompactor:
             ledger_id=plan.ledger_id,
             horizon=plan.horizon,
             segments=[segment] if survivors else [],
-            counts=RunCounts(removed_events=outcome.removed_events),
+            counts=RunCounts(
+                messages_in=len(messages),
+                messages_out=len(survivors),
+                removed_events=outcome.removed_events,
+            ),
         )
 
     def _entries(self, plan: CompactionPlan) -> Iterator[tuple[EntryHeader, bytes]]:

@@ -22,7 +22,7 @@ class VersionState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     VERSION_STATE_ABOVE_HORIZON: _ClassVar[VersionState]
     VERSION_STATE_KEPT: _ClassVar[VersionState]
     VERSION_STATE_DROPPED: _ClassVar[VersionState]
-    VERSION_STATE_PASSED_OVER: _ClassVar[VersionState]
+    VERSION_STATE_NEVER_MET: _ClassVar[VersionState]
     VERSION_STATE_INCONSISTENT: _ClassVar[VersionState]
     VERSION_STATE_UNKNOWN: _ClassVar[VersionState]
 
@@ -45,7 +45,7 @@ VERSION_STATE_UNSPECIFIED: VersionState
 VERSION_STATE_ABOVE_HORIZON: VersionState
 VERSION_STATE_KEPT: VersionState
 VERSION_STATE_DROPPED: VersionState
-VERSION_STATE_PASSED_OVER: VersionState
+VERSION_STATE_NEVER_MET: VersionState
 VERSION_STATE_INCONSISTENT: VersionState
 VERSION_STATE_UNKNOWN: VersionState
 COMPACTION_RULE_UNSPECIFIED: CompactionRule

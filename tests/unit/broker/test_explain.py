@@ -128,10 +128,18 @@ def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
     assert found.what == f"INCONSISTENT: the compacted ledger {what}"
 
 
-def test_a_horizon_that_was_moved_without_a_run_hides_what_it_passed() -> None:
-    """No run keeps such a message, and none drops it."""
-    found = explain([raw(15)], facts(20, line(run(3, 10)))).versions[0]
-    assert (found.state, found.next_rule) == (pb.VERSION_STATE_PASSED_OVER, 0)
+def test_a_run_may_end_before_the_one_before_it() -> None:
+    """As Pulsar's without new data: what lies between is dropped, and met once more."""
+    again = line(run(1, 10), run(2, 6, previous=101))
+    history = [raw(3), raw(9, 0), raw(12)]
+    assert told(explain(history, facts(6, again))) == [
+        ("deleted by 1:9, dropped by run 1", "its raw copy goes when ledger 1 is trimmed"),
+        ("a tombstone, dropped by run 1", "the next run drops it: a tombstone"),
+        ("above the horizon 1:6", "the next run keeps it"),
+    ]
+    assert again.null_keys_dropped_by(Position(1, 9)) == RunSpan(1, 2)
+    assert again.null_keys_dropped_by(Position(1, 5)) == RunSpan(1, 1)
+    assert again.messages_read is None
 
 
 def test_runs_that_are_forgotten_are_not_guessed() -> None:
@@ -200,7 +208,9 @@ def test_what_is_nowhere_any_more_names_the_runs_that_come_into_question() -> No
     trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))
     assert trimmed.place == pb.VERSION_PLACE_TRIMMED
     assert trimmed.dropped_by == pb.RunSpan(first=3, last=7)
-    assert explain_trimmed(message_id, Facts()).what == "no run ever looked at it"
+    assert trimmed.what.endswith("one of the runs 3 to 7; why is not known any more")
+    never = explain_trimmed(message_id, Facts())
+    assert never.what == "if it was there, it was trimmed before a run looked at it"
 
 
 def test_notes_say_what_the_account_rests_on() -> None:
