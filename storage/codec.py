@@ -19,6 +19,11 @@ from storage.entry import HEADER_BYTES, Buffer, Codec, EntryHeader, read_header
 from storage.errors import InvalidRequest
 
 
+def key_bytes(key: bytes | str) -> bytes:
+    """A key as it is stored. A file name, say, that is no text keeps its bytes."""
+    return key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
+
+
 class StoredMessage(NamedTuple):
     """One message of an entry, decoded. `batch_index` -1: published alone."""
 

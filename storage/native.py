@@ -26,7 +26,7 @@ from ledgerfold.v1.entry_pb2 import (
     NativeValues,
 )
 
-from storage.codec import StoredMessage
+from storage.codec import StoredMessage, key_bytes
 from storage.columns import from_column, offsets_of, to_column
 from storage.compression import compress, decompress
 from storage.entry import (
@@ -56,11 +56,6 @@ def _joined(keys: Sequence[bytes | str]) -> tuple[bytes, list[int]]:
             return text.encode(), list(map(len, keys))
     encoded = [key_bytes(key) for key in keys]
     return b"".join(encoded), list(map(len, encoded))
-
-
-def key_bytes(key: bytes | str) -> bytes:
-    """A key as it is stored. A file name, say, that is no text keeps its bytes."""
-    return key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
 
 
 class NativeBatchBuilder:

@@ -28,8 +28,8 @@ from ledgerfold.v1 import (
 
 from broker.client.message_id import MessageId
 from broker.status_map import error_from_rpc
+from storage.codec import key_bytes
 from storage.errors import InvalidRequest
-from storage.native import key_bytes
 
 _SCHEMES = ("ledgerfold://", "grpc://", "pulsar://")
 _OPTIONS = (("grpc.max_receive_message_length", -1),)

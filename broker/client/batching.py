@@ -26,7 +26,8 @@ from typing import Any, Protocol
 from broker.client.message_id import MessageId
 from broker.client.new_message import NewMessage
 from broker.client.options import BatchingType, Result
-from storage.native import NativeBatchBuilder, key_bytes
+from storage.codec import key_bytes
+from storage.native import NativeBatchBuilder
 
 # Who learns what became of a message: a callback, someone who waits, nobody.
 Listener = (
