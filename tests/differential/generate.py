@@ -31,7 +31,7 @@ class _Generator:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._value = 0
-        self._has_closed = False
+        self._has_closed = self._has_moved = False
         # Batch size of each entry published so far; 0: published alone.
         self._entries: list[int] = []
         self._readers: list[str] = []
@@ -66,8 +66,9 @@ class _Generator:
     def _settled(self, step: str) -> list[str]:
         """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
         self._has_closed |= step == "unload"
-        moves = step == "compact" or " ack" in step or step.startswith(("unsubscribe", "seek c"))
-        return ["trim"] if moves and self._has_closed else []
+        self._has_moved |= step == "compact" or " ack" in step
+        self._has_moved |= step.startswith(("unsubscribe", "seek c"))
+        return ["trim"] if self._has_moved and self._has_closed else []
 
     # Publishing
 
