@@ -161,7 +161,8 @@ class ConsumerCore:
             if self._unacked is not None:
                 self._unacked.add(self._last_received.position, self._now_ms())
                 self._set_timer()
-            return message
+        self.inbox.pass_on()
+        return message
 
     def has_message_now(self) -> bool:
         with self._lock:

@@ -33,6 +33,7 @@ class Bell:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._changed_async = asyncio.Event()
+        self._waiting = self._waiting_async = 0
 
     def ring(self) -> None:
         """On the event loop: the conditions are worth another look."""
@@ -40,20 +41,37 @@ class Bell:
             self._changed.notify_all()
         self._changed_async.set()
 
+    def pass_on(self) -> None:
+        """Where the last message was taken: what is left is for another one that waits."""
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
+        if self._waiting_async:
+            self._changed_async.set()
+
     def wait(self, is_met: Callable[[], bool], deadline_s: float | None) -> None:
         """Blocks until it is. `deadline_s` is on the monotonic clock. Raises Timeout."""
         with self._changed:
-            while not is_met():
-                left_s = None if deadline_s is None else deadline_s - time.monotonic()
-                if left_s is not None and left_s <= 0:
-                    raise Timeout("No message came in time.")
-                self._changed.wait(left_s)
+            # NOTE: counted before the look, so that whoever passes on later does not miss it.
+            self._waiting += 1
+            try:
+                while not is_met():
+                    left_s = None if deadline_s is None else deadline_s - time.monotonic()
+                    if left_s is not None and left_s <= 0:
+                        raise Timeout("No message came in time.")
+                    self._changed.wait(left_s)
+            finally:
+                self._waiting -= 1
 
     async def wait_async(self, is_met: Callable[[], bool]) -> None:
         """The same on the event loop, for as long as the task likes."""
-        while not is_met():
-            self._changed_async.clear()
-            await self._changed_async.wait()
+        self._waiting_async += 1
+        try:
+            while not is_met():
+                self._changed_async.clear()
+                await self._changed_async.wait()
+        finally:
+            self._waiting_async -= 1
 
 
 class Inbox:
@@ -63,6 +81,8 @@ class Inbox:
         self.generation = 0
         self._items: deque[Delivery] = deque()
         self._error: LedgerfoldError | None = None
+        # How many messages of the entry taken last are left; who takes says so.
+        self.rest: Callable[[], int] = int
         self._lock = threading.Lock()
         self._bell = Bell()
 
@@ -91,8 +111,13 @@ class Inbox:
         return not self._items
 
     def has_news(self) -> bool:
-        """Whether `take` gives an entry, or raises."""
-        return bool(self._items) or self._error is not None
+        """Whether there is something to hand out, or `take` raises."""
+        return bool(self._items) or self.rest() > 0 or self._error is not None
+
+    def pass_on(self) -> None:
+        """Whoever took a message wakes the next thread, if there is one, for what is left."""
+        if self.has_news():
+            self._bell.pass_on()
 
     def take(self) -> tuple[int, Delivery] | None:
         """The next entry and its generation, or None. Raises what `fail` was told."""

@@ -60,6 +60,7 @@ class Receiver:
         # The rows of the current entry that are left, and the messages made of them.
         self._rows_left: Iterator[int] = iter(())
         self._messages: Iterator[Message] = iter(())
+        inbox.rest = lambda: length_hint(self._rows_left)
 
     def poll(self) -> Message | None:
         """The next message, or None while there is none.

@@ -183,6 +183,20 @@ def test_a_cancelled_receive_loses_no_message() -> None:
     play(scenario)
 
 
+def test_tasks_share_what_is_left_of_an_entry() -> None:
+    """Whoever takes of an entry wakes the next one, though nothing more comes."""
+
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared)
+        waiting = [asyncio.create_task(consumer.receive(timeout_millis=5_000)) for _ in range(4)]
+        await asyncio.sleep(0)
+        await fill(client, 4, batching_max_messages=4)
+        messages = await asyncio.gather(*waiting)
+        assert sorted(int(message.data()) for message in messages) == [0, 1, 2, 3]
+
+    play(scenario)
+
+
 def test_a_closed_client_opens_nothing() -> None:
     """Use after close is an error."""
 
