@@ -60,6 +60,8 @@ class Broker:
         self.compactor = CompactorSupervisor(settings)
         self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
         self.housekeeping = Housekeeping(self)
+        # Told of every topic that was deleted.
+        self.on_deleted: set[Callable[[str], None]] = set()
         self._locks: dict[str, asyncio.Lock] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
@@ -226,6 +228,9 @@ class Broker:
                 and_also(batch)
                 for ledger_id in ledger_ids:
                     self.store.mark_deleting(ledger_id, batch)
+            for name in names:
+                for callback in self.on_deleted:
+                    callback(name)
             for ledger_id in ledger_ids:
                 self.store.delete_files(ledger_id)
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
 from ledgerfold.v1.admin_pb2 import (
@@ -95,6 +95,8 @@ class CompactionScheduler:
         self._tasks: set[asyncio.Task[object]] = set()
         self._running = 0
         self._is_stopping = False
+        # Told of every run that has ended, in whatever way.
+        self.on_ended: set[Callable[[RunRecord], None]] = set()
 
     def start(self) -> None:
         """Closes what a dead process left behind, and starts the monitor."""
@@ -190,6 +192,15 @@ class CompactionScheduler:
 
     # What can be asked
 
+    @property
+    def queue_length(self) -> int:
+        """Runs that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        return self._running
+
     def is_on_its_way(self, topic: str) -> bool:
         return topic in self._runs or topic in self._reserved
 
@@ -275,6 +286,8 @@ class CompactionScheduler:
     def _forget(self, run: CompactionRun) -> None:
         if self._runs.get(run.topic.name) is run:
             del self._runs[run.topic.name]
+        for callback in self.on_ended:
+            callback(run.record)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         task = asyncio.create_task(work)

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker import __version__
 from broker.allocator import keep_freed_memory
@@ -32,6 +33,9 @@ from storage.lock import DirectoryLock
 from storage.metadata import MetadataStore
 from storage.names import metadata_dir
 from storage.rocks import RocksKeyValue
+
+if TYPE_CHECKING:
+    from broker.metrics.server import Metrics
 
 # Streams were ended with the topics: this is for what is on its way to the clients.
 _GRACE_S = 0.5
@@ -57,25 +61,39 @@ def serve(settings: BrokerSettings) -> int:
 
 async def _serve(settings: BrokerSettings, metadata: MetadataStore) -> int:
     clock = _clock(settings)
+    metrics = _metrics(settings)
+    files = REAL if metrics is None else metrics.files
     store = LedgerStore(
-        settings.data_dir, metadata, files=REAL, settings=settings.store, clock_ms=clock.now_ms
+        settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock.now_ms
     )
     report = store.recover()
     _log.info("Recovered %s: %s", settings.data_dir, report)
     broker = Broker(settings, metadata, store, clock)
+    metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)
     stopped = _stop_on_signals()
     listen = await server.start()
     await broker.start()
     # What exists now stays: a full collection would only walk over it again and again.
     gc.freeze()
-    _announce(settings, listen)
+    _announce(settings, listen, metrics_listen)
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
+    if metrics is not None:
+        metrics.stop()
     await broker.stop()
     await server.stop(_GRACE_S)
     return 0
+
+
+def _metrics(settings: BrokerSettings) -> Metrics | None:
+    if settings.metrics_listen is None:
+        return None
+    # Imported only when it is asked for: most brokers start without.
+    from broker.metrics.server import Metrics
+
+    return Metrics(settings.metrics_listen)
 
 
 def _clock(settings: BrokerSettings) -> Clock:
@@ -97,11 +115,13 @@ def _stop_on_signals() -> asyncio.Event:
     return stopped
 
 
-def _announce(settings: BrokerSettings, listen: str) -> None:
+def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None) -> None:
+    metrics = {} if metrics_listen is None else {"metrics": metrics_listen}
     ready = json.dumps(
         {
             "event": "ready",
             "listen": listen,
+            **metrics,
             "pid": os.getpid(),
             "data_dir": str(settings.data_dir),
             "durability": settings.store.durability,

@@ -42,6 +42,8 @@ class BrokerSettings:
     # "local": start and supervise a worker; "off"; or the address of one that runs elsewhere.
     compactor: str = "local"
     spark_master: str = "local[2]"
+    # Where metrics are served over HTTP: "host:port". None: nowhere.
+    metrics_listen: str | None = None
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)

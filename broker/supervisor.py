@@ -120,6 +120,8 @@ class CompactorSupervisor:
     ) -> None:
         self.state: CompactorState = COMPACTOR_STATE_STARTING
         self.message = ""
+        # How often a worker ended and another one was started.
+        self.restarts = 0
         self._settings, self._sleep = settings, sleep
         self._clock_ms = clock_ms or _monotonic_ms
         self._needs_pyspark = command is None
@@ -208,6 +210,7 @@ class CompactorSupervisor:
                 _log.warning("The compactor ended (%s); next in %d ms", ending.why, pause_ms)
                 self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {ending.why}.")
                 await self._pause(pause_ms)
+                self.restarts += 1
 
     async def _life(self) -> Ending:
         """One worker, from its start to its end."""

@@ -213,7 +213,7 @@ class RealReadFile:
 class RealFiles:
     """Files on the operating system's file system."""
 
-    def create(self, path: Path) -> RealAppendFile:
+    def create(self, path: Path) -> AppendFile:
         with _disk(str(path), "Creating a file"):
             return RealAppendFile(path)
 

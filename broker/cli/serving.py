@@ -26,6 +26,8 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DIR", help="created if missing")
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help="port 0: any")
+    metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: nowhere"
+    add("--metrics-listen", metavar="HOST:PORT", help=metrics)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -100,6 +102,7 @@ def _serve(options: argparse.Namespace) -> int:
         BrokerSettings(
             data_dir=options.data,
             listen=options.listen,
+            metrics_listen=options.metrics_listen,
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,

@@ -209,6 +209,8 @@ def test_restarts_back_off_and_a_healthy_minute_resets_them(tmp_path: Path) -> N
                 os.kill(supervisor.pid, signal.SIGKILL)
                 assert await pauses.next() == pause
                 pauses.end()
+            await supervisor.wait_ready()
+            assert supervisor.restarts == 4
 
     asyncio.run(body())
 

@@ -1,0 +1,67 @@
+"""Every metric there is: name, type, unit, labels, meaning, and where its value comes from.
+
+Names and labels that begin with `pulsar_` are Pulsar's own (its TopicStats and
+NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Everything else begins
+with `ledgerfold_`. docs/METRICS.md is this catalogue for users; tests/grpc/test_metrics.py holds
+the two, and what a broker exposes, together. (Pulsar calls all of its metrics gauges; counters are
+counters here.)
+"""
+
+from __future__ import annotations
+
+from broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric
+from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from broker.metrics.topic_metrics import TOPIC_METRICS
+
+SYNC_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+TOPICS_COUNT = Metric(
+    "pulsar_topics_count",
+    GAUGE,
+    "",
+    "Loaded topics; those that nobody has used since the start are not.",
+    ("cluster", "namespace"),
+)
+QUEUE_LENGTH = Metric(
+    "ledgerfold_compaction_queue_length", GAUGE, "", "Compactions that wait for their turn."
+)
+RUNNING = Metric("ledgerfold_compactions_running", GAUGE, "", "Compactions on their way.")
+COMPACTOR_STATE = Metric(
+    "ledgerfold_compactor_state",
+    GAUGE,
+    "",
+    "1 for the state the compactor is in, 0 for the others: starting, ready, restarting, "
+    "unavailable, disabled.",
+    ("state",),
+)
+COMPACTOR_RESTARTS = Metric(
+    "ledgerfold_compactor_restarts_total",
+    COUNTER,
+    "",
+    "How often a worker ended and another one was started.",
+)
+SYNC_SECONDS = Metric(
+    "ledgerfold_fsync_seconds",
+    HISTOGRAM,
+    "seconds",
+    "How long syncs of raw ledgers took: what producers wait for, without the queue before it.",
+)
+BUILD_INFO = Metric(
+    "ledgerfold_build_info", GAUGE, "", "Always 1; the broker's version.", ("version",)
+)
+BROKER_METRICS = (
+    TOPICS_COUNT,
+    QUEUE_LENGTH,
+    RUNNING,
+    COMPACTOR_STATE,
+    COMPACTOR_RESTARTS,
+    SYNC_SECONDS,
+    BUILD_INFO,
+)
+
+
+def all_metrics() -> tuple[Metric, ...]:
+    """In the order of the documentation."""
+    per_topic = [each.metric for each in TOPIC_METRICS]
+    per_subscription = [each.metric for each in SUBSCRIPTION_METRICS]
+    return (*per_topic, *per_subscription, *BROKER_METRICS)

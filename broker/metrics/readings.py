@@ -1,0 +1,148 @@
+"""Reading the metrics off a broker, on its event loop, a few topics at a time.
+
+Topics are read one after the other, each at one moment; after SLICE_S of it the loop has its turn
+before the next one is read. So a scrape delays nobody by more than that, however many topics there
+are, and what it tells is not of one moment for all of them. A topic that is unloaded meanwhile, or
+whose data cannot be read, is left out (and logged).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.v1.admin_pb2 import CompactorState
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunRecord
+
+from broker import stats
+from broker.backlog import bytes_behind
+from broker.compaction_history import CompactionStats
+from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
+from broker.metrics.totals import CompactionTotals
+from storage.errors import LedgerfoldError
+from storage.segment import record_position
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from broker.topic import Topic
+
+SLICE_S = 0.002
+_log = logging.getLogger(__name__)
+
+
+class SubscriptionReading(NamedTuple):
+    """`values`: one for each of SUBSCRIPTION_METRICS."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+class TopicReading(NamedTuple):
+    """`values`: one for each of TOPIC_METRICS; None: there is no such sample."""
+
+    namespace: str
+    topic: str
+    values: tuple[float | None, ...]
+    subscriptions: Sequence[SubscriptionReading]
+
+
+class Readings(NamedTuple):
+    """What one scrape tells."""
+
+    topics: Sequence[TopicReading]
+    queue_length: int
+    running: int
+    compactor_state: CompactorState
+    compactor_restarts: int
+
+
+class MetricsReader:
+    """One per broker. It listens for runs and deletions from its construction on."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._totals = CompactionTotals()
+        # When a topic's last successful run ended; 0: none did. From the history, once.
+        self._succeeded_ms: dict[str, int] = {}
+        broker.compaction.on_ended.add(self._ended)
+        broker.on_deleted.add(self._deleted)
+
+    def _ended(self, run: RunRecord) -> None:
+        self._totals.add(run)
+        if run.state == RUN_STATE_SUCCESS:
+            self._succeeded_ms[run.topic] = run.ended_ms
+
+    def _deleted(self, topic: str) -> None:
+        self._totals.forget(topic)
+        self._succeeded_ms.pop(topic, None)
+
+    async def read(self) -> Readings:
+        topics: list[TopicReading] = []
+        began = time.perf_counter()
+        for topic in tuple(self._broker.topics.values()):
+            try:
+                if topic.is_loaded:
+                    topics.append(self._read(topic))
+            except LedgerfoldError as error:
+                _log.warning("%s is left out of the metrics: %s", topic.name, error)
+            if time.perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        compaction, compactor = self._broker.compaction, self._broker.compactor
+        return Readings(
+            topics=topics,
+            queue_length=compaction.queue_length,
+            running=compaction.running,
+            compactor_state=compactor.state,
+            compactor_restarts=compactor.restarts,
+        )
+
+    def _read(self, topic: Topic) -> TopicReading:
+        source = self._source(topic)
+        return TopicReading(
+            namespace=self._broker.namespace_of(topic.name),
+            topic=topic.name,
+            values=tuple(each.read(source) for each in TOPIC_METRICS),
+            subscriptions=[
+                SubscriptionReading(name, tuple(each.read(block) for each in SUBSCRIPTION_METRICS))
+                for name, block in source.stats["subscriptions"].items()
+            ],
+        )
+
+    def _source(self, topic: Topic) -> TopicSource:
+        now_ms, compacted = self._broker.clock_ms(), topic.log.view.compacted
+        succeeded_ms = self._last_success_ms(topic.name)
+        source = TopicSource(
+            stats=stats.topic_stats(topic, CompactionStats()),
+            totals=self._totals.of(topic.name),
+            compacted_entries=None if compacted is None else compacted.entries,
+            compacted_bytes=None if compacted is None else compacted.size_bytes,
+            since_success_ms=now_ms - succeeded_ms if succeeded_ms else None,
+        )
+        if not topic.record.compaction_cursor:
+            return source
+        lag_bytes = bytes_behind(topic.compaction_mark_delete, topic.log)
+        return source._replace(lag_bytes=lag_bytes, lag_ms=_lag_ms(topic, now_ms))
+
+    def _last_success_ms(self, topic: str) -> int:
+        if topic not in self._succeeded_ms:
+            runs = self._broker.compaction.history.oldest_first(topic)
+            ended = [run.ended_ms for run in runs if run.state == RUN_STATE_SUCCESS]
+            self._succeeded_ms[topic] = max(ended, default=0)
+        return self._succeeded_ms[topic]
+
+
+def _lag_ms(topic: Topic, now_ms: int) -> int:
+    """By the publish times of what lies behind the horizon. 0: nothing does."""
+    behind = topic.compaction_mark_delete
+    published_ms = [
+        segment.publish_time_min_ms
+        for record in topic.log.ledger_records()
+        for segment in record.segments
+        if segment.entries and record_position(segment, last=True) > behind
+    ]
+    return max(0, now_ms - min(published_ms)) if published_ms else 0

@@ -1,0 +1,161 @@
+"""The HTTP server of the metrics: GET /metrics, in Prometheus' text format.
+
+It has threads of its own. A scrape asks the event loop for readings (broker/metrics/readings.py)
+and writes them out in its thread, so that the loop does nothing but what only it can; one scrape is
+served at a time. What the process counts by itself (syncs, and its memory, CPU time and open files,
+on Linux) is prometheus_client's to count and to write.
+
+    metrics = Metrics("127.0.0.1:0")
+    store = LedgerStore(..., files=metrics.files)
+    print(metrics.serve(broker))      # 127.0.0.1:38211
+    metrics.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from prometheus_client import (
+    CollectorRegistry,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
+from broker.metrics.readings import MetricsReader
+from broker.metrics.text import parts
+from storage.timed_files import TimedFiles
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+PATH = "/metrics"
+# Far more than 10,000 topics take; a loop that does not answer for so long is lost.
+_TIMEOUT_S = 30.0
+# How often the server looks whether it is to stop.
+_POLL_S = 0.1
+_GZIP_LEVEL = 1
+_log = logging.getLogger(__name__)
+
+
+class Metrics:
+    """`listen`: "host:port". `files` are for the store, so that its syncs are timed."""
+
+    def __init__(self, listen: str) -> None:
+        # Of a counter nobody asks when it began to count: that is when the process began.
+        disable_created_metrics()
+        self._listen = listen
+        self._registry = CollectorRegistry()
+        syncs = Histogram(
+            SYNC_SECONDS.name, SYNC_SECONDS.help, buckets=SYNC_BUCKETS_S, registry=self._registry
+        )
+        ProcessCollector(registry=self._registry)
+        self.files = TimedFiles(syncs.observe)
+        self._server: _Server | None = None
+
+    def serve(self, broker: Broker) -> str:
+        """On the broker's loop, before it starts. Says where: "host:port", with the real port.
+
+        Raises OSError.
+        """
+        scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
+        self._server = _bound(self._listen, scrape)
+        threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
+        ).start()
+        return f"{self._listen.rpartition(':')[0]}:{self._server.server_port}"
+
+    def stop(self) -> None:
+        """Takes up to _POLL_S. Scrapes that are on their way end when the process does."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+class Scrape:
+    """Asked by the server's threads, answered by the loop."""
+
+    def __init__(
+        self, reader: MetricsReader, loop: asyncio.AbstractEventLoop, registry: CollectorRegistry
+    ) -> None:
+        self._reader, self._loop, self._registry = reader, loop, registry
+        self._one_at_a_time = threading.Lock()
+
+    def body(self, *, zipped: bool) -> bytes:
+        """Raises TimeoutError, CancelledError, RuntimeError when the broker is stopping."""
+        with self._one_at_a_time:
+            chunks = self._chunks()
+            return b"".join(_gzip(chunks) if zipped else chunks)
+
+    def _chunks(self) -> Iterator[bytes]:
+        reading = asyncio.run_coroutine_threadsafe(self._reader.read(), self._loop)
+        readings = reading.result(_TIMEOUT_S)
+        yield from (part.encode() for part in parts(readings))
+        yield generate_latest(self._registry)
+
+
+def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """As they come: only what is compressed is kept."""
+    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
+    for chunk in chunks:
+        yield compressor.compress(chunk)
+    yield compressor.flush()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    scrape: Scrape
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _log.debug("A scrape from %s failed", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path != PATH:
+            self.send_error(404, f"The metrics are at {PATH}")
+            return
+        zipped = "gzip" in self.headers.get("Accept-Encoding", "")
+        try:
+            body = self.server.scrape.body(zipped=zipped)
+        except (TimeoutError, CancelledError, RuntimeError) as error:
+            self.send_error(503, "The broker is stopping, or too busy", str(error))
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)
+        self.send_header("Content-Length", str(len(body)))
+        if zipped:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Scrapes are not worth a line each."""
+
+
+def _bound(listen: str, scrape: Scrape) -> _Server:
+    """Raises OSError, which says what to do."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+    is_v6 = {"address_family": socket.AF_INET6 if ":" in host else socket.AF_INET}
+    kind = type(_Server.__name__, (_Server,), is_v6)
+    try:
+        server: _Server = kind((host, int(port)), _Handler)
+    except (OSError, ValueError, OverflowError) as error:
+        raise OSError(f"Cannot listen for metrics on {listen}: {error}.") from error
+    server.scrape = scrape
+    return server

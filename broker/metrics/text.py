@@ -1,0 +1,92 @@
+"""Readings in Prometheus' text format, version 0.0.4. Pure.
+
+All samples of a name stand together, behind a line each for its meaning and its type. Metrics
+without a sample are left out, as in Pulsar. (Written here, and not by prometheus_client, because
+that takes twelve microseconds a line: seconds of a core, when there are thousands of topics.)
+
+    >>> from broker.metrics.readings import SubscriptionReading
+    >>> subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
+    >>> nothing = tuple(None for _ in TOPIC_METRICS)
+    >>> topic = TopicReading("n", "t", nothing, [subscription])
+    >>> print(next(parts(Readings([topic], 0, 0, 0, 0))), end="")
+    # HELP pulsar_subscription_back_log Raw entries that are not acknowledged.
+    # TYPE pulsar_subscription_back_log gauge
+    pulsar_subscription_back_log{cluster="standalone",namespace="n",topic="t",subscription="s"} 0
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ledgerfold.v1.admin_pb2 import CompactorState
+
+from broker import __version__
+from broker.metrics import catalogue
+from broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
+from broker.metrics.readings import Readings, TopicReading
+from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from broker.metrics.topic_metrics import TOPIC_METRICS
+
+_STATE_PREFIX = "COMPACTOR_STATE_"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+# The labels of a sample as they are written, and its value.
+Sample = tuple[str, float]
+
+
+def parts(readings: Readings) -> Iterator[str]:
+    """The text, a metric at a time."""
+    topics = [(_labels(TOPIC_LABELS, *_names(each)), each.values) for each in readings.topics]
+    for at, topic_metric in enumerate(TOPIC_METRICS):
+        samples = ((labels, values[at]) for labels, values in topics)
+        present = ((labels, value) for labels, value in samples if value is not None)
+        yield from _part(topic_metric.metric, present)
+    subscriptions = [
+        (_labels(SUBSCRIPTION_LABELS, *_names(topic), each.name), each.values)
+        for topic in readings.topics
+        for each in topic.subscriptions
+    ]
+    for at, subscription_metric in enumerate(SUBSCRIPTION_METRICS):
+        one_each = ((labels, values[at]) for labels, values in subscriptions)
+        yield from _part(subscription_metric.metric, one_each)
+    yield from _of_broker(readings)
+
+
+def _of_broker(readings: Readings) -> Iterator[str]:
+    counts = Counter(topic.namespace for topic in readings.topics)
+    loaded = catalogue.TOPICS_COUNT
+    namespaces = [(_labels(loaded.labels, CLUSTER, name), count) for name, count in counts.items()]
+    yield from _part(loaded, namespaces)
+    yield from _part(catalogue.QUEUE_LENGTH, [("", readings.queue_length)])
+    yield from _part(catalogue.RUNNING, [("", readings.running)])
+    state = catalogue.COMPACTOR_STATE
+    states = [
+        (
+            _labels(state.labels, name.removeprefix(_STATE_PREFIX).lower()),
+            int(value == readings.compactor_state),
+        )
+        for name, value in CompactorState.items()
+        if value
+    ]
+    yield from _part(state, states)
+    yield from _part(catalogue.COMPACTOR_RESTARTS, [("", readings.compactor_restarts)])
+    build = catalogue.BUILD_INFO
+    yield from _part(build, [(_labels(build.labels, __version__), 1)])
+
+
+def _names(topic: TopicReading) -> tuple[str, str, str]:
+    return CLUSTER, topic.namespace, topic.topic
+
+
+def _labels(names: Iterable[str], *values: str) -> str:
+    pairs = zip(names, values, strict=True)
+    written = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+    return f"{{{written}}}"
+
+
+def _part(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
+    """Nothing when there are no samples."""
+    name = metric.name
+    lines = [f"{name}{labels} {value!r}\n" for labels, value in samples]
+    if lines:
+        yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n{''.join(lines)}"

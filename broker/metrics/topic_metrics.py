@@ -1,0 +1,244 @@
+"""The metrics of each topic, and how each is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
+from broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
+
+
+class TopicSource(NamedTuple):
+    """What a topic's values are read from. None: there is nothing to tell.
+
+    `stats`: as `topics stats` shows them. `totals`: of its compactions.
+    """
+
+    stats: Stats
+    totals: TopicTotals | None = None
+    compacted_entries: int | None = None
+    compacted_bytes: int | None = None
+    lag_bytes: int | None = None
+    lag_ms: int | None = None
+    since_success_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetric:
+    """One sample for each topic, none where `read` gives None."""
+
+    metric: Metric
+    read: Callable[[TopicSource], float | None]
+
+
+def _topic(
+    name: str, kind: str, unit: str, help: str, read: Callable[[TopicSource], float | None]
+) -> TopicMetric:
+    return TopicMetric(Metric(name, kind, unit, help, TOPIC_LABELS), read)
+
+
+def _compaction(
+    name: str, kind: str, unit: str, help: str, read: Callable[[TopicTotals], float]
+) -> TopicMetric:
+    """Of a topic that was compacted since the broker started."""
+
+    def read_totals(source: TopicSource) -> float | None:
+        return None if source.totals is None else read(source.totals)
+
+    return _topic(name, kind, unit, help, read_totals)
+
+
+def _latency(at: int) -> Callable[[TopicTotals], float]:
+    return lambda totals: totals.latency_counts[at]
+
+
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
+
+
+def _subscriptions(source: TopicSource) -> list[Stats]:
+    return list(source.stats["subscriptions"].values())
+
+
+TOPIC_METRICS = (
+    _topic(
+        "pulsar_subscriptions_count",
+        GAUGE,
+        "",
+        "Subscriptions, `__compaction` and readers among them.",
+        lambda source: len(_subscriptions(source)),
+    ),
+    _topic(
+        "pulsar_producers_count",
+        GAUGE,
+        "",
+        "Connected producers.",
+        lambda source: len(source.stats["publishers"]),
+    ),
+    _topic(
+        "pulsar_consumers_count",
+        GAUGE,
+        "",
+        "Connected consumers and readers.",
+        lambda source: sum(len(each["consumers"]) for each in _subscriptions(source)),
+    ),
+    _topic(
+        "pulsar_in_messages_total",
+        COUNTER,
+        "messages",
+        "Published since the topic was loaded.",
+        lambda source: source.stats["msgInCounter"],
+    ),
+    _topic(
+        "pulsar_in_bytes_total",
+        COUNTER,
+        "bytes",
+        "Published since the topic was loaded.",
+        lambda source: source.stats["bytesInCounter"],
+    ),
+    _topic(
+        "pulsar_average_msg_size",
+        GAUGE,
+        "bytes",
+        "Of the messages published since the topic was loaded.",
+        lambda source: source.stats["averageMsgSize"],
+    ),
+    _topic(
+        "pulsar_storage_size",
+        GAUGE,
+        "bytes",
+        "Of the raw ledgers. The compacted ledger does not count, as in Pulsar.",
+        lambda source: source.stats["storageSize"],
+    ),
+    _topic(
+        "pulsar_storage_backlog_size",
+        GAUGE,
+        "bytes",
+        "Behind the slowest durable cursor, `__compaction` among them.",
+        lambda source: source.stats["backlogSize"],
+    ),
+    _topic(
+        "pulsar_msg_backlog",
+        GAUGE,
+        "entries",
+        "The backlogs of all subscriptions together.",
+        lambda source: sum(each["msgBacklog"] for each in _subscriptions(source)),
+    ),
+    _compaction(
+        "pulsar_compaction_removed_event_count",
+        GAUGE,
+        "messages",
+        "Replaced values, tombstones and dropped messages without a key, of all runs.",
+        lambda totals: totals.removed_events,
+    ),
+    _compaction(
+        "pulsar_compaction_succeed_count",
+        GAUGE,
+        "",
+        "Runs that succeeded.",
+        lambda totals: totals.succeeded,
+    ),
+    _compaction(
+        "pulsar_compaction_failed_count",
+        GAUGE,
+        "",
+        "Runs that failed, were cancelled, or lost their topic.",
+        lambda totals: totals.failed,
+    ),
+    _compaction(
+        "pulsar_compaction_duration_time_in_mills",
+        GAUGE,
+        "milliseconds",
+        "How long all runs together took.",
+        lambda totals: totals.duration_ms,
+    ),
+    _compaction(
+        "pulsar_compaction_read_throughput",
+        GAUGE,
+        "bytes per second",
+        "Of the last run that succeeded: what it read.",
+        lambda totals: totals.read_throughput,
+    ),
+    _compaction(
+        "pulsar_compaction_write_throughput",
+        GAUGE,
+        "bytes per second",
+        "Of the last run that succeeded: what it wrote.",
+        lambda totals: totals.write_throughput,
+    ),
+    *(
+        _compaction(
+            f"pulsar_compaction_latency_{bound}",
+            GAUGE,
+            "",
+            "Writes to compacted ledgers that took that many milliseconds, each counted once.",
+            _latency(at),
+        )
+        for at, bound in enumerate(LATENCY_BOUNDS)
+    ),
+    _compaction(
+        "pulsar_compaction_latency_sum",
+        GAUGE,
+        "microseconds",
+        "How long all writes to compacted ledgers together took.",
+        lambda totals: totals.latency_us,
+    ),
+    _compaction(
+        "pulsar_compaction_latency_count",
+        GAUGE,
+        "",
+        "Writes to compacted ledgers.",
+        lambda totals: sum(totals.latency_counts),
+    ),
+    _topic(
+        "pulsar_compaction_compacted_entries_count",
+        GAUGE,
+        "entries",
+        "In the compacted ledger, where there is one.",
+        lambda source: source.compacted_entries,
+    ),
+    _topic(
+        "pulsar_compaction_compacted_entries_size",
+        GAUGE,
+        "bytes",
+        "Of the compacted ledger, where there is one.",
+        lambda source: source.compacted_bytes,
+    ),
+    _topic(
+        "ledgerfold_compaction_horizon_lag_bytes",
+        GAUGE,
+        "bytes",
+        "Raw data behind the horizon, of topics that compaction was ever asked for.",
+        lambda source: source.lag_bytes,
+    ),
+    _topic(
+        "ledgerfold_compaction_horizon_lag_seconds",
+        GAUGE,
+        "seconds",
+        "Age of the oldest message behind the horizon; 0 when there is none.",
+        lambda source: _seconds(source.lag_ms),
+    ),
+    _topic(
+        "ledgerfold_compaction_seconds_since_success",
+        GAUGE,
+        "seconds",
+        "Since the last run that succeeded, also before a restart.",
+        lambda source: _seconds(source.since_success_ms),
+    ),
+    _compaction(
+        "ledgerfold_compaction_phase_one_seconds_total",
+        COUNTER,
+        "seconds",
+        "How long finding the surviving positions took, all runs together.",
+        lambda totals: totals.phase_one_ms / 1000,
+    ),
+    _compaction(
+        "ledgerfold_compaction_phase_two_seconds_total",
+        COUNTER,
+        "seconds",
+        "How long copying the survivors took, all runs together.",
+        lambda totals: totals.phase_two_ms / 1000,
+    ),
+)

@@ -1,0 +1,49 @@
+"""The real file system, with a clock on every sync of a file that is being written.
+
+    files = TimedFiles(histogram.observe)
+
+The times are those that appends wait for. Folders and metadata are not counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from storage.entry import Buffer
+from storage.files import AppendFile, RealFiles
+
+
+class TimedFiles(RealFiles):
+    """`on_sync` gets the seconds that a successful sync took, in the thread that did it."""
+
+    def __init__(self, on_sync: Callable[[float], None]) -> None:
+        self._on_sync = on_sync
+
+    def create(self, path: Path) -> AppendFile:
+        return _TimedAppendFile(super().create(path), self._on_sync)
+
+
+class _TimedAppendFile:
+    def __init__(self, file: AppendFile, on_sync: Callable[[float], None]) -> None:
+        self._file, self._on_sync = file, on_sync
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        self._file.write(buffers)
+
+    def sync(self) -> None:
+        began = time.perf_counter()
+        self._file.sync()
+        self._on_sync(time.perf_counter() - began)
+
+    def close(self) -> None:
+        self._file.close()
