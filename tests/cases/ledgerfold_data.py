@@ -22,10 +22,12 @@ from broker.client import (
     TableView,
 )
 from broker.client.admin import Admin
+from broker.client.consumer_core import ConsumerCore
 from storage.entry import Compression
 from storage.errors import Timeout
 from tests.cases.compare import Received
 from tests.cases.protocol import Refused, Unsupported
+from tests.support.waiting import wait_until
 
 _COMPRESSIONS = {
     "NONE": CompressionType.NONE,
@@ -176,10 +178,12 @@ class DataAnswers:
 
     def ack(self, name: str, handle: str) -> Answer:
         self._consumers[name].acknowledge(self._held[handle])
+        _await_answer(self._consumers[name])
         return {}
 
     def ack_cumulative(self, name: str, handle: str) -> Answer:
         self._consumers[name].acknowledge_cumulative(self._held[handle])
+        _await_answer(self._consumers[name])
         return {}
 
     def nack(self, name: str, handle: str) -> Answer:
@@ -279,3 +283,11 @@ def _received(message: Message) -> Received:
         # A message is a row of its entry (broker/client/message.py).
         "compression": Compression(message[0].header.compression).name,
     }
+
+
+def _await_answer(consumer: Consumer) -> None:
+    """The next step finds the cursor where the acknowledgement put it."""
+    if isinstance(consumer._core, ConsumerCore):
+        stream = consumer._core.stream
+        stream.loop.call_soon_threadsafe(stream._want_answer)
+        wait_until(lambda: not stream._acks, "the answer to the acknowledgements")
