@@ -91,7 +91,8 @@ class RoutedQueue:
 
     async def change(self) -> None:
         """Until something was answered, whichever partition it is."""
-        waiting = [asyncio.ensure_future(queue.change()) for queue in self._queues()]
+        # NOTE: asked of all before the loop may run a receipt; one that came first would be missed.
+        waiting = [queue.change() for queue in self._queues()]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:

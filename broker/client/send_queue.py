@@ -70,7 +70,8 @@ class SendQueue:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._threads_waiting = 0
-        self._tasks_waiting: list[asyncio.Future[None]] = []
+        # In the order they came.
+        self._tasks_waiting: dict[asyncio.Future[None], None] = {}
         self._error: LedgerfoldError | None = None
         self._unheard: LedgerfoldError | None = None
         self._last_seal_s = 0.0
@@ -312,7 +313,7 @@ class SendQueue:
         if self._threads_waiting:
             with self.lock:
                 self._changed.notify_all()
-        waiting, self._tasks_waiting = self._tasks_waiting, []
+        waiting, self._tasks_waiting = self._tasks_waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
@@ -358,11 +359,12 @@ class SendQueue:
             await self.change()
         self._raise_unheard()
 
-    async def change(self) -> None:
-        """Until something was answered."""
+    def change(self) -> asyncio.Future[None]:
+        """Done when something is answered; what is answered after this call counts."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._tasks_waiting.append(future)
-        await future
+        self._tasks_waiting[future] = None
+        future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
+        return future
 
     def _raise_unheard(self) -> None:
         error, self._unheard = self._unheard, None

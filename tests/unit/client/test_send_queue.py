@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,8 +14,11 @@ import pytest
 from broker.client.batching import container_for
 from broker.client.io_thread import IoThread
 from broker.client.options import BatchingType
+from broker.client.partition_set import PartitionSet
+from broker.client.partitioned_producer import RoutedQueue
 from broker.client.producer import Producer, ProducerConfig, ProducerCore
 from broker.client.publish_stream import Outcome, PendingEntry, PublishStream
+from broker.client.routing import Router
 from broker.client.send_queue import SendQueue
 from storage.codec import decode
 from storage.entry import Position, read_header
@@ -315,6 +319,28 @@ def test_flush_raises_what_nobody_heard_of() -> None:
         with pytest.raises(InvalidRequest):
             await queue.wait_for_async(queue.seal())
         await queue.wait_for_async(queue.seal())
+
+    asyncio.run(run())
+
+
+def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> None:
+    """Also one that the loop runs right after the task asked; and whoever left is forgotten."""
+
+    async def run() -> None:
+        producers = [producer_of(max_pending_messages=1, batching_enabled=False) for _ in range(2)]
+        for producer, queue, _ in producers:
+            queue._loop = asyncio.get_running_loop()
+            producer.send_async(b"1", None)
+        cores = [SimpleNamespace(queue=queue) for _, queue, _ in producers]
+        routed = RoutedQueue(
+            cast("PartitionSet[ProducerCore]", SimpleNamespace(cores=cores)),
+            cast(Router, None),
+        )
+        change = asyncio.ensure_future(routed.change())
+        asyncio.get_running_loop().call_soon(answer, *producers[1][1:])
+        await asyncio.wait_for(change, 10)
+        await asyncio.sleep(0)
+        assert [len(queue._tasks_waiting) for _, queue, _ in producers] == [0, 0]
 
     asyncio.run(run())
 
