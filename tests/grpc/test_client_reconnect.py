@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
@@ -22,24 +21,12 @@ from broker.client import (
 )
 from broker.client.admin import Admin
 from storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
-from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture
-def broker(broker_process: MakeBroker) -> BrokerProcess:
-    """One that keeps its port from life to life."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return broker_process("--listen", f"127.0.0.1:{port}")
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[Client]:
-    client = Client(broker.url, max_backoff_interval_ms=200)
-    yield client
-    client.shutdown()
+def broker_arguments(own_port: list[str]) -> list[str]:
+    return own_port
 
 
 def crash(broker: BrokerProcess) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,27 +10,14 @@ from broker.cli.main import main
 from broker.client import Client, Consumer, InitialPosition, MessageId
 from broker.client.admin import Admin
 from storage.errors import NotAllowed, SubscriptionBusy, SubscriptionNotFound
-from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
 HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def broker(broker_process: MakeBroker) -> BrokerProcess:
-    return broker_process("--test-clock")
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[Client]:
-    with Client(broker.url) as client:
-        yield client
-
-
-@pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(broker.url) as admin:
-        yield admin
+def broker_arguments() -> list[str]:
+    return ["--test-clock"]
 
 
 @pytest.fixture

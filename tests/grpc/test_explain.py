@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,15 +18,8 @@ KEYS = (b"a", b"b", b"", b"c\xff", None)
 
 
 @pytest.fixture
-def client(shared_broker: BrokerProcess) -> Iterator[Client]:
-    with Client(shared_broker.url) as client:
-        yield client
-
-
-@pytest.fixture
-def admin(shared_broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(shared_broker.url) as admin:
-        yield admin
+def broker(shared_broker: BrokerProcess) -> BrokerProcess:
+    return shared_broker
 
 
 def publish(client: Client, topic: str) -> None:

@@ -38,12 +38,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 @pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(broker.url) as admin:
-        yield admin
-
-
-@pytest.fixture
 def namespace(topic: str) -> str:
     return f"public/{topic}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from broker.client import Client, ConsumerType, InitialPosition, MessageId, Reader
 from broker.client.admin import Admin
 from storage.errors import LedgerfoldError
-from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -29,19 +27,8 @@ MESSAGES = 20_000
 
 
 @pytest.fixture
-def broker(broker_process: MakeBroker) -> BrokerProcess:
-    """On a port that it keeps when it starts again."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return broker_process("--listen", f"127.0.0.1:{port}")
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[Client]:
-    client = Client(broker.url, max_backoff_interval_ms=200)
-    yield client
-    client.shutdown()
+def broker_arguments(own_port: list[str]) -> list[str]:
+    return own_port
 
 
 def fill(client: Client, topic: str = "t", messages: int = MESSAGES) -> None:

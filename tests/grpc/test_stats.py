@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from broker.client import Client, ConsumerType, InitialPosition, MessageId
 from broker.client.admin import Admin
-from tests.conftest import MakeBroker
-from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
 # What Pulsar 4.0.7 answers to `topics stats` and `topics stats-internal`, level by level.
@@ -48,23 +43,6 @@ CURSOR = """markDeletePosition readPosition waitingReadOp pendingReadOps message
     cursorLedger cursorLedgerLastEntry individuallyDeletedMessages lastLedgerSwitchTimestamp state
     active numberOfEntriesSinceFirstNotAckedMessage totalNonContiguousDeletedMessagesRange
     subscriptionHavePendingRead subscriptionHavePendingReplayRead properties"""
-
-
-@pytest.fixture
-def broker(broker_process: MakeBroker) -> BrokerProcess:
-    return broker_process()
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[Client]:
-    with Client(broker.url) as client:
-        yield client
-
-
-@pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(broker.url) as admin:
-        yield admin
 
 
 def all_named(documents: list[dict[str, Any]], names: str) -> None:

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from broker.cli.main import main
 from broker.client import Client, InitialPosition, MessageId
 from broker.client.admin import Admin
 from storage.errors import NotAllowed, SubscriptionNotFound, TopicNotFound, TopicTerminated
-from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def broker(broker_process: MakeBroker) -> BrokerProcess:
-    return broker_process()
-
-
-@pytest.fixture
-def client(broker: BrokerProcess) -> Iterator[Client]:
-    with Client(broker.url) as client:
-        yield client
-
-
-@pytest.fixture
-def admin(broker: BrokerProcess) -> Iterator[Admin]:
-    with Admin(broker.url) as admin:
-        yield admin
 
 
 def test_producers_and_readers_see_the_end_of_a_topic(

@@ -1,0 +1,49 @@
+"""A broker process for each test, with a client and an admin of it.
+
+A module that needs a broker with other options overrides `broker_arguments`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from broker.client import Client
+from broker.client.admin import Admin
+from tests.conftest import MakeBroker
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def broker_arguments() -> list[str]:
+    """Of `serve`."""
+    return []
+
+
+@pytest.fixture
+def own_port() -> list[str]:
+    """The arguments for a port that the broker keeps when it starts again."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return ["--listen", f"127.0.0.1:{probe.getsockname()[1]}"]
+
+
+@pytest.fixture
+def broker(broker_process: MakeBroker, broker_arguments: list[str]) -> BrokerProcess:
+    return broker_process(*broker_arguments)
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[Client]:
+    """Looks for a broker that is away five times a second; leaves at once, whatever is open."""
+    client = Client(broker.url, max_backoff_interval_ms=200)
+    yield client
+    client.shutdown()
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
+    with Admin(broker.url) as admin:
+        yield admin
