@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 from typing import NamedTuple
 
 _LATEST = "from=latest inclusive"
@@ -22,9 +23,9 @@ class Known(NamedTuple):
 
 def _is_kept_by_a_seek(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """Raw entries that are trimmed here and not there, after a consumer sought and was closed."""
-    sought = any(step.startswith("seek c") for step in steps)
-    trimmed = any(step in ("unload", "trim") for step in steps)
-    return sought and trimmed and (ours == "nothing" or theirs.endswith(ours))
+    sought = next((n for n, step in enumerate(steps) if step.startswith("seek c")), len(steps))
+    is_trimmed = any(step in ("unload", "trim") for step in steps[sought:])
+    return is_trimmed and (ours == "nothing" or theirs.endswith(f"  {ours}"))
 
 
 def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
@@ -32,13 +33,20 @@ def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
     Pulsar's client reads it again: it comes twice, or not at all where it was trimmed since.
     """
-    once = "  ".join(dict.fromkeys(theirs.split("  ")))
-    is_gone = "trim" in steps and (theirs == "nothing" or ours.endswith(theirs))
-    return (
-        "unload" in steps
-        and steps[-1].startswith(("receive", "read r"))
-        and (ours == once or is_gone)
-    )
+    if "unload" not in steps or not steps[-1].startswith(("receive", "read r")):
+        return False
+    mine, others = _messages(ours), _messages(theirs)
+    is_cut_short = f"max={len(mine)}" in steps[-1].split()
+    once = list(dict.fromkeys(others))
+    if once == (mine[: len(once)] if is_cut_short and once != others else mine):
+        return True
+    kept = list(dropwhile(lambda message: message not in others, mine))
+    came = others[: len(kept)] if is_cut_short else others
+    return "trim" in steps[steps.index("unload") :] and len(kept) < len(mine) and kept == came
+
+
+def _messages(answer: str) -> list[str]:
+    return [] if answer == "nothing" else answer.split("  ")
 
 
 def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
