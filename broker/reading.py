@@ -88,7 +88,6 @@ class Reading:
         durable: bool,
     ) -> None:
         self._cursor, self._log, self._emulation = cursor, log, emulation
-        self.read_compacted = read_compacted
         self.route = Route(emulation, read_compacted=read_compacted)
         mark_delete = cursor.mark_delete
         from_earliest = read_compacted and durable and mark_delete.entry_id < 0

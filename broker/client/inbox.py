@@ -41,8 +41,13 @@ class Bell:
             self._changed.notify_all()
         self._changed_async.set()
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether anyone waits."""
+        return self._waiting > 0 or self._waiting_async > 0
+
     def pass_on(self) -> None:
-        """Where the last message was taken: what is left is for another one that waits."""
+        """Where a message was taken: what is left is for another one that waits."""
         if self._waiting:
             with self._changed:
                 self._changed.notify()
@@ -115,8 +120,8 @@ class Inbox:
         return bool(self._items) or self.rest() > 0 or self._error is not None
 
     def pass_on(self) -> None:
-        """Whoever took a message wakes the next thread, if there is one, for what is left."""
-        if self.has_news():
+        """Whoever took a message wakes the next one, if there is one, for what is left."""
+        if self._bell.is_heard and self.has_news():
             self._bell.pass_on()
 
     def take(self) -> tuple[int, Delivery] | None:

@@ -457,6 +457,39 @@ def test_a_message_listener_gets_the_messages(client: Client) -> None:
         consumer.receive()
 
 
+def test_a_message_listener_pauses(client: Client) -> None:
+    """Between two messages; another consumer hears all of them meanwhile."""
+    seen: list[int] = []
+    paused, done, others_done = threading.Event(), threading.Event(), threading.Event()
+
+    def listen(consumer: Consumer, message: Message) -> None:
+        seen.append(int(message.data()))
+        if len(seen) == 2:
+            consumer.pause_message_listener()
+            paused.set()
+        if len(seen) == 6:
+            done.set()
+
+    def listen_to_the_end(consumer: Consumer, message: Message) -> None:
+        if message.data() == b"5":
+            others_done.set()
+
+    fill(client, 2, 3)
+    consumer = subscribe(client, message_listener=listen)
+    assert paused.wait(10)
+    client.subscribe(
+        "t",
+        "other",
+        initial_position=InitialPosition.Earliest,
+        message_listener=listen_to_the_end,
+    )
+    assert others_done.wait(10)
+    assert seen == [0, 1]
+    consumer.resume_message_listener()
+    assert done.wait(10)
+    assert seen == list(range(6))
+
+
 def test_threads_share_a_consumer(client: Client) -> None:
     """Each message goes to one of them."""
     fill(client, 50, 4)
