@@ -51,6 +51,7 @@ class Compression(IntEnum):
     LZ4 = 1
     ZLIB = 2
     ZSTD = 3
+    SNAPPY = 4
 
 
 class Position(NamedTuple):

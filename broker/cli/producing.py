@@ -63,7 +63,7 @@ def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
     add(
         "--compression",
         type=str.lower,
-        choices=("zstd", "lz4", "zlib"),
+        choices=("zstd", "lz4", "zlib", "snappy"),
         help="of values; default none",
     )
     add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")

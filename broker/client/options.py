@@ -34,6 +34,7 @@ class CompressionType(IntEnum):
     LZ4 = Compression.LZ4
     ZLib = Compression.ZLIB
     ZSTD = Compression.ZSTD
+    SNAPPY = Compression.SNAPPY
 
 
 class ConsumerType(IntEnum):

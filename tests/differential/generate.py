@@ -18,7 +18,7 @@ from random import Random
 
 _KEYS = ("a", "b", "c", "d", "~", '""')
 _KEY_WEIGHTS = (6, 6, 4, 3, 2, 1)
-_COMPRESSIONS = ("LZ4", "ZLIB", "ZSTD")
+_COMPRESSIONS = ("LZ4", "ZLIB", "ZSTD", "SNAPPY")
 _STEPS_MIN, _STEPS_MAX = 5, 14
 
 

@@ -72,7 +72,7 @@ def test_a_line_without_the_delimiter(cli: Ledgerfold, topic: str) -> None:
     assert values(cli("read", topic, "--until-end")) == ["1"]
 
 
-@pytest.mark.parametrize("compression", ["zstd", "LZ4", "zlib"])
+@pytest.mark.parametrize("compression", ["zstd", "LZ4", "zlib", "snappy"])
 def test_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
     """All messages in one entry, however they come."""
     ran = cli("produce", topic, "--batch", "--compression", compression, "-v", stdin=b"x\n" * 3000)
