@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from ledgerfold.v1 import data_pb2
 
 from broker.client.batching import Listener
-from broker.client.connection import Connection, KeptStream
+from broker.client.connection import Connection
+from broker.client.kept_stream import KeptStream
 from broker.frames import encode_publish
 from broker.names import partition_index
 from storage.entry import ENTRY_BYTES_MAX, Position

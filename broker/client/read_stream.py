@@ -17,8 +17,9 @@ from typing import Any
 
 from ledgerfold.v1 import data_pb2
 
-from broker.client.connection import Connection, KeptStream
+from broker.client.connection import Connection
 from broker.client.inbox import Delivery, Inbox
+from broker.client.kept_stream import KeptStream
 from broker.client.permits import Permits
 from broker.client.start import start_behind
 from broker.frames import BULK_FIELD, decode_field, is_bulk

@@ -17,8 +17,9 @@ from typing import Any
 from ledgerfold.v1 import data_pb2
 
 from broker.client.ack_queue import AckQueue, record_of
-from broker.client.connection import CLOSE_GRACE_S, Connection, KeptStream
+from broker.client.connection import Connection
 from broker.client.inbox import Delivery, Inbox
+from broker.client.kept_stream import CLOSE_GRACE_S, KeptStream
 from broker.client.permits import Permits
 from broker.frames import decode_deliveries, is_bulk
 from storage.entry import Buffer, Position, read_header
