@@ -128,6 +128,11 @@ class Case:
         return tuple(each for each in PROFILES if each in named) or PROFILES[:1]
 
     @property
+    def expects(self) -> bool:
+        """Whether any answer is judged; else they are shown."""
+        return any(step.expected for step in self.steps)
+
+    @property
     def moves_time(self) -> bool:
         return any(step.verb == "advance" for step in self.steps)
 

@@ -8,9 +8,10 @@
         broker: --ledger-entries 2
 
 A case begins at the margin with its number and its title; its lines are indented, a line that is
-indented more goes on with the one before it. A line holds steps, separated by `|`; before them may
-stand the profile they belong to, or `broker:` with options of `serve`. A step is messages to
-publish, or a verb (verbs.py), then perhaps `as NAME`, then perhaps `->` and what is expected.
+indented more goes on with the one before it. Or steps stand at the margin themselves, perhaps
+behind a number and a colon: their text is the title. A line holds steps, separated by `|`; before
+them may stand the profile they belong to, or `broker:` with options of `serve`. A step is messages
+to publish, or a verb (verbs.py), then perhaps `as NAME`, then perhaps `->` and what is expected.
 
     >>> case, = parse("BAS-09 One message\\n  a=1 | compact | RC-read -> E0 a=1\\n")
     >>> [step.verb for step in case.steps], case.steps[2].expected.messages[0].id
@@ -42,7 +43,7 @@ from tests.cases.model import (
 from tests.cases.steps import LOOK, OWN_BROKER_VERBS, PATHS, VERBS
 from tests.cases.verbs import Verb, checked
 
-_HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?)\s+(\S.*)")
+_HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?)(:?)\s+(\S.*)")
 _LABEL = re.compile(r"([a-z][a-z0-9-]*):(?=\s)")
 _SIGNS = (">=", "<=", ">", "<")
 _ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}
@@ -51,14 +52,16 @@ _ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}
 def parse(text: str, source: str = "-") -> list[Case]:
     """The cases of a file. Raises NotationError."""
     cases: list[Case] = []
-    for header, body in _blocks(text, source):
-        match = _HEADER.fullmatch(header[1])
-        if match is None:
-            raise header[0].error("a case begins with its number and title: BAS-01 The last value")
-        number, title = match.groups()
+    for (place, header), body in _blocks(text, source):
+        match = _HEADER.fullmatch(header)
+        number, title = (match[1], match[3]) if match else (f"LINE-{place.line}", header)
+        if match is None and re.match(r"[A-Za-z]+-\d+[a-z]? ", header):
+            raise place.error("a case's number is in capitals: BAS-01 The last value")
+        if match is None or match[2]:
+            body = [[(place._replace(column=len(header) - len(title) + 1), title)], *body]
         if any(number == case.number for case in cases):
-            raise header[0].error(f"{number} is there already")
-        cases.append(_case(Case(number, title.strip(), header[0]), body))
+            raise place.error(f"{number} is there already")
+        cases.append(_case(Case(number, title, place), body))
     return cases
 
 
@@ -110,7 +113,7 @@ def _case(case: Case, body: list[list[Line]]) -> Case:
         end = lines[-1][0]._replace(column=lines[-1][0].column + len(lines[-1][1]))
         steps += [_step(part, stop, name) for part, stop in _split(found, end)]
     if not steps:
-        raise case.place.error("a case without steps")
+        raise case.place.error("a case without steps: they stand below it, indented")
     _check_saved(steps)
     own_broker = any(step.verb in OWN_BROKER_VERBS for step in steps)
     return Case(case.number, case.title, case.place, tuple(steps), tuple(options), own_broker)

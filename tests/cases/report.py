@@ -6,6 +6,9 @@ FAIL  BAS-05  Ids stay what they were                                           
       not as expected
         expected  E0 key1=m1
         got       E0 key1=m1  E2 key2=m3
+pass  LINE-20 a=1 a=2 | compact | RC-read                                       0.18 s
+      compact -> SUCCESS
+      RC-read -> E1 a=2
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ def line(outcome: Outcome) -> str:
 
 
 def details(outcome: Outcome) -> list[str]:
-    """Where and how a case ended early; nothing for one that passed."""
-    found = []
+    """Where and how a case ended early; the answers of one that expects nothing."""
+    found = list(outcome.answers)
     if outcome.step is not None:
         source, number, column = outcome.step.place
         found.append(f"{source}:{number}:{column}: {outcome.step.text}")

@@ -33,7 +33,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """`step` is where it ended early; `why` says how."""
+    """`step` is where it ended early; `why` says how. `answers`: of a case that expects nothing."""
 
     case: Case
     profile: str
@@ -42,6 +42,7 @@ class Outcome:
     step: Step | None = None
     why: str = ""
     difference: Difference | None = None
+    answers: tuple[str, ...] = ()
 
 
 @dataclass
@@ -147,17 +148,23 @@ def run_case(target: Target, case: Case, profile: str) -> Outcome:
     started = time.monotonic()
     run = Run(target, case)
     step: Step | None = None
+    answers: list[str] = []
 
     def outcome(state: State, error: Exception | None = None) -> Outcome:
         difference = getattr(error, "difference", None)
         seconds = time.monotonic() - started
-        return Outcome(case, profile, state, seconds, step, str(error or ""), difference)
+        return Outcome(
+            case, profile, state, seconds, step, str(error or ""), difference, tuple(answers)
+        )
 
     try:
         run.ask("namespace", namespace=run.namespace)
         run.ask("profile", namespace=run.namespace, profile=profile)
         for step in case.under(profile):
-            _take(run, step)
+            answer = _take(run, step)
+            if answer is not None and not case.expects:
+                shown = Judge(run.topic.names, run.saved).show(answer) or '""'
+                answers.append(f"{step.text} -> {shown}")
     except Unsupported as error:
         return outcome(State.NOT_HERE, error)
     except (StepFailed, Refused, AssertionError) as error:
@@ -169,20 +176,19 @@ def run_case(target: Target, case: Case, profile: str) -> Outcome:
     return outcome(State.PASS)
 
 
-def _take(run: Run, step: Step) -> None:
+def _take(run: Run, step: Step) -> Any:
     deadline_s = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while True:
         try:
-            _take_once(run, step)
-            return
+            return _take_once(run, step)
         except (StepFailed, Refused):
             if not step.patient or time.monotonic() > deadline_s:
                 raise
         pause.wait(_PAUSE_S)
 
 
-def _take_once(run: Run, step: Step) -> None:
+def _take_once(run: Run, step: Step) -> Any:
     try:
         answer = VERBS[step.verb].action(run, step)
     except Refused as refused:
@@ -191,7 +197,7 @@ def _take_once(run: Run, step: Step) -> None:
         if step.expected.code and step.expected.code not in refused.codes:
             wanted = Difference(f"error {step.expected.code}", str(refused))
             raise StepFailed("another error", wanted) from None
-        return
+        return None
     if step.expected is not None:
         judge = Judge(run.topic.names, run.saved)
         difference = judge.differs(step.expected, answer)
@@ -199,3 +205,4 @@ def _take_once(run: Run, step: Step) -> None:
             raise StepFailed("not as expected", difference)
     if step.save_as is not None:
         run.saved[step.save_as] = answer
+    return answer

@@ -49,6 +49,18 @@ def test_example_of_the_manual(brokers: Brokers, case: Case, profile: str) -> No
     _check(brokers, case, profile)
 
 
+def test_the_line_that_the_manual_pipes_in(brokers: Brokers) -> None:
+    """Its output is what docs/CASES.md shows, but for the time it takes."""
+    found = re.search(
+        r"\$ echo '(.*)' \| scripts/cases -\n((?:pass|FAIL).*?)\n1 passed", MANUAL, re.S
+    )
+    assert found is not None
+    (case,) = parse(found[1])
+    untimed = re.compile(r" +[\d.]+ s$", re.MULTILINE)
+    printed = report.line(run_on(brokers, case, case.profiles[0]))
+    assert untimed.sub("", printed) == untimed.sub("", found[2])
+
+
 def _check(brokers: Brokers, case: Case, profile: str) -> None:
     outcome = run_on(brokers, case, profile)
     assert outcome.state is State.PASS, "\n".join(report.details(outcome))

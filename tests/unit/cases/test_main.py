@@ -57,6 +57,19 @@ def test_one_fails(tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixt
     assert lines[6].startswith("1 passed, 1 failed in ")
 
 
+def test_answers_are_shown_where_nothing_is_expected(
+    tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As steps with an expectation, to be kept; a case that expects anything is judged instead."""
+    cases = "status | last-error\nstatus | status -> SUCCESS\n"
+    assert main([*oracle, written(tmp_path, cases)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("pass  LINE-1  status | last-error")
+    assert lines[1:3] == ["      status -> SUCCESS", '      last-error -> ""']
+    assert lines[3].startswith("pass  LINE-2")
+    assert len(lines) == 5
+
+
 def test_what_cannot_be_told_there_is_no_failure(
     tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

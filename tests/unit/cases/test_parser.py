@@ -166,10 +166,23 @@ def test_saved_and_patient() -> None:
     assert (second.expected, second.patient) == (Saved("before", Relation.OTHER), True)
 
 
+def test_a_case_in_one_line() -> None:
+    """With a number or without; more lines may follow."""
+    first, second, third = parse(
+        "a=1 | compact\nBAS-09: b=1 | compact\n    restart\npulsar-4: unload\n"
+    )
+    assert (first.number, first.title) == ("LINE-1", "a=1 | compact")
+    assert [step.verb for step in first.steps] == ["publish", "compact"]
+    assert (second.number, second.title) == ("BAS-09", "b=1 | compact")
+    assert [step.verb for step in second.steps] == ["publish", "compact", "restart"]
+    assert second.steps[1].place == ("-", 2, 15)
+    assert (third.number, third.profiles) == ("LINE-4", ("pulsar-4",))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bas-01 Lower case\n  a=1", "-:1:1: a case begins with its number and title"),
+        ("bas-01 Lower case\n  a=1", "-:1:1: a case's number is in capitals"),
         ("  a=1", "-:1:3: a line before the first case"),
         ("BAS-01 T\n", "-:1:1: a case without steps"),
         ("BAS-01 T\n  a=1\nBAS-01 U\n  a=1", "-:3:1: BAS-01 is there already"),
