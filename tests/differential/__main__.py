@@ -10,9 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -22,11 +23,13 @@ from tests.cases.oracle import OracleTarget
 from tests.cases.protocol import Target
 from tests.differential.explain import explanation
 from tests.differential.generate import scenario
-from tests.differential.replay import case_of, first_difference, replay
+from tests.differential.replay import Transcript, case_of, first_difference, replay
 from tests.differential.shrink import shrink
 from tests.support.processes import clean_up_when_terminated
 
 EXIT_DIFFERS = 1
+# Many times as long as the longest scenario: whoever says nothing for so long never will.
+SILENCE_S = 300.0
 
 
 class Difference(NamedTuple):
@@ -44,23 +47,35 @@ class Difference(NamedTuple):
 
 
 class Duel:
-    """Two targets, each answering on a thread of its own."""
+    """Two targets, each answering on a thread of its own, which an end does not wait for."""
 
-    def __init__(self, ours: Target, theirs: Target, profile: str) -> None:
+    def __init__(
+        self, ours: Target, theirs: Target, profile: str, silence_s: float = SILENCE_S
+    ) -> None:
         self._targets = (ours, theirs)
-        self._profile = profile
-        self._pool = ThreadPoolExecutor(2)
+        self._profile, self._silence_s = profile, silence_s
 
     def compare(self, steps: list[str]) -> Difference | None:
-        running = [
-            self._pool.submit(replay, target, steps, self._profile) for target in self._targets
-        ]
-        ours, theirs = (each.result() for each in running)
+        """Raises TimeoutError when one of them does not come to an end."""
+        running = [self._start(target, steps) for target in self._targets]
+        ours, theirs = (each.result(self._silence_s) for each in running)
         at = first_difference(ours, theirs)
         if at is None:
             return None
         why = explanation(steps[: at + 1], ours[at], theirs[at])
         return Difference(steps, at, ours[at], theirs[at], why)
+
+    def _start(self, target: Target, steps: list[str]) -> Future[Transcript]:
+        transcript: Future[Transcript] = Future()
+
+        def run() -> None:
+            try:
+                transcript.set_result(replay(target, steps, self._profile))
+            except BaseException as error:
+                transcript.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return transcript
 
     def repeated(self, steps: list[str]) -> Difference | None:
         """One that is there twice: in Pulsar trimming and reconnecting go on in the background."""
@@ -95,7 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(duel: Duel, options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.count):
-        found = duel.repeated(scenario(seed))
+        try:
+            found = duel.repeated(scenario(seed))
+        except TimeoutError:
+            print(f"seed {seed}: one of the two does not come to an end", flush=True)
+            return EXIT_DIFFERS
         if found is None:
             counts["same"] += 1
             continue

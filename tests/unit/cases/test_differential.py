@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import threading
+from typing import Any
 
 import pytest
 
 from tests.differential import generate, shrink
+from tests.differential.__main__ import Difference, Duel
 from tests.differential.generate import scenario
 from tests.differential.replay import case_of, first_difference
 
@@ -28,3 +31,32 @@ def test_where_two_transcripts_part() -> None:
     """What one side does not have is no difference."""
     assert first_difference(["a", "not here: x", "b"], ["a", "z", "c"]) == 2
     assert first_difference(["a"], ["a"]) is None
+
+
+class Answers:
+    """A target whose status is always the same; `None`: it never answers."""
+
+    profile = "pulsar-4"
+    quiet_ms = 0
+
+    def __init__(self, status: str | None) -> None:
+        self._status = status
+
+    def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        if self._status is None:
+            threading.Event().wait()
+        return {"status": self._status}
+
+
+def test_two_answers_are_compared() -> None:
+    """The step is named, and both answers."""
+    duel = Duel(Answers("SUCCESS"), Answers("ERROR"), "pulsar-4")
+    assert duel.compare(["status"]) == Difference(["status"], 0, "SUCCESS", "ERROR", "")
+    assert Duel(Answers("ERROR"), Answers("ERROR"), "pulsar-4").compare(["status"]) is None
+
+
+def test_who_never_answers_is_not_waited_for() -> None:
+    """A defect of one side does not stop the night's run in silence."""
+    duel = Duel(Answers("SUCCESS"), Answers(None), "pulsar-4", silence_s=0.05)
+    with pytest.raises(TimeoutError):
+        duel.compare(["status"])
