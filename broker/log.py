@@ -278,15 +278,17 @@ class TopicLog(LogPositions):
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
         """The last entry of the view (reference section 14.1).
 
-        It is the compacted ledger's when the last raw one is not above the horizon.
+        It is the compacted ledger's when the last raw one is gone, or not above the horizon.
         """
         last, view = self._last_durable, self.view
+        if last is not None and not self.has_ledger(last.ledger_id):
+            last = None
         if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
             with view.reading() as compacted:
                 entry = await self._in_thread(compacted.last_entry)
             is_readable = entry is not None and entry.header.position >= self.floor
             return entry if is_readable else None
-        if last is None or not self.has_ledger(last.ledger_id):
+        if last is None:
             return None
         entries = (await self._read_raw(last, 1)).entries
         return entries[0] if entries else None
