@@ -49,6 +49,18 @@ def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
     return is_trimmed and len(kept) < len(mine) and kept == came
 
 
+def _begins_one_before(steps: Sequence[str], ours: str, theirs: str) -> bool:
+    """A reader's start, inclusive, when its topic was unloaded before its first read."""
+    name = steps[-1].removeprefix("read ")[:2]
+    opened = next((n for n, step in enumerate(steps) if step.startswith(f"reader {name}")), -1)
+    return (
+        opened >= 0
+        and steps[opened].endswith(" inclusive")
+        and "unload" in steps[opened:]
+        and _messages(theirs)[1:] == _messages(ours)
+    )
+
+
 def _messages(answer: str) -> list[str]:
     return [] if answer == "nothing" else answer.split("  ")
 
@@ -98,6 +110,7 @@ KNOWN: tuple[Known, ...] = (
     Known("NOT_EMULATED: has-more compares ids", _is_promised_in_vain),
     Known("NOT_EMULATED: latest, inclusive, is found on opening", _is_found_late),
     Known("NOT_EMULATED: a seek leaves the entry itself in the backlog", _is_kept_by_a_seek),
+    Known("NOT_EMULATED: begins one message before its start", _begins_one_before),
     Known("NOT_EMULATED: what a queue held across an unload", _is_of_a_queue),
 )
 
