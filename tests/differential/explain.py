@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import dropwhile
 from typing import NamedTuple
 
 _LATEST = "from=latest inclusive"
@@ -44,21 +43,29 @@ def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
     once = list(dict.fromkeys(others))
     if once == (mine[: len(once)] if is_cut_short and once != others else mine):
         return True
-    kept = list(dropwhile(lambda message: message not in others, mine))
+    kept = [message for message in mine if message in others]
     came = others[: len(kept)] if is_cut_short else others
     return is_trimmed and len(kept) < len(mine) and kept == came
 
 
 def _begins_one_before(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """A reader's start, inclusive, when its topic was unloaded before its first read."""
-    name = steps[-1].removeprefix("read ")[:2]
-    opened = next((n for n, step in enumerate(steps) if step.startswith(f"reader {name}")), -1)
-    return (
-        opened >= 0
-        and steps[opened].endswith(" inclusive")
-        and "unload" in steps[opened:]
-        and _messages(theirs)[1:] == _messages(ours)
-    )
+    return _is_unloaded(steps, " inclusive") and _messages(theirs)[1:] == _messages(ours)
+
+
+def _begins_at_latest_anew(steps: Sequence[str], ours: str, theirs: str) -> bool:
+    """A reader at latest whose topic was unloaded before it had read anything."""
+    misses = theirs in ("nothing", "false") or ours.endswith(f"  {theirs}")
+    return _is_unloaded(steps, " from=latest") and misses and ours not in ("nothing", "false")
+
+
+def _is_unloaded(steps: Sequence[str], beginning: str) -> bool:
+    """Whether the last step uses a reader that began so, and has lost its connection since."""
+    name = steps[-1].removeprefix("read ").removeprefix("has-more ")[:2]
+    for at, step in enumerate(steps):
+        if step.startswith(f"reader {name}"):
+            return step.endswith(beginning) and "unload" in steps[at:]
+    return False
 
 
 def _messages(answer: str) -> list[str]:
@@ -111,6 +118,7 @@ KNOWN: tuple[Known, ...] = (
     Known("NOT_EMULATED: latest, inclusive, is found on opening", _is_found_late),
     Known("NOT_EMULATED: a seek leaves the entry itself in the backlog", _is_kept_by_a_seek),
     Known("NOT_EMULATED: begins one message before its start", _begins_one_before),
+    Known("NOT_EMULATED: begins at latest anew", _begins_at_latest_anew),
     Known("NOT_EMULATED: what a queue held across an unload", _is_of_a_queue),
 )
 

@@ -22,6 +22,13 @@ from tests.differential.explain import KNOWN, explanation
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         ("a=1 | reader r0 | unload | trim | has-more r0", "true", "false", "queue"),
         ("reader r0 from=E1 inclusive | unload | read r0", "E1 b=1", "E0 a=1  E1 b=1", "begins"),
+        ("reader r0 from=latest | unload | a=1 | has-more r0", "true", "false", "anew"),
+        (
+            "reader r0 | unload | trim | read r0",
+            "E0 a=1  E1 b=1  E2 c=1",
+            "E0 a=1  E2 c=1",
+            "queue",
+        ),
         ("a=1 b=∅ | compact | RC-read from=latest inclusive", "E0 a=1", "nothing", "has-more"),
         ("[a=1 b=∅] | compact | RC-read from=E0.0 inclusive", "E0.0 a=1", "nothing", "has-more"),
         ("a=1 | reader r0 RC | compact | compact | read r0", "E0 a=1", "cannot", "has-more"),
@@ -47,6 +54,9 @@ def test_a_known_difference_has_a_line_in_the_document(
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1  E2 c=1", "E1 b=1  E2 c=1"),
         ("a=1 b=1 | unload | consumer c0 | seek c0 E0 | raw-read", "E1 b=1", "E0 a=1  E1 b=1"),
         ("a=1 | reader r0 | has-more r0", "true", "false"),
+        ("reader r0 from=latest | a=1 | has-more r0", "true", "false"),
+        ("reader r0 from=latest | unload | a=1 | read r0", "nothing", "E0 a=1"),
+        ("reader r0 | unload | trim | read r0", "E0 a=1  E2 c=1", "E0 a=1  E1 b=1"),
         ("reader r0 from=E1 inclusive | read r0", "E1 b=1", "E0 a=1  E1 b=1"),
         ("reader r0 from=E1 | unload | read r0", "E1 b=1", "E0 a=1  E1 b=1"),
         ("a=1 | reader r0 | unload | has-more r0", "true", "false"),
@@ -63,4 +73,4 @@ def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str)
 
 def test_every_explanation_is_shown() -> None:
     """By the table above: one scenario each."""
-    assert len({known.why for known in KNOWN}) == 6
+    assert len({known.why for known in KNOWN}) == 7
