@@ -315,14 +315,28 @@ class TopicLog(LogPositions):
                 return entry.header.position, True
         return self._after_last(), True
 
+    async def first_published_since(self, publish_time_ms: int) -> Position:
+        """The first entry of that time or later, in the compacted ledger, else in the raw ones.
+
+        Where the next one will be when there is none (apache/pulsar#21600).
+        """
+        found = await self._compacted_at_time(publish_time_ms)
+        return found or await self._position_at_time(publish_time_ms, read_compacted=False)
+
+    async def _compacted_at_time(self, publish_time_ms: int) -> Position | None:
+        view = self.view
+        if view.ledger_id < 0:
+            return None
+        with view.reading() as compacted:
+            find = functools.partial(compacted.position_at_time, publish_time_ms, self.floor)
+            return await self._in_thread(find)
+
     async def _position_at_time(self, publish_time_ms: int, read_compacted: bool) -> Position:
         view = self.view
-        if read_compacted and view.ledger_id >= 0:
-            with view.reading() as compacted:
-                find = functools.partial(compacted.position_at_time, publish_time_ms)
-                found = await self._in_thread(find)
+        if read_compacted:
+            found = await self._compacted_at_time(publish_time_ms)
             if found is not None:
-                return max(found, self.floor)
+                return found
         for ledger_id in tuple(self._record.ledger_ids):
             reader = self._reader(ledger_id)
             find = functools.partial(reader.position_at_time, publish_time_ms)

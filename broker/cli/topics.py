@@ -15,7 +15,7 @@ from broker.cli.operations import add_operation_verbs
 from broker.cli.output import message_id_text, print_document
 from broker.cli.partitions import add_partition_verbs
 from broker.cli.start_positions import parse_message_id
-from broker.cli.units import parse_limit_ms, parse_limit_size, parse_size
+from broker.cli.units import parse_limit_ms, parse_limit_size, parse_moment_ms, parse_size
 from storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     add_operation_verbs(verbs)
     last = _verb(verbs, "last-message-id", "the last message's id", _last_message_id)
     last.add_argument("--read-compacted", action="store_true", help="of the compacted view")
+    found = _verb(verbs, "get-message-id", "the first message since a time", _get_message_id)
+    found.add_argument(
+        *("-d", "--datetime"),
+        type=parse_moment_ms,
+        required=True,
+        metavar="TIME",
+        help="2024-01-31T12:00:00+00:00, or ms since the epoch",
+    )
     _verb(verbs, "subscriptions", "list subscriptions", _subscriptions)
     create = _verb(verbs, "create-subscription", "create a durable subscription", _subscribe)
     create.add_argument("-s", "--subscription", required=True, help="its name")
@@ -143,6 +151,10 @@ def _trim(options: argparse.Namespace) -> None:
 def _last_message_id(options: argparse.Namespace) -> None:
     last = admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted)
     print(message_id_text(last))
+
+
+def _get_message_id(options: argparse.Namespace) -> None:
+    print(message_id_text(admin_of(options).message_id_by_timestamp(options.topic, options.datetime)))
 
 
 def _subscriptions(options: argparse.Namespace) -> None:

@@ -165,6 +165,17 @@ class Admin:
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
         return MessageId.of_record(self._call(self._data.GetLastMessageId, request).message_id)
 
+    def message_id_by_timestamp(self, topic: str, publish_time_ms: int) -> MessageId:
+        """The first entry published then or later; where the next will be when there is none.
+
+        The compacted ledger is looked into first. Raises NotAllowed for a partitioned topic.
+        """
+        request = admin_pb2.GetMessageIdByTimestampRequest(
+            topic=topic, publish_time_ms=publish_time_ms
+        )
+        found = self._call(self._admin.GetMessageIdByTimestamp, request).message_id
+        return MessageId.of_record(found)
+
     # Subscriptions.
 
     def create_subscription(

@@ -1,6 +1,8 @@
-"""The calls of AdminService that take something from a topic (broker/topic_operations.py).
+"""The calls of AdminService that take something from a topic (broker/topic_operations.py), or tell
+where something is in it.
 
-A partitioned topic is truncated with all its partitions; terminated is one partition, as in Pulsar.
+A partitioned topic is truncated with all its partitions; terminated is one partition, and a message
+is found in one, as in Pulsar.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from broker.names import partition_index, persistent_topic
 from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.topic_operations import terminate_topic, truncate_topic
+from storage.entry import Position
 from storage.errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -45,11 +48,25 @@ class OperationCalls(AdminServiceServicer):
         name = persistent_topic(request.topic, "terminated")
         if self._broker.partitions.count(name):
             raise NotAllowed(f"One partition is terminated: name {name}-partition-0 or another.")
-        ledger_id, entry_id = await terminate_topic(self._broker, name)
-        last = MessageId(
-            ledger_id=ledger_id,
-            entry_id=entry_id,
-            batch_index=-1,
-            partition=partition_index(name),
-        )
-        return admin_pb2.TerminateTopicResponse(last_message_id=last)
+        last = await terminate_topic(self._broker, name)
+        return admin_pb2.TerminateTopicResponse(last_message_id=_entry_id(name, last))
+
+    @rpc_errors
+    async def GetMessageIdByTimestamp(  # noqa: N802
+        self, request: admin_pb2.GetMessageIdByTimestampRequest, context: Context
+    ) -> admin_pb2.GetMessageIdByTimestampResponse:
+        name = persistent_topic(request.topic, "searched")
+        if self._broker.partitions.count(name):
+            raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
+        topic = await self._broker.topic(name, create=False)
+        found = await topic.log.first_published_since(request.publish_time_ms)
+        return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
+
+
+def _entry_id(topic: str, position: Position) -> MessageId:
+    return MessageId(
+        ledger_id=position.ledger_id,
+        entry_id=position.entry_id,
+        batch_index=-1,
+        partition=partition_index(topic),
+    )

@@ -10,7 +10,7 @@ from ledgerfold.v1.records_pb2 import Emulation, Policies
 
 from broker.client import MessageId
 from broker.client.admin import Admin
-from tests.cases.ledgerfold_data import position
+from tests.cases.ledgerfold_data import id_of, position
 from tests.support.waiting import wait_until
 
 _RUN_TIMEOUT_S = 100
@@ -81,6 +81,9 @@ class AdminAnswers:
 
     def internal(self, topic: str) -> Answer:
         return {"stats": self._admin.internal_stats(topic)}
+
+    def id_by_time(self, topic: str, timestamp: int) -> Answer:
+        return {"id": id_of(self._admin.message_id_by_timestamp(topic, timestamp))}
 
     def subscribe(self, topic: str, sub: str, position: str) -> Answer:
         start = MessageId.latest if position == "latest" else MessageId.earliest

@@ -124,9 +124,9 @@ class DataAnswers:
 
     def last_id(self, name: str) -> Answer:
         if name in self._consumers:
-            return {"id": _id(self._consumers[name].get_last_message_id())}
+            return {"id": id_of(self._consumers[name].get_last_message_id())}
         _, topic, compacted = self._readers[name]
-        return {"id": _id(self._admin.last_message_id(topic, read_compacted=compacted))}
+        return {"id": id_of(self._admin.last_message_id(topic, read_compacted=compacted))}
 
     def consumer(
         self,
@@ -244,10 +244,10 @@ def _fields(message: dict[str, Any]) -> dict[str, Any]:
 def _sent_id(result: Result, at: MessageId | None) -> list[int]:
     if at is None:
         raise Refused("A message was not stored.", frozenset({result.name}))
-    return _id(at)
+    return id_of(at)
 
 
-def _id(at: MessageId) -> list[int]:
+def id_of(at: MessageId) -> list[int]:
     found = [at.ledger_id(), at.entry_id(), at.batch_index()]
     return found if at.partition() < 0 else [*found, at.partition()]
 
@@ -263,7 +263,7 @@ def position(at: Any) -> MessageId:
 def _received(message: Message) -> Received:
     value = message.value()
     return {
-        "id": _id(message.message_id()),
+        "id": id_of(message.message_id()),
         "key": message.partition_key() if message.has_key() else None,
         "value": None if value is None else value.decode(errors="replace"),
         "size": len(message.data()),

@@ -152,6 +152,7 @@ def test_cursors_are_moved_on_every_partition(broker: BrokerProcess, admin: Admi
         lambda: admin.skip_messages(t, "s", 1),
         lambda: admin.reset_cursor(t, "s", at),
         lambda: admin.terminate(t),
+        lambda: admin.message_id_by_timestamp(t, 0),
     ]
     for call in whole:
         with pytest.raises(NotAllowed, match="partition"):

@@ -277,6 +277,20 @@ class TerminateTopicResponse(_message.Message):
     last_message_id: _records_pb2.MessageId
     def __init__(self, last_message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
 
+class GetMessageIdByTimestampRequest(_message.Message):
+    __slots__ = ("topic", "publish_time_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    publish_time_ms: int
+    def __init__(self, topic: _Optional[str] = ..., publish_time_ms: _Optional[int] = ...) -> None: ...
+
+class GetMessageIdByTimestampResponse(_message.Message):
+    __slots__ = ("message_id",)
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    message_id: _records_pb2.MessageId
+    def __init__(self, message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
+
 class CreateSubscriptionRequest(_message.Message):
     __slots__ = ("topic", "subscription", "start")
     TOPIC_FIELD_NUMBER: _ClassVar[int]

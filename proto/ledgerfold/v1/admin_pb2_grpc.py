@@ -95,6 +95,11 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.FromString,
                 _registered_method=True)
+        self.GetMessageIdByTimestamp = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetMessageIdByTimestamp',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.FromString,
+                _registered_method=True)
         self.CreateSubscription = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateSubscription',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateSubscriptionRequest.SerializeToString,
@@ -272,6 +277,13 @@ class AdminServiceServicer:
 
     def TerminateTopic(self, request, context):
         """Nothing is published to the topic any more, for good.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMessageIdByTimestamp(self, request, context):
+        """The first entry published at a time or later, in the compacted ledger first; where the next one will be when there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -470,6 +482,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.TerminateTopic,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.SerializeToString,
+            ),
+            'GetMessageIdByTimestamp': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMessageIdByTimestamp,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.SerializeToString,
             ),
             'CreateSubscription': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSubscription,
@@ -896,6 +913,33 @@ class AdminService:
             '/ledgerfold.v1.AdminService/TerminateTopic',
             ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.TerminateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMessageIdByTimestamp(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetMessageIdByTimestamp',
+            ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetMessageIdByTimestampResponse.FromString,
             options,
             channel_credentials,
             insecure,

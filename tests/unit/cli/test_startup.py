@@ -111,7 +111,7 @@ def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
         for verb in (
             *("list", "create", "delete", "unload", "stats", "stats-internal"),
             *("compact", "compaction-status", "subscriptions", "create-subscription"),
-            *("unsubscribe", "last-message-id"),
+            *("unsubscribe", "last-message-id", "get-message-id"),
         )
     }
     assert expected <= names

@@ -90,6 +90,14 @@ def test_ids_that_are_printed_are_places_to_read_from(cli: Ledgerfold, topic: st
     assert cli("topics", "last-message-id", topic).out.splitlines() == ids[-1:]
 
 
+def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
+    """The id of its entry, however the time is written."""
+    first, *_ = cli("produce", topic, "-v", "-m", "x").out.splitlines()
+    for time in ("0", "2024-01-31T12:00:00+00:00"):
+        assert cli("topics", "get-message-id", topic, "-d", time).out == f"{first}\n"
+    assert "no time" in cli("topics", "get-message-id", topic, "-d", "soon").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "wrong"),
     [
