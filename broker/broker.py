@@ -133,9 +133,9 @@ class Broker:
             raise Unavailable("The broker is stopping.")
         record = self.metadata.topic(name)
         if record is None:
-            self.partitions.check_usable(name)
-            if not create:
+            if not (create or self.partitions.count(name)):
                 raise TopicNotFound(name)
+            self.partitions.check_usable(name)
             record = TopicRecord(name=name, created_ms=self.clock_ms())
         topic = Topic(self, record)
         await topic.load()

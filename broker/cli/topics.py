@@ -154,7 +154,8 @@ def _last_message_id(options: argparse.Namespace) -> None:
 
 
 def _get_message_id(options: argparse.Namespace) -> None:
-    print(message_id_text(admin_of(options).message_id_by_timestamp(options.topic, options.datetime)))
+    found = admin_of(options).message_id_by_timestamp(options.topic, options.datetime)
+    print(message_id_text(found))
 
 
 def _subscriptions(options: argparse.Namespace) -> None:

@@ -30,6 +30,8 @@ from tests.cases.model import (
 _POSITION = re.compile(r"(-?\d+):(-?\d+)")
 # What the same message may have differently when it is delivered again.
 _PASSING = {"handle", "redelivery"}
+# So much of a key or value is shown.
+_SHOWN = 60
 Received = dict[str, Any]
 
 
@@ -170,14 +172,19 @@ class Judge(NamedTuple):
 
 def shown(message: Message) -> str:
     """A message as the notation writes it."""
-    key = "~" if message.key is None else message.key or '""'
-    value = "∅" if message.value is None else message.value.decode(errors="replace") or '""'
+    key = "~" if message.key is None else _short(message.key) or '""'
+    value = "∅" if message.value is None else _short(message.value.decode(errors="replace")) or '""'
     text = f"{key}={value}"
     if message.event_time_ms:
         text += f"@{message.event_time_ms}"
     if message.properties:
         text += "{" + " ".join(f"{name}:{each}" for name, each in message.properties.items()) + "}"
     return text if message.id is None else f"{message.id} {text}"
+
+
+def _short(text: str) -> str:
+    """The beginning of a long one, and how long it is."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...({len(text)})"
 
 
 def is_messages(answer: Any) -> bool:

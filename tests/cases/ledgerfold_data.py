@@ -32,6 +32,8 @@ from tests.support.waiting import wait_until
 _COMPRESSIONS = {each.name.upper(): each for each in CompressionType}
 _TYPES = {each.name: each for each in ConsumerType} | {"Key_Shared": ConsumerType.KeyShared}
 _QUEUE = 1000
+# A batch of the notation is one entry, however large.
+_ANY_SIZE = 2**31 - 1
 # Comes again soon: nobody waits for Pulsar's minute.
 _NACK_DELAY_MS = 100
 Answer = dict[str, Any]
@@ -62,6 +64,7 @@ class DataAnswers:
             producer,
             batching_enabled=batch,
             batching_max_messages=batchMax,
+            batching_max_allowed_size_in_bytes=_ANY_SIZE,
             batching_max_publish_delay_ms=60_000,
             compression_type=_COMPRESSIONS[compression],
         )

@@ -4,7 +4,8 @@
     ['a', '=', '1', '@', '5', '[', 'b', '=', 'x y', ']', '|', 'RC-read', '->', 'E0', 'a', '=', '1']
 
 Text in quotes may hold anything: \\n \\t \\0 \\xHH \\" \\\\ are written so, `b"..."` is bytes, and
-`"ab"*100` is the text a hundred times.
+`"ab"*100` is the text a hundred times. Outside of quotes a comma is a space, and a semicolon a
+bar: so the catalogue's sentences can be copied.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import NamedTuple
 
 WORD, TEXT, BYTES = "word", "text", "bytes"
 _TOKEN = re.compile(
-    r"""(?P<space>\s+)
+    r"""(?P<space>[\s,]+)
       | (?P<text>b?"(?:\\.|[^"\\])*"(?:\*\d+)?)
-      | (?P<mark>->|>=|<=|\||\[|\]|\{|\}|=|@)
-      | (?P<word>(?:<[^<>|\s]*>|-(?!>)|[^\s|\[\]{}"=@<>-])+)
+      | (?P<mark>->|>=|<=|[|;]|\[|\]|\{|\}|=|@)
+      | (?P<word>(?:<[^<>|\s]*>|-(?!>)|[^\s,;|\[\]{}"=@<>-])+)
       | (?P<order>[<>])
     """,
     re.VERBOSE,
@@ -76,7 +77,7 @@ def tokens(line: str, number: int, column: int, source: str) -> list[Token]:
         elif match.lastgroup == "word":
             found.append(Token(WORD, text, place, text))
         elif match.lastgroup != "space":
-            found.append(Token(text, text, place, text))
+            found.append(Token("|" if text == ";" else text, text, place, text))
     return found
 
 

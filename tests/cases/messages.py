@@ -129,6 +129,11 @@ def _draft(cursor: Cursor) -> _Draft:
     key = cursor.take_name()
     cursor.take("=")
     value = cursor.take_name()
+    for token in (key, value):
+        if token.kind == WORD and ".." in token.text:
+            raise token.place.error(
+                f"{token.text!r} is one text: quote it. A series: k=<n> for n=0..9"
+            )
     event_time = cursor.take(WORD) if cursor.skip("@") else None
     return _Draft(at, key, value, event_time, _properties(cursor))
 

@@ -192,6 +192,8 @@ def _arguments(cursor: Cursor, called: Verb) -> dict[str, Argument]:
             raise token.place.error(f"{token.text!r} is not of {called.usage}")
     if len(called.words) - len(words) < called.required:
         raise cursor.place.error(f"{words[0]} is missing: {called.usage}")
+    for missing in called.needed - found.keys():
+        raise cursor.place.error(f"{missing}= is missing: {called.usage}")
     return found
 
 

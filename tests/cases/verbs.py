@@ -40,7 +40,9 @@ _PATTERNS = {
 
 
 class Verb(NamedTuple):
-    """`words` in order, the first `required` of them must be there; `options` name -> kind."""
+    """`words` in order, the first `required` of them must be there; `options` name -> kind, and
+    those that are `needed` must be there.
+    """
 
     name: str
     usage: str
@@ -48,6 +50,7 @@ class Verb(NamedTuple):
     required: int
     flags: frozenset[str]
     options: dict[str, str]
+    needed: frozenset[str]
     action: Action
 
 
@@ -61,16 +64,19 @@ def verb(usage: str) -> Callable[[Action], Action]:
         name, *parts = usage.split()
         words = [part.strip("[]") for part in parts if part.strip("[]").isalpha()]
         words = [word for word in words if word.isupper() and word != "RC"]
-        required = sum(not part.startswith("[") for part in parts)
+        required = sum(not part.startswith("[") and "=" not in part for part in parts)
+        needed = frozenset(part.partition("=")[0] for part in parts if re.match(r"[^\[]+=", part))
         flags, options = set(), {}
-        for part in (part.strip("[]") for part in parts if part.startswith("[")):
-            option, equals, kind = part.partition("=")
+        for part in parts:
+            option, equals, kind = part.strip("[]").partition("=")
             if equals:
                 options[option] = kind
             # RC is a word of the catalogue's, not one that stands for another.
-            elif part == "RC" or not part.isupper():
-                flags.add(part)
-        VERBS[name] = Verb(name, usage, tuple(words), required, frozenset(flags), options, action)
+            elif part.startswith("[") and (option == "RC" or not option.isupper()):
+                flags.add(option)
+        VERBS[name] = Verb(
+            name, usage, tuple(words), required, frozenset(flags), options, needed, action
+        )
         return action
 
     return declare

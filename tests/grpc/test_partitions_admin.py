@@ -106,6 +106,9 @@ def test_what_has_no_meaning_for_all_partitions_is_not_found(admin: Admin, t: st
     for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
         with pytest.raises(TopicIsPartitioned, match="2 partitions"):
             refused(t)
+    for unknown in (admin.stats, admin.compaction_status, admin.trigger_compaction, admin.unload):
+        with pytest.raises(TopicNotFound, match="partition-2"):
+            unknown(p(t, 2))
     with pytest.raises(NotAllowed):
         admin.create_subscription(p(t, 2), "s")
 

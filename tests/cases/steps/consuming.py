@@ -12,12 +12,15 @@ from tests.cases.verbs import verb
 if TYPE_CHECKING:
     from tests.cases.runner import Run
 
+_PRE_SUB = "pre-sub"
+_ALL = 1_000_000
 
-@verb("pre-sub SUB")
+
+@verb("pre-sub [SUB]")
 def pre_subscribe(run: Run, step: Step) -> None:
     """The catalogue's: a durable Exclusive subscription at the end of the still empty topic."""
-    run.open("consumer", "pre-sub", sub=step.arguments["sub"], position="latest")
-    run.close("pre-sub")
+    run.open("consumer", _PRE_SUB, sub=step.arguments.get("sub", _PRE_SUB), position="latest")
+    run.close(_PRE_SUB)
 
 
 @verb("subscribe SUB [from=earliest|latest]")
@@ -59,18 +62,18 @@ def open_consumer(run: Run, step: Step) -> None:
 def receive(run: Run, step: Step) -> list[Received]:
     """Receives what is expected, and sees that no more comes; with `max`, at most so many.
 
-    `within`: the longest wait for each of them.
+    Where no number of messages is expected, all that come. `within`: the longest wait for each.
     """
     name = str(step.arguments["name"])
     wanted = step.arguments.get("max")
-    most = _expected(step) if wanted is None else int(wanted)
+    first, more = _expected(step) if wanted is None else (int(wanted), 0)
     patience_ms = int(step.arguments.get("within", ANNOUNCED_MS))
     found: list[Received] = []
-    if most:
-        found += run.ask("receive", name=name, max=most, timeoutMs=patience_ms)["messages"]
-    if wanted is None and len(found) == most:
+    if first:
+        found += run.ask("receive", name=name, max=first, timeoutMs=patience_ms)["messages"]
+    if more and len(found) == first:
         quiet_ms = run.target.quiet_ms
-        found += run.ask("receive", name=name, max=1, timeoutMs=quiet_ms)["messages"]
+        found += run.ask("receive", name=name, max=more, timeoutMs=quiet_ms)["messages"]
     for each in found:
         run.received(name, each)
         if "ack" in step.arguments:
@@ -80,14 +83,16 @@ def receive(run: Run, step: Step) -> list[Received]:
     return found
 
 
-def _expected(step: Step) -> int:
-    """How many messages the step waits for."""
+def _expected(step: Step) -> tuple[int, int]:
+    """How many messages the step waits for, and how many more would be seen soon after them."""
     match step.expected:
-        case Messages(messages, order) if order is not Order.AT_LEAST:
-            return len(messages)
+        case Messages(messages, Order.AT_LEAST):
+            return len(messages), _ALL
+        case Messages(messages):
+            return len(messages), 1
         case Count(count):
-            return count
-    raise StepFailed("receive how many? Give it max=, or the messages that are expected")
+            return count, 1
+    return 1, _ALL
 
 
 @verb("ack NAME [ID]")
@@ -139,10 +144,12 @@ def close(run: Run, step: Step) -> None:
     run.close(step.arguments["name"])
 
 
-@verb("expire [SUB] [older-than=TIME]")
+@verb("expire [SUB] older-than=TIME")
 def expire(run: Run, step: Step) -> None:
     """Administration expires messages of one subscription or of all."""
-    seconds = int(step.arguments.get("older-than", 0)) // 1000
+    seconds = int(step.arguments["older-than"]) // 1000
+    if not seconds:
+        raise StepFailed("older-than= goes by whole seconds, 1s is the least")
     run.on_topic("expire", sub=step.arguments.get("sub"), seconds=seconds)
 
 

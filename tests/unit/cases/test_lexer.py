@@ -45,6 +45,13 @@ def test_a_word_ends_before_an_arrow_but_not_at_a_dash() -> None:
     assert [token.text for token in lex("roll+trim->x")] == ["roll+trim", "->", "x"]
 
 
+def test_commas_and_semicolons_are_spaces_and_bars() -> None:
+    """But in quotes."""
+    assert [token.kind for token in lex('a=1, b="x,;"; c')] == [
+        *(WORD, "=", WORD, WORD, "=", TEXT, "|", WORD)
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

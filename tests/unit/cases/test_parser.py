@@ -201,6 +201,8 @@ def test_a_case_in_one_line() -> None:
         ("BAS-01 T\n  eventually compact", "-:2:3: eventually what?"),
         ("BAS-01 T\n  H -> same as x", "-:2:3: nothing was saved as x before"),
         ("BAS-01 T\n  H -> same as", "-:2:15: the step ends here"),
+        ("BAS-01 T\n  expire s", "-:2:11: older-than= is missing: expire [SUB] older-than"),
+        ("BAS-01 T\n  a=v0..2", "-:2:5: 'v0..2' is one text"),
         ("BAS-01 T\n  H -> 1 2", "-:2:10: '2' is too much here"),
     ],
 )

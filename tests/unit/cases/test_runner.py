@@ -113,6 +113,14 @@ def test_a_case_that_passes() -> None:
             ],
         ),
         ("consumer c | seek c E0", {}, ["a.cases:2:18: seek c E0", "there is no E0 yet"]),
+        (
+            "expire s older-than=10ms",
+            {},
+            [
+                "a.cases:2:5: expire s older-than=10ms",
+                "older-than= goes by whole seconds, 1s is the least",
+            ],
+        ),
         ("has-more r", {}, ["a.cases:2:5: has-more r", "nothing is open as r"]),
         ("view r | view r", {}, ["a.cases:2:14: view r", "r is open already"]),
         ("id-by-time t", {}, ["a.cases:2:5: id-by-time t", "no time was marked as t"]),
@@ -133,6 +141,26 @@ def test_a_refusal_that_is_expected() -> None:
     )
     assert outcome.state is State.PASS
     assert target.operations()[-1] == "unload"
+
+
+@pytest.mark.parametrize(
+    ("expected", "asked"),
+    [
+        ("-> nothing", [1]),
+        ("-> a=1 a=1", [2, 1]),
+        ("-> 2 messages", [2, 1]),
+        ("-> at-least a=1", [1, 1_000_000]),
+        ("", [1, 1_000_000]),
+        ("max=2", [2]),
+    ],
+)
+def test_how_many_messages_are_waited_for(expected: str, asked: list[int]) -> None:
+    """As many as are expected, then one more that must not come; without a number, all."""
+    received = [{"id": [5, 0, -1], "key": "a", "value": "1", "handle": "h"}]
+    answers = [{"messages": received * count} for count in ([] if asked == [1] else asked[:1])]
+    more: Answers = {"receive": [*answers, {"messages": []}]}
+    _, target = run(f"consumer c | receive c {expected}", more)
+    assert [each["max"] for operation, each in target.asked if operation == "receive"] == asked
 
 
 def test_what_a_target_does_not_have_is_nobodys_failure() -> None:
