@@ -20,9 +20,9 @@ from ledgerfold.v1.records_pb2 import SegmentRecord, TopicRecord
 
 from broker.log_positions import LogPositions
 from broker.log_tail import copy_of
-from broker.view import View
+from broker.view import RAW, View
 from storage.entry import EARLIEST, LATEST, Position
-from storage.errors import DiskFailure, MissingFile
+from storage.errors import CompactedLedgerDamaged, Corruption, DiskFailure, MissingFile
 from storage.ledger import LedgerReader, LedgerStore, StoredEntry
 from storage.metadata import MetadataBatch, MetadataStore
 
@@ -308,12 +308,25 @@ class TopicLog(LogPositions):
                 return EARLIEST, True
             if wanted < LATEST:
                 whole = start.inclusive or start.message_id.batch_index >= 0
-                return (wanted if whole else wanted.next), True
+                if whole or await self._is_batch(wanted, read_compacted):
+                    return wanted, True
+                return wanted.next, True
         if start.inclusive:
             entry = await self.last_entry(read_compacted)
             if entry is not None:
                 return entry.header.position, True
         return self._after_last(), True
+
+    async def _is_batch(self, position: Position, read_compacted: bool) -> bool:
+        """Whether the view has an entry there that is a batch. One that is damaged is passed."""
+        view = self.view if read_compacted else RAW
+        try:
+            entries = (await self.read(position, view=view, bytes_max=1)).entries
+        except (Corruption, CompactedLedgerDamaged):
+            return False
+        return any(
+            each.header.position == position and not each.header.is_plain for each in entries
+        )
 
     async def first_published_since(self, publish_time_ms: int) -> Position:
         """The first entry of that time or later, in the compacted ledger, else in the raw ones.

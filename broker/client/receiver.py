@@ -27,17 +27,20 @@ class FirstMessage:
     """Where in its first entry a read begins: the rows before are not wanted.
 
     The broker starts at whole entries (data.proto, StartPosition). An inclusive start wants the
-    message itself, an exclusive one those behind it.
+    message itself, an exclusive one those behind it. An id without a batch index is no message of
+    a batch: that comes whole, as from Pulsar.
     """
 
     def __init__(self, message_id: MessageId, *, inclusive: bool) -> None:
         self.position = message_id.position
         self._batch_index = message_id.batch_index() + (0 if inclusive else 1)
+        self._is_inclusive = inclusive
         self._is_whole = message_id.batch_index() < 0
 
     def first_row(self, batch: DecodedBatch) -> int:
         """The first row wanted of the entry at `position`; its row count when none is."""
-        if self._is_whole:
+        is_alone = batch.batch_index(0) < 0
+        if self._is_whole or (is_alone and self._is_inclusive):
             return 0
         # Rows stand in order of batch index, with gaps after a compaction.
         return bisect_left(range(batch.rows), self._batch_index, key=batch.batch_index)

@@ -29,10 +29,11 @@ def start_of(place: MessageId | int, *, inclusive: bool) -> data_pb2.StartPositi
 
 def start_behind(position: Position) -> data_pb2.StartPosition:
     """At the entry that follows `position`."""
+    ledger_id, entry_id = position.next
     message_id = records_pb2.MessageId(
-        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=-1, partition=-1
+        ledger_id=ledger_id, entry_id=entry_id, batch_index=-1, partition=-1
     )
-    return data_pb2.StartPosition(message_id=message_id, inclusive=False)
+    return data_pb2.StartPosition(message_id=message_id, inclusive=True)
 
 
 async def last_message_id(connection: Connection, topic: str, read_compacted: bool) -> MessageId:

@@ -236,11 +236,14 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.entries)
     @rule(data=st.data(), read_compacted=st.booleans(), inclusive=st.booleans())
     def read_from(self, data: st.DataObject, read_compacted: bool, inclusive: bool) -> None:
-        """(f): from any id that was ever given, also one that is trimmed or compacted away."""
+        """(f): from any id that was ever given, also one that is trimmed or compacted away.
+
+        Behind a batch without a batch index is at its beginning.
+        """
         at = data.draw(st.integers(0, len(self.model.entries) - 1), "entry")
-        position = self.model.entries[at].position
+        position, _, is_batch = self.model.entries[at]
         found = self.lab.read(position, read_compacted=read_compacted, inclusive=inclusive)
-        start = position if inclusive else position.next
+        start = position if inclusive or is_batch else position.next
         assert found == self.model.view(start, read_compacted=read_compacted)
 
     @precondition(lambda self: len(self.readers) < 3)

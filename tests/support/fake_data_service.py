@@ -84,7 +84,9 @@ class FakeTopic:
             )
         if at == "message_id":
             wanted = start.message_id
-            whole = start.inclusive or wanted.batch_index >= 0
+            headers = self.headers()[wanted.entry_id :]
+            is_batch = bool(headers) and not headers[0].is_plain
+            whole = start.inclusive or wanted.batch_index >= 0 or is_batch
             return wanted.entry_id + (0 if whole else 1)
         return len(self.entries)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
+from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, MessageId
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 from broker.subscription_factory import create_subscription, seek_subscription
@@ -37,7 +37,10 @@ def cut_file(lab: BrokerLab) -> None:
 
 
 def flip_bit(lab: BrokerLab) -> None:
-    path = file_of_compacted(lab)
+    flip_last_bit(lab, file_of_compacted(lab))
+
+
+def flip_last_bit(lab: BrokerLab, path: Path) -> None:
     with lab.files.map(path) as view:
         data = bytearray(view)
     data[-1] ^= 1
@@ -162,3 +165,16 @@ def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab
     lab.run(disable_compaction(lab.broker, TOPIC))
     lab.compact()
     assert values(lab, compacted=True) == [b"2"]
+
+
+def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> None:
+    """Without a batch index the start is the batch itself, so that all of it comes."""
+    lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
+    last = lab.topic.log.last_position()
+    at = MessageId(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_index=-1)
+    start = StartPosition(message_id=at)
+    assert lab.run(lab.topic.log.resolve_start(start, False)) == (last, True)
+    folder = DATA / "ledgers" / str(last.ledger_id)
+    flip_last_bit(lab, folder / max(lab.files.listdir(folder)))
+    lab.restart()
+    assert lab.run(lab.topic.log.resolve_start(start, False)) == (last.next, True)

@@ -80,7 +80,8 @@ def test_reading_to_the_end_and_on(client: Client) -> None:
         (id_of(1, 1), True, 5),
         (id_of(1, 3), False, 8),
         (id_of(1), True, 4),
-        (id_of(1), False, 8),
+        # No message of the batch is named, so none is left out.
+        (id_of(1), False, 4),
         (id_of(2, 3), False, 12),
     ],
 )
@@ -94,6 +95,21 @@ def test_where_a_reader_begins(
     assert numbers(reader) == list(range(first, 12))
     fill(client, 1, 4, first=12)
     assert numbers(reader) == list(range(12, 16))
+
+
+@pytest.mark.parametrize(
+    ("index", "inclusive", "wanted"),
+    [(-1, False, [2]), (-1, True, [1, 2]), (0, False, [2]), (0, True, [1, 2])],
+)
+def test_a_message_that_was_sent_alone_is_its_entry(
+    client: Client, index: int, inclusive: bool, wanted: list[int]
+) -> None:
+    """Whatever batch index its id has."""
+    producer = client.create_producer("t", batching_enabled=False)
+    for number in range(3):
+        producer.send(b"%d" % number)
+    reader = client.create_reader("t", id_of(1, index), start_message_id_inclusive=inclusive)
+    assert numbers(reader) == wanted
 
 
 @pytest.mark.parametrize("inclusive", [False, True])
@@ -266,7 +282,9 @@ def test_a_question_outlives_a_connection(broker: ThreadedFakeBroker, client: Cl
 
 def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client) -> None:
     """A damaged entry is never skipped; a seek leads away from it."""
-    fill(client, 3, 1)
+    producer = client.create_producer("t")
+    for number in range(3):
+        producer.send(b"%d" % number)
     topic = broker.topic("t")
     entry = bytearray(topic.entries[1])
     entry[-1] ^= 1
