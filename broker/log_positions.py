@@ -46,6 +46,10 @@ class LogPositions(LogTail):
             return self._last_durable
         return Position(self._record.ledger_ids[-1], -1)
 
+    def last_published(self) -> Position:
+        """The same, but the entry may have been trimmed since the topic was loaded."""
+        return self._last_durable or self.last_position()
+
     def first_position(self) -> Position:
         """Of the raw ledgers that exist."""
         return Position(self._record.ledger_ids[0], 0)

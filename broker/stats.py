@@ -92,7 +92,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "currentLedgerEntries": _entries(current),
         "currentLedgerSize": _size(current),
         "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
-        "lastConfirmedEntry": str(topic.log.last_position()),
+        "lastConfirmedEntry": str(topic.log.last_published()),
         "state": "Terminated" if topic.log.is_terminated else "LedgerOpened",
         "ledgers": [_ledger(each) for each in ledgers],
         "cursors": cursors,

@@ -41,6 +41,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,
     "SUBSCRIPTION_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "SUBSCRIPTION_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "SUBSCRIPTION_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
     "PRODUCER_BUSY": grpc.StatusCode.ALREADY_EXISTS,

@@ -69,16 +69,18 @@ async def create_subscription(
     *,
     durable: bool = True,
     read_compacted: bool = False,
+    by_consumer: bool = False,
     created_ms: int = 0,
 ) -> Subscription:
     """The topic's subscription of that name: a new one at `start`, or the one there is.
 
+    `by_consumer`: it comes into being because a consumer wants it, not administration.
     A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError.
     """
     existing = topic.subscriptions.get(name)
     if existing is not None:
         return existing
-    mark_delete = await _mark_delete_at(topic.log, start, read_compacted)
+    mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have been faster during the await.
     existing = topic.subscriptions.get(name)
     if existing is not None:
@@ -155,16 +157,19 @@ def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
     return subscription
 
 
-async def _mark_delete_at(log: LogReader, start: StartPosition, read_compacted: bool) -> Position:
+async def _mark_delete_at(
+    log: LogReader, start: StartPosition, read_compacted: bool, by_consumer: bool
+) -> Position:
     """The mark-delete of a new subscription.
 
     Latest is the end of the log as it is: on an empty ledger the mark-delete is (L, -1), and a
-    read-compacted consumer begins with all of the compacted data, as in Pulsar.
+    read-compacted consumer begins with all of the compacted data, as in Pulsar. A consumer's own is
+    behind the last entry since the topic was loaded, though it may be trimmed: it gets what comes.
     """
     at = start.WhichOneof("at")
     if at == "earliest":
         return EARLIEST
     if at in (None, "latest") and not start.inclusive:
-        return log.last_position()
+        return log.last_published() if by_consumer else log.last_position()
     position, _ = await log.resolve_start(start, read_compacted)
     return mark_delete_before(log, position)

@@ -9,6 +9,7 @@
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          nothing is published to it any more
     │   ├── SubscriptionNotFound
+    │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, or of another type, or being moved
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
     │   ├── ProducerBusy             that producer name is connected
@@ -121,6 +122,14 @@ class SubscriptionNotFound(RequestError):
 
     def __init__(self, topic: str, subscription: str) -> None:
         super().__init__(f"Topic {topic} has no subscription {subscription!r}.")
+        self.topic, self.subscription = topic, subscription
+
+
+class SubscriptionExists(RequestError):
+    reason = "SUBSCRIPTION_EXISTS"
+
+    def __init__(self, topic: str, subscription: str) -> None:
+        super().__init__(f"Topic {topic} has a subscription {subscription!r} already.")
         self.topic, self.subscription = topic, subscription
 
 

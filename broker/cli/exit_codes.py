@@ -27,6 +27,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.Timeout: TIMED_OUT,
     errors.TopicExists: CONFLICT,
     errors.TopicBusy: CONFLICT,
+    errors.SubscriptionExists: CONFLICT,
     errors.SubscriptionBusy: CONFLICT,
     errors.ProducerBusy: CONFLICT,
     errors.CompactionRunning: CONFLICT,

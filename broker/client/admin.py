@@ -181,7 +181,10 @@ class Admin:
     def create_subscription(
         self, topic: str, subscription: str, start: MessageId | None = None
     ) -> None:
-        """A durable one that begins behind `start`; at the end when there is none."""
+        """A durable one that begins behind `start`; at the end when there is none.
+
+        Raises SubscriptionExists.
+        """
         request = admin_pb2.CreateSubscriptionRequest(
             topic=topic, subscription=subscription, start=_start(start)
         )

@@ -31,7 +31,7 @@ from broker.subscription_factory import create_subscription
 from storage.errors import (
     InvalidRequest,
     NotAllowed,
-    SubscriptionBusy,
+    SubscriptionExists,
     TopicIsPartitioned,
     TopicNotFound,
 )
@@ -134,7 +134,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         full = persistent_topic(request.topic, "subscribed to")
         topics = [await self._broker.topic(each) for each in self._broker.partitions.names(full)]
         if all(name in topic.subscriptions for topic in topics):
-            raise SubscriptionBusy(full, name, "it exists already.")
+            raise SubscriptionExists(full, name)
         now_ms = self._broker.clock_ms()
         for topic in topics:
             await create_subscription(topic, name, request.start, created_ms=now_ms)

@@ -150,6 +150,7 @@ async def _attach(
         opening.start,
         durable=options.durable,
         read_compacted=options.read_compacted,
+        by_consumer=True,
         created_ms=now_ms,
     )
     try:

@@ -17,6 +17,7 @@ from storage.errors import (
     LedgerfoldError,
     NotAllowed,
     SubscriptionBusy,
+    SubscriptionExists,
     SubscriptionNotFound,
     TopicBusy,
     TopicExists,
@@ -119,7 +120,7 @@ def test_what_is_asked_of_the_name_is_asked_of_all_partitions(admin: Admin, t: s
     admin.create_subscription(p(t, 1), "s")
     admin.create_subscription(t, "s")
     assert admin.list_subscriptions(p(t, 0)) == admin.list_subscriptions(t) == ["s"]
-    with pytest.raises(SubscriptionBusy):
+    with pytest.raises(SubscriptionExists):
         admin.create_subscription(t, "s")
     admin.create_subscription(p(t, 0), "only")
     assert admin.list_subscriptions(t) == ["only", "s"]

@@ -153,6 +153,9 @@ class FakeLog:
     def last_position(self) -> Position:
         return Position(1, self.entries - 1)
 
+    def last_published(self) -> Position:
+        return self.last_position()
+
     def entries_between(self, after: Position, upto: Position) -> int:
         return max(0, upto.entry_id - max(after.entry_id, -1)) if after < upto else 0
 

@@ -35,6 +35,7 @@ class FakeLog:
         self.view = RAW
         self._compacted: dict[View, list[Entry]] = {RAW: []}
         self.ledgers = [0]
+        self.published: Position | None = None
         self.now_ms = 1
         self.reads: list[Position] = []
         self.error: Exception | None = None
@@ -59,6 +60,7 @@ class FakeLog:
         position = self.next_position(self.last_position())
         data = stamp(frame, *position, append_time_ms=1, producer_number=1)
         self.raw.append(Entry(read_header(data), data))
+        self.published = position
         self.wake()
         return position
 
@@ -107,6 +109,9 @@ class FakeLog:
     def last_position(self) -> Position:
         newest = Position(self.ledgers[-1], -1)
         return max(newest, self.raw[-1].header.position) if self.raw else newest
+
+    def last_published(self) -> Position:
+        return self.published or self.last_position()
 
     def next_position(self, position: Position) -> Position:
         following = position.next

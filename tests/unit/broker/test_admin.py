@@ -39,7 +39,7 @@ from storage.errors import (
     LedgerfoldError,
     NotAllowed,
     RequestError,
-    SubscriptionBusy,
+    SubscriptionExists,
     TopicNotFound,
 )
 from tests.unit.broker.compaction_fakes import FakeTopic, Lab, position
@@ -352,7 +352,7 @@ def test_subscriptions_are_created_once() -> None:
 
             await create("s")
             assert list(topic.cursors) == ["s"]
-            assert isinstance(await failure_of(create("s")), SubscriptionBusy)
+            assert isinstance(await failure_of(create("s")), SubscriptionExists)
             assert isinstance(await failure_of(create("__compaction")), NotAllowed)
             assert isinstance(await failure_of(create("")), RequestError)
 

@@ -172,6 +172,25 @@ def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
     run(test)
 
 
+def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_what_comes() -> None:
+    """Its subscription is behind the last entry, though that is trimmed."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        topic.log.compact(*positions)
+        topic.log.roll()
+        topic.log.trim(ledgers_before=1)
+        latest = StartPosition(latest=True)
+        subscription = await create_subscription(topic, "s", latest, by_consumer=True)
+        assert subscription.mark_delete == positions[-1]
+        consumer = subscription.attach(COMPACTED)
+        subscription.add_permits(consumer, 10)
+        topic.log.publish("c=1")
+        assert text(await receive(consumer, 1)) == "c=1"
+
+    run(test)
+
+
 def test_a_subscription_at_the_latest_of_an_empty_ledger_gets_the_compacted_data() -> None:
     """Pulsar's first-read rule; acknowledging that data neither fails nor moves the cursor back."""
 

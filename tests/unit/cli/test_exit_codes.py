@@ -27,6 +27,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.TopicBusy: 5,
     errors.TopicTerminated: 1,
     errors.SubscriptionNotFound: 3,
+    errors.SubscriptionExists: 5,
     errors.SubscriptionBusy: 5,
     errors.NotAllowed: 1,
     errors.ProducerBusy: 5,
