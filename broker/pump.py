@@ -136,7 +136,7 @@ class Pump:
         if reading is not self._reading:
             return True
         mark_delete = self._cursor.mark_delete
-        wanted = reading.sift(result.entries)
+        wanted = reading.sift(result.entries, view.horizon)
         decision = self._dispatcher.assign(list(map(self._candidate, wanted)))
         for at, state, redeliveries in decision.assignments:
             self._push(state, wanted[at], redeliveries)

@@ -12,7 +12,8 @@ What it meets on its way is sifted: what is acknowledged is not delivered again,
 entries go to the cursor (broker/cursor.py tells why).
 
 The profile (broker/emulation.py) decides whether a gap that compaction made counts as acknowledged
-along with the entry behind it. Which ledgers are read is broker/route.py's.
+along with the entry behind it, and whether entries of the compacted ledger are sifted: Pulsar 4
+does neither. Which ledgers are read is broker/route.py's.
 """
 
 from __future__ import annotations
@@ -105,15 +106,18 @@ class Reading:
         if mark_delete >= self.position and self.position > self._replays_upto:
             self._last, self.position = mark_delete, _behind(mark_delete)
 
-    def sift(self, entries: Sequence[StoredEntry]) -> list[StoredEntry]:
-        """Those to deliver."""
+    def sift(self, entries: Sequence[StoredEntry], horizon: Position | None) -> list[StoredEntry]:
+        """Those to deliver. `horizon`: of the view that they are from."""
         cursor, last, wanted = self._cursor, self._last, []
+        comes_again = self._replays_upto
+        if horizon is not None and not self._emulation.acks_pass_compacted_out:
+            comes_again = max(comes_again, horizon)
         for entry in entries:
             position = entry.header.position
             if position != last.next and self._is_covered(last, position):
                 cursor.note_gap(last, position)
             last = position
-            if position > self._replays_upto and cursor.is_acknowledged(position):
+            if position > comes_again and cursor.is_acknowledged(position):
                 # Again, for the gap before it: after a restart only this entry was remembered.
                 cursor.acknowledge(position)
             else:

@@ -113,6 +113,27 @@ def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_o
     run(test)
 
 
+@pytest.mark.parametrize(
+    ("passing", "expected"), [(True, "a=1 c=1 e=1"), (False, "a=1 b=1 c=1 e=1")]
+)
+def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expected: str) -> None:
+    """Pulsar 4.0.7 does not look at acknowledgements in compacted ledgers (apache/pulsar#23494)."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.profile = replace(Emulation(), acks_pass_compacted_out=passing)
+        topic.log.compact(*topic.log.publish("a=1", "b=1", "c=1"))
+        topic.log.publish("d=1", "e=1")
+        consumer = await subscribed(topic, COMPACTED)
+        received = await receive(consumer, 5)
+        await acknowledge(topic, consumer, [received[1], received[3]])
+        topic.subscriptions["s"].detach(consumer)
+        again = await subscribed(topic, COMPACTED)
+        assert text(await receive(again, len(expected.split()))) == expected
+        await quiet(topic, again)
+
+    run(test)
+
+
 def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> None:
     """Where no entry is, there is nothing to acknowledge: the end of a ledger, say."""
 
