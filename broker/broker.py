@@ -108,8 +108,7 @@ class Broker:
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
-        Raises TopicNotFound, NotAllowed (a partition that cannot be), Unavailable (the broker is
-        stopping), StorageError.
+        Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
         """
         loaded = self._usable(name, to_write)
         if loaded is not None:

@@ -25,7 +25,7 @@ from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from broker.subscription_stats import backlog_entries
 from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
+from storage.errors import InvalidRequest, NotAllowed, NothingExpired
 
 if TYPE_CHECKING:
     from broker.cursor import Range
@@ -47,14 +47,10 @@ class RawEntries(Protocol):
 async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: int) -> int:
     """Passes what is older than `limit_ms`; how many entries of the backlog that were.
 
-    Raises SubscriptionBusy when there is nothing to do (see above), StorageError.
+    Raises NothingExpired when there is nothing to do (see above), StorageError.
     """
     _check_limit(limit_ms)
-    refused = SubscriptionBusy(
-        topic.name,
-        subscription.name,
-        "nothing was expired: it has no backlog, or is nearly caught up.",
-    )
+    refused = NothingExpired(topic.name, subscription.name)
     backlog = backlog_entries(subscription)
     if not backlog:
         raise refused

@@ -92,7 +92,8 @@ class Partitions:
     # What may be.
 
     def check_creatable(self, name: str) -> None:
-        """Whether a topic may be created under that name. Raises TopicExists, NotAllowed."""
+        """Whether a topic may be created under that name. Raises TopicExists, NotAllowed,
+        TopicNotFound."""
         if self._metadata.topic(name) is not None or self.count(name):
             raise TopicExists(name)
         partition = parse_partition(name)
@@ -106,19 +107,20 @@ class Partitions:
     def check_usable(self, name: str) -> None:
         """Whether a topic that is not there may come into being by being used.
 
-        Raises TopicIsPartitioned, NotAllowed.
+        Raises TopicIsPartitioned, TopicNotFound.
         """
         if count := self.count(name):
             raise TopicIsPartitioned(name, count)
         partition, parent = parse_partition(name), self._parent(name)
         if partition and parent and partition.index >= parent.partitions:
-            raise NotAllowed(f"No {name}: {parent.name} has fewer partitions, {parent.partitions}.")
+            why = f"{parent.name} has fewer partitions, {parent.partitions}."
+            raise TopicNotFound(name, why)
 
     def check_policies(self, name: str) -> None:
-        """Whether policies may be set on, and asked of, that very topic. Raises NotAllowed."""
+        """Whether policies may be set on, and asked of, that very topic. Raises InvalidRequest."""
         parent = self._parent(name)
         if parent is not None:
-            raise NotAllowed(f"{name} has the policies of {parent.name}: name that one.")
+            raise InvalidRequest(f"{name} has the policies of {parent.name}: name that one.")
 
     # Changes.
 

@@ -102,7 +102,19 @@ def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]
     updated.MergeFrom(changes)
     for name in remove:
         _remove(name, updated, changes)
+    _check_retention(updated)
     return updated
+
+
+def _check_retention(policies: Policies) -> None:
+    """Raises InvalidRequest where one limit wants everything kept that the other wants gone."""
+    limits = (policies.retention_ms, policies.retention_bytes)
+    both = policies.HasField("retention_ms") and policies.HasField("retention_bytes")
+    if both and 0 in limits and any(limits):
+        raise InvalidRequest(
+            "Retention of 0 beside another limit: use -1 for a limit that does not matter, and 0 "
+            "for both to keep nothing."
+        )
 
 
 def _remove(name: str, updated: Policies, changes: Policies) -> None:

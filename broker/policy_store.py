@@ -32,7 +32,7 @@ class PolicyStore:
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
         """What is set on it, or what applies to it. It may be partitioned.
 
-        Raises TopicNotFound; NotAllowed for a partition.
+        Raises TopicNotFound; InvalidRequest for a partition.
         """
         own = self._of_topic(topic)
         if not applied:

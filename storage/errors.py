@@ -11,6 +11,7 @@
     │   ├── SubscriptionNotFound
     │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, or of another type, or being moved
+    │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
     │   ├── ProducerBusy             that producer name is connected
     │   └── CompactionRunning        one run per topic at a time
@@ -71,8 +72,8 @@ class InvalidRequest(RequestError):
 class TopicNotFound(RequestError):
     reason = "TOPIC_NOT_FOUND"
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic} does not exist. Create it, or publish to it, first.")
+    def __init__(self, topic: str, why: str = "Create it, or publish to it, first.") -> None:
+        super().__init__(f"Topic {topic} does not exist. {why}")
         self.topic = topic
 
 
@@ -140,6 +141,19 @@ class SubscriptionBusy(RequestError):
 
     def __init__(self, topic: str, subscription: str, why: str) -> None:
         super().__init__(f"Subscription {subscription!r} of {topic}: {why}")
+        self.topic, self.subscription = topic, subscription
+
+
+class NothingExpired(RequestError):
+    """There was nothing to do, and nobody would notice. Pulsar's HTTP 409."""
+
+    reason = "NOTHING_EXPIRED"
+
+    def __init__(self, topic: str, subscription: str) -> None:
+        super().__init__(
+            f"Subscription {subscription!r} of {topic}: nothing was expired. It has no backlog, or "
+            "is nearly caught up."
+        )
         self.topic, self.subscription = topic, subscription
 
 

@@ -29,6 +29,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.TopicBusy: CONFLICT,
     errors.SubscriptionExists: CONFLICT,
     errors.SubscriptionBusy: CONFLICT,
+    errors.NothingExpired: CONFLICT,
     errors.ProducerBusy: CONFLICT,
     errors.CompactionRunning: CONFLICT,
     errors.DirectoryLocked: CONFLICT,

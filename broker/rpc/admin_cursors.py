@@ -19,7 +19,7 @@ from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.subscription import Subscription
 from broker.subscription_factory import existing_subscription, seek_subscription
-from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
+from storage.errors import InvalidRequest, NotAllowed, NothingExpired
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -38,12 +38,12 @@ class CursorCalls(AdminServiceServicer):
         self, request: admin_pb2.ExpireMessagesRequest, context: Context
     ) -> admin_pb2.ExpireMessagesResponse:
         names = self._names(request.topic)
-        refusals = list[SubscriptionBusy]()
+        refusals = list[NothingExpired]()
 
         async def expire(name: str) -> int:
             try:
                 return await self._expire(name, request)
-            except SubscriptionBusy as error:
+            except NothingExpired as error:
                 refusals.append(error)
                 return 0
 

@@ -92,12 +92,15 @@ def get_threshold(run: Run, step: Step) -> Any:
 
 @verb("retention SCOPE [minutes=N] [megabytes=N]")
 def retention(run: Run, step: Step) -> None:
-    """For how long, or how much, raw data stay after every cursor passed them; -1 is no limit."""
+    """For how long, or how much, raw data stay after every cursor passed them.
+
+    -1, or left out, is no limit.
+    """
     run.ask(
         "retention",
         **_scope(run, step),
-        minutes=step.arguments.get("minutes", 0),
-        megabytes=step.arguments.get("megabytes", 0),
+        minutes=step.arguments.get("minutes", -1),
+        megabytes=step.arguments.get("megabytes", -1),
     )
 
 

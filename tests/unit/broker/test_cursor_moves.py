@@ -23,7 +23,7 @@ from broker.dispatch import SubscriptionType
 from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import create_subscription
 from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
+from storage.errors import InvalidRequest, NotAllowed, NothingExpired
 from tests.model.broker_lab import BrokerLab
 from tests.model.log_model import Message
 from tests.unit.broker.subscriptions import receive
@@ -136,12 +136,12 @@ def test_ret_05_expiry_leaves_what_no_compaction_has_seen(lab: BrokerLab) -> Non
 def test_expiry_that_would_do_nothing_is_refused_by_name(lab: BrokerLab) -> None:
     """No backlog; or a connected consumer that has nearly caught up, and nothing has expired."""
     subscription = subscribe(lab)
-    with pytest.raises(SubscriptionBusy, match="no backlog"):
+    with pytest.raises(NothingExpired, match="no backlog"):
         lab.run(expire_messages(lab.topic, subscription, MINUTE_MS))
     publish(lab, 1)
     assert lab.run(expire_messages(lab.topic, subscription, MINUTE_MS)) == 0
     consumer = lab.run(connected(subscription))
-    with pytest.raises(SubscriptionBusy, match="nearly caught up"):
+    with pytest.raises(NothingExpired, match="nearly caught up"):
         lab.run(expire_messages(lab.topic, subscription, MINUTE_MS))
     assert lab.run(expire_all(lab.topic, MINUTE_MS)) == 0
     subscription.detach(consumer)

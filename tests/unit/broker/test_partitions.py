@@ -116,7 +116,7 @@ def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
     lab.partitions.create(T, 2)
     with pytest.raises(TopicExists):
         lab.partitions.check_creatable(P1)
-    with pytest.raises(NotAllowed, match="fewer partitions, 2"):
+    with pytest.raises(TopicNotFound, match="fewer partitions, 2"):
         lab.partitions.check_creatable(P2)
     lab.delete_topic(P1)
     for name in (P1, f"{T}-partition-x", f"{T}-partition-00", f"{T}-partition--1"):
@@ -129,7 +129,7 @@ def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
     lab.partitions.create(T, 1)
     with pytest.raises(TopicIsPartitioned, match=P0):
         lab.partitions.check_usable(T)
-    with pytest.raises(NotAllowed, match="fewer partitions, 1"):
+    with pytest.raises(TopicNotFound, match="fewer partitions, 1"):
         lab.partitions.check_usable(P1)
 
 
@@ -178,7 +178,7 @@ def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
     own.name = "persistent://public/default/other-partition-1"
     assert lab.partitions.policies_of(own).compaction_threshold_bytes == 7
     lab.partitions.check_policies(own.name)
-    with pytest.raises(NotAllowed, match=f"policies of {T}"):
+    with pytest.raises(InvalidRequest, match=f"policies of {T}"):
         lab.partitions.check_policies(P1)
 
 

@@ -64,6 +64,16 @@ def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:
     assert current == Policies(compaction_threshold_bytes=10)
 
 
+@pytest.mark.parametrize(("time_ms", "size_bytes"), [(0, 5), (5, 0), (0, -1), (-1, 0)])
+def test_retention_of_zero_beside_another_limit_is_refused(time_ms: int, size_bytes: int) -> None:
+    """As Pulsar does (HTTP 400); also when the two are set one after the other."""
+    time, size = Policies(retention_ms=time_ms), Policies(retention_bytes=size_bytes)
+    both = Policies(retention_ms=time_ms, retention_bytes=size_bytes)
+    for before, change in ((Policies(), both), (time, size)):
+        with pytest.raises(InvalidRequest, match="-1"):
+            updated_policies(before, change, [])
+
+
 def test_no_limit_is_a_valid_retention() -> None:
     """-1 is Pulsar's way to say that raw data stay for ever."""
     check_policies(Policies(retention_ms=-1, retention_bytes=-1))

@@ -29,6 +29,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.SubscriptionNotFound: 3,
     errors.SubscriptionExists: 5,
     errors.SubscriptionBusy: 5,
+    errors.NothingExpired: 5,
     errors.NotAllowed: 1,
     errors.ProducerBusy: 5,
     errors.CompactionRunning: 5,
