@@ -46,6 +46,8 @@ HTTP: dict[str, int] = {
 }
 # The monitor looks often: cases of the threshold wait for it.
 _COMMON = ("--compaction-monitor-interval", "100ms")
+# So do clients for new partitions.
+_PARTITIONS_INTERVAL_S = 0.25
 Answer = dict[str, Any]
 
 
@@ -93,7 +95,11 @@ class LedgerfoldTarget:
     def _connect(self) -> None:
         self._admin = Admin(self._broker.url)
         self._time = time_of(self._admin)
-        self._client = Client(self._broker.url, clock_ms=self._time.now_ms)
+        self._client = Client(
+            self._broker.url,
+            clock_ms=self._time.now_ms,
+            partitions_update_interval_seconds=_PARTITIONS_INTERVAL_S,
+        )
         self._data = DataAnswers(self._client, self._admin)
         self._administration = AdminAnswers(self._admin)
 

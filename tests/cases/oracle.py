@@ -7,7 +7,8 @@ know is refused with a message that begins with "unknown op".
 
 What is answered here, without the command: the profile, which is what the broker is, and time,
 which passes by itself. `E0.0` may come as `E0` in a last id (Pulsar's client cannot tell): mended
-here.
+here. So is a compaction of a partitioned topic, whose own name has no status in Pulsar: it has
+ended when each partition's has.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _MARK_MS = 20
 _END_TIMEOUT_S = 20
 # A cursor moves a moment after its compaction says that it has ended.
 _SETTLE_MS = 300
+_POLL_MS = 50
+_RUN_TIMEOUT_S = 100
 Answer = dict[str, Any]
 
 
@@ -42,6 +45,7 @@ class OracleTarget:
             shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._batched: set[tuple[int, int]] = set()
+        self._partitions: dict[str, int] = {}
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
         """Raises Refused, Unsupported."""
@@ -54,6 +58,10 @@ class OracleTarget:
                 return _wait(fields["ms"])
             case "trim":
                 _wait(_SETTLE_MS)
+            case "create" | "grow" if fields.get("partitions"):
+                self._partitions[fields["topic"]] = fields["partitions"]
+            case "compact" if fields["topic"] in self._partitions:
+                return self._compact_partitions(fields["topic"])
             case "mark":
                 _wait(_MARK_MS)
                 now_ms = time.time_ns() // 1_000_000
@@ -66,6 +74,22 @@ class OracleTarget:
             assert pipe is not None
             pipe.close()
         self._process.wait(_END_TIMEOUT_S)
+
+    def _compact_partitions(self, topic: str) -> Answer:
+        """The first failure there is, else a success."""
+        self._send({"op": "trigger", "topic": topic})
+        names = [f"{topic}-partition-{index}" for index in range(self._partitions[topic])]
+        answers = [self._ended(name) for name in names]
+        failures = [each for each in answers if each["status"] != "SUCCESS"]
+        return (failures or answers)[0]
+
+    def _ended(self, topic: str) -> Answer:
+        end_s = time.monotonic() + _RUN_TIMEOUT_S
+        while True:
+            answer = self._send({"op": "compaction-status", "topic": topic})
+            if answer["status"] != "RUNNING" or time.monotonic() > end_s:
+                return answer
+            _wait(_POLL_MS)
 
     def _send(self, request: dict[str, Any]) -> Answer:
         assert self._process.stdin is not None

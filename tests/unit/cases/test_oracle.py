@@ -16,16 +16,21 @@ from tests.cases.protocol import Refused, Unsupported
 COMMAND = """
 import json, sys
 ANSWERS = {
-    "trigger": {"ok": False, "error": "Conflict", "message": "It runs.", "http": 409},
+    "trigger t": {"ok": False, "error": "Conflict", "message": "It runs.", "http": 409},
     "terminate": {"ok": False, "error": "X", "message": "unknown op terminate"},
     "produce": {"ok": True, "ids": [[5, 0, 0], [5, 0, 1]]},
     "last-id": {"ok": True, "id": [5, 0, -1]},
 }
+STATES = {"0": ["RUNNING", "SUCCESS"], "1": ["RUNNING", "RUNNING", "ERROR"], "2": ["SUCCESS"]}
 for line in sys.stdin:
     request = json.loads(line)
-    if request["op"] == "kill":
+    op, topic = request["op"], request.get("topic", "")
+    if op == "kill":
         break
-    print(json.dumps(ANSWERS.get(request["op"], {"ok": True, "request": request})), flush=True)
+    answer = ANSWERS.get(op) or ANSWERS.get(f"{op} {topic}") or {"ok": True, "request": request}
+    if op == "compaction-status":
+        answer = {"ok": True, "status": STATES[topic[-1]].pop(0), "lastError": topic}
+    print(json.dumps(answer), flush=True)
 """
 
 
@@ -71,3 +76,15 @@ def test_the_first_of_a_batch_as_a_last_id(oracle: OracleTarget) -> None:
     """The command says E0 where E0.0 is meant."""
     oracle.ask("produce", topic="t", messages=[], batch=True)
     assert oracle.ask("last-id", name="r")["id"] == [5, 0, 0]
+
+
+@pytest.mark.parametrize(("partitions", "status"), [(1, "SUCCESS"), (3, "ERROR")])
+def test_a_compaction_of_partitions_has_ended_when_each_has(
+    oracle: OracleTarget, partitions: int, status: str
+) -> None:
+    """The name itself has no status; a partition that failed is the answer."""
+    oracle.ask("create", topic="p", partitions=1)
+    oracle.ask("grow", topic="p", partitions=partitions)
+    answer = oracle.ask("compact", topic="p")
+    assert answer["status"] == status
+    assert answer["lastError"] == f"p-partition-{partitions // 2}"
