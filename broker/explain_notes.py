@@ -49,7 +49,12 @@ def _trimmed(read: int | None, left: int) -> list[str]:
     known = "known are those of them that the compacted ledger holds"
     if read is None:
         return [f"Of what earlier runs read nobody knows how much is trimmed; {known}."]
-    return [f"{read - left:,} messages are trimmed; {known}."] if read > left else []
+    match read - left:
+        case 1:
+            return ["1 message is trimmed; it is known if the compacted ledger holds it."]
+        case trimmed if trimmed > 1:
+            return [f"{trimmed:,} messages are trimmed; {known}."]
+    return []
 
 
 def _next_run(outlook: Outlook) -> str:

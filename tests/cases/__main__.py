@@ -87,14 +87,18 @@ def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
 
 
 def read_cases(files: Sequence[str] = ()) -> list[Case]:
-    """Those of `files`, of all that are ours when there are none. Raises NotationError, OSError."""
-    paths = files or [str(path) for path in sorted(CASES_DIR.glob("*.cases"))]
-    return [case for path in paths for case in _read(path)]
+    """Those of `files` and folders, of all that are ours when there are none.
+
+    Raises NotationError, OSError.
+    """
+    return [case for path in files or [str(CASES_DIR)] for case in _read(path)]
 
 
 def _read(path: str) -> list[Case]:
     if path == "-":
         return parse(sys.stdin.read(), "-")
+    if Path(path).is_dir():
+        return [case for each in sorted(Path(path).glob("*.cases")) for case in _read(str(each))]
     return parse(Path(path).read_text(), Path(path).name)
 
 
@@ -107,7 +111,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="scripts/cases", description="Runs cases on a real broker; docs/CASES.md."
     )
     parser.add_argument(
-        "files", nargs="*", metavar="FILE", help="cases; - is standard input; default: all of ours"
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="cases, or a folder of them; - is standard input; default: all of ours",
     )
     parser.add_argument("-k", dest="keyword", default="", metavar="PATTERN", help="number or title")
     parser.add_argument(

@@ -78,6 +78,8 @@ def parse_messages(cursor: Cursor) -> tuple[Message, ...]:
     makers: list[Callable[[Numbers], Message]] = []
     while cursor.sees_pair() or cursor.sees_id():
         makers.append(_draft(cursor).message)
+    if cursor.sees("["):
+        raise cursor.place.error("expected messages stand without brackets: E1.0 a=1 E1.1 b=1")
     return tuple(_series(cursor, makers))
 
 

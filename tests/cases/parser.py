@@ -198,7 +198,7 @@ def _arguments(cursor: Cursor, called: Verb) -> dict[str, Argument]:
 
 
 def _expectation(cursor: Cursor) -> Expectation:
-    if cursor.sees_pair() or cursor.sees_id():
+    if cursor.sees_pair() or cursor.sees_id() or cursor.sees("["):
         return Messages(parse_messages(cursor))
     token = cursor.take()
     if token.kind in _SIGNS or token[:2] == (WORD, "contains"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import (
@@ -224,6 +226,8 @@ def test_notes_say_what_the_account_rests_on() -> None:
         "Retention removed what lies before 1:8.",
         "The next run comes with a trigger; no threshold is set.",
     ]
+    one = notes(replace(outlook, raw_messages=15), compacted, older=0)
+    assert "1 message is trimmed; it is known if the compacted ledger holds it." in one
     above = Decision(False, "", 300, 5000, "namespace")
     assert notes(Outlook(Position(1, 27), True, above), Facts(), 0)[-1] == (
         "The next run comes with a trigger, or above 5,000 bytes of backlog"

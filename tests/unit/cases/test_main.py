@@ -80,6 +80,18 @@ def test_what_cannot_be_told_there_is_no_failure(
     assert lines[-1].startswith("0 passed, 0 failed, 1 not applicable here")
 
 
+def test_a_folder_of_files(
+    tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that are named so."""
+    written(tmp_path, PASSES)
+    (tmp_path / "other.cases").write_text(ELSEWHERE)
+    (tmp_path / "notes.txt").write_text("no case")
+    assert main([*oracle, str(tmp_path)]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("1 passed, 0 failed, 1 not applicable here")
+
+
 def test_standard_input(
     oracle: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

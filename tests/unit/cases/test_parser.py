@@ -203,6 +203,7 @@ def test_a_case_in_one_line() -> None:
         ("BAS-01 T\n  H -> same as", "-:2:15: the step ends here"),
         ("BAS-01 T\n  expire s", "-:2:11: older-than= is missing: expire [SUB] older-than"),
         ("BAS-01 T\n  a=v0..2", "-:2:5: 'v0..2' is one text"),
+        ("BAS-01 T\n  RC-read -> a=1 [b=1]", "-:2:18: expected messages stand without brackets"),
         ("BAS-01 T\n  H -> 1 2", "-:2:10: '2' is too much here"),
     ],
 )
