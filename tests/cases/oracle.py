@@ -27,7 +27,8 @@ _WAIT_MS_MAX = 5_000
 # What is published before a mark and after it differs by this at least.
 _MARK_MS = 20
 _END_TIMEOUT_S = 20
-# A cursor moves a moment after its compaction says that it has ended.
+# A cursor moves a moment after its compaction says that it has ended, or after an acknowledgement:
+# Pulsar's client sends these together, every 100 ms.
 _SETTLE_MS = 300
 _POLL_MS = 50
 _RUN_TIMEOUT_S = 100
@@ -56,7 +57,7 @@ class OracleTarget:
                 return {}
             case "advance":
                 return _wait(fields["ms"])
-            case "trim":
+            case "trim" | "unload":
                 _wait(_SETTLE_MS)
             case "create" | "grow" if fields.get("partitions"):
                 self._partitions[fields["topic"]] = fields["partitions"]
