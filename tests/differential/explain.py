@@ -79,11 +79,16 @@ def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _begins_at_latest(steps: Sequence[str]) -> bool:
-    """Whether the last step reads from latest, inclusive, or from a reader that began there."""
+    """Whether the last step reads from latest, inclusive, or from a reader that began there.
+
+    Or sought it: a reader that begins inclusive seeks inclusive.
+    """
     kind, _, name = steps[-1].partition(" ")
-    return steps[-1].endswith(_LATEST) or (
-        kind in ("read", "has-more")
-        and any(step.startswith(f"reader {name[:2]}") and step.endswith(_LATEST) for step in steps)
+    if kind not in ("read", "has-more"):
+        return steps[-1].endswith(_LATEST)
+    opened = [step for step in steps if step.startswith(f"reader {name[:2]}")]
+    return any(step.endswith(_LATEST) for step in opened) or (
+        f"seek {name[:2]} latest" in steps and any(step.endswith(" inclusive") for step in opened)
     )
 
 
