@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -32,6 +32,7 @@ from storage.errors import (
 _log = logging.getLogger(__name__)
 # How long a close waits for the broker to say that it has seen everything.
 CLOSE_GRACE_S = 5.0
+Answer = TypeVar("Answer")
 _END: Any = vars(grpc.aio)["EOF"]
 
 
@@ -101,12 +102,26 @@ class KeptStream(ABC):
             await self._stop()
             raise
         if not done:
-            error = self._last_error or Timeout(
-                f"No answer within {timeout_s:g} s for the {self.what}."
-            )
+            error = self._no_answer()
             await self._stop()
             raise error
         self._opened.result()
+
+    async def answered(self, answer: asyncio.Future[Answer]) -> Answer:
+        """What the broker answers, across lost connections.
+
+        Raises the last failure, or Timeout, after the operation timeout.
+        """
+        try:
+            return await asyncio.wait_for(answer, self.connection.settings.operation_timeout_s)
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    def _no_answer(self) -> LedgerfoldError:
+        if self._last_error is not None and not self.is_connected:
+            return self._last_error
+        timeout_s = self.connection.settings.operation_timeout_s
+        return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
 
     def wake(self) -> None:
         """There is something to send."""

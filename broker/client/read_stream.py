@@ -78,7 +78,10 @@ class ReadStream(KeptStream):
         self.wake()
 
     async def check(self) -> bool:
-        """Whether there is more to take than was taken. True: an entry came."""
+        """Whether there is more to take than was taken. True: an entry came.
+
+        Raises as `answered`.
+        """
         self._raise_ended()
         if not self._inbox.is_empty:
             return True
@@ -88,12 +91,15 @@ class ReadStream(KeptStream):
         if self.is_connected:
             self._ask(data_pb2.ReadRequest(check_id=check_id))
         try:
-            return await answer
+            return await self.answered(answer)
         finally:
             self._checks.pop(check_id, None)
 
     async def seek(self, start: data_pb2.StartPosition) -> None:
-        """Starts again from there. From this call on nothing of the old position comes."""
+        """Starts again from there. From this call on nothing of the old position comes.
+
+        Raises as `answered`; the stream goes on from there all the same, once it is connected.
+        """
         self._raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
@@ -103,7 +109,7 @@ class ReadStream(KeptStream):
         if self.is_connected:
             self._ask_seek(seek_id)
             self._grant()
-        await answer
+        await self.answered(answer)
 
     def _ask_seek(self, seek_id: int) -> None:
         seek = data_pb2.ReadSeek(start=self._start, seek_id=seek_id)

@@ -117,9 +117,12 @@ class ReaderCore:
     async def seek(self, place: MessageId | int) -> None:
         """Moves. The reader must not be used meanwhile."""
         start, first = await self._start(place, self.config.start_message_id_inclusive)
-        await self.stream.seek(start)
-        self.receiver.forget()
-        self.receiver.first = first
+        try:
+            await self.stream.seek(start)
+        finally:
+            # Also where the broker is away: the stream goes on from there.
+            self.receiver.forget()
+            self.receiver.first = first
 
     async def close(self) -> None:
         await self.stream.close()
@@ -169,7 +172,8 @@ class Reader:
     def has_message_available(self) -> bool:
         """Whether `read_next` would return now: True exactly when there is a message to return.
 
-        The broker answers from the view that it delivers from, compacted or not.
+        The broker answers from the view that it delivers from, compacted or not. Raises Unavailable
+        or Timeout when it does not, up to the operation timeout.
         """
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
 
@@ -196,7 +200,8 @@ class Reader:
         """Moves to a message id, or to the first entry published at or after a time in ms.
 
         Whether the message of that id itself is read says `start_message_id_inclusive`. On a
-        partitioned topic an id moves its partition alone.
+        partitioned topic an id moves its partition alone. Raises Unavailable or Timeout when the
+        broker does not answer; reading goes on from there all the same, once it is back.
         """
         with self._lock:
             self._io.call(self._core.seek(messageid))

@@ -309,3 +309,20 @@ def test_a_closed_reader_says_so(client: Client) -> None:
     with pytest.raises(AlreadyClosed):
         reader.has_message_available()
     reader.close()
+
+
+def test_a_broker_that_is_away_is_not_waited_for_without_end(broker: ThreadedFakeBroker) -> None:
+    """Asking and seeking fail after the operation timeout; the seek is kept for its return."""
+    with Client(
+        broker.address, operation_timeout_seconds=0.3, max_backoff_interval_ms=50
+    ) as client:
+        ids = [client.create_producer("t").send(b"%d" % number) for number in range(4)]
+        reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=1)
+        assert numbers(reader) == [0, 1, 2, 3]
+        broker.stop_now()
+        with pytest.raises((Unavailable, Timeout)):
+            reader.has_message_available()
+        with pytest.raises((Unavailable, Timeout)):
+            reader.seek(ids[1])
+        broker.start_now()
+        assert [reader.read_next(10_000).data() for _ in range(2)] == [b"2", b"3"]
