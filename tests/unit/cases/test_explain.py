@@ -22,6 +22,18 @@ from tests.differential.explain import KNOWN, explanation
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         ("a=1 | reader r0 | unload | trim | has-more r0", "true", "false", "queue"),
         ("reader r0 from=E1 inclusive | unload | read r0", "E1 b=1", "E0 a=1  E1 b=1", "begins"),
+        (
+            "reader r0 from=E1 inclusive | unload | read r0",
+            "E1",
+            "E0.0 a=1  E0.1 a=2  E1",
+            "begins",
+        ),
+        (
+            "reader r0 from=E1 inclusive | unload | trim | read r0",
+            "E1 b=∅  E2 c=1",
+            "E0 a=1  E2 c=1",
+            "begins",
+        ),
         ("reader r0 from=latest | unload | a=1 | has-more r0", "true", "false", "anew"),
         (
             "reader r0 | unload | trim | read r0",
@@ -66,6 +78,8 @@ def test_a_known_difference_has_a_line_in_the_document(
         ("reader r0 | unload | trim | read r0", "E0 a=1  E2 c=1", "E0 a=1  E1 b=1"),
         ("reader r0 from=E1 inclusive | read r0", "E1 b=1", "E0 a=1  E1 b=1"),
         ("reader r0 from=E1 | unload | read r0", "E1 b=1", "E0 a=1  E1 b=1"),
+        ("reader r0 from=E1 inclusive | unload | read r0", "E1 b=1  E2 c=1", "E0 a=1  E2 c=1"),
+        ("reader r0 from=E2 inclusive | unload | read r0", "E2 c=1", "E0 a=1  E1 b=1  E2 c=1"),
         ("a=1 | reader r0 | unload | has-more r0", "true", "false"),
         ("[a=1 b=1] c=1 | RC-read from=E0.0 inclusive", "E0.0 a=1  E1 c=1", "nothing"),
         ("a=1 | reader r0 RC | compact | read r0", "nothing", "cannot"),
