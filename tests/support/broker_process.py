@@ -100,6 +100,8 @@ class BrokerProcess:
         assert self.returncode is not None or self._process is None, "The broker is running."
         environment = os.environ | self._environment
         environment.pop("LEDGERFOLD_CRASH_AT", None)
+        # The tests' own (tests/support/__init__.py).
+        environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
         if crash_at is not None:
             environment["LEDGERFOLD_CRASH_AT"] = crash_at
         with self.log.open("ab") as stderr:
