@@ -51,7 +51,7 @@ from tests.differential.explain import KNOWN, explanation
         ("[a=1 b=∅] | compact | RC-read from=E0.0 inclusive", "E0.0 a=1", "nothing", "has-more"),
         ("a=1 | reader r0 RC | compact | compact | read r0", "E0 a=1", "cannot", "has-more"),
         ("a=1 | reader r0 from=latest inclusive | a=2 | read r0", "E0 a=1", "E1 a=2", "opening"),
-        ("a=∅ | consumer c0 type=Failover | compact | receive c0", "E0 a=∅", "", "Failover"),
+        ("a=∅ | consumer c0 type=Failover | compact | receive c0", "E0 a=∅", "nothing", "Failover"),
     ],
 )
 def test_a_known_difference_has_a_line_in_the_document(
@@ -72,6 +72,9 @@ def test_a_known_difference_has_a_line_in_the_document(
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1  E2 c=1", "E1 b=1  E2 c=1"),
         ("a=1 b=1 | unload | consumer c0 | seek c0 E0 | raw-read", "E1 b=1", "E0 a=1  E1 b=1"),
         ("a=1 | reader r0 | has-more r0", "true", "false"),
+        ("consumer c0 type=Failover | compact | receive c0", "nothing", "E0 a=1"),
+        ("consumer c0 type=Failover | compact | receive c0", "E0 a=1", "E1 a=2"),
+        ("consumer c0 | seek c0 E0 | trim | receive c0", "nothing", "E0 a=1"),
         ("reader r0 from=E0 | seek r0 latest | read r0", "E0 a=1", "nothing"),
         ("reader r0 from=latest | a=1 | has-more r0", "true", "false"),
         ("reader r0 from=latest | unload | a=1 | read r0", "nothing", "E0 a=1"),
