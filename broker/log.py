@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -258,22 +259,26 @@ class TopicLog(LogPositions):
         "Later": at that time or after. `after` itself when there is none.
         """
         for ledger_id in tuple(self._record.ledger_ids):
-            reader = self._reader(ledger_id)
-            last = reader.last
-            if last is None or last <= after:
-                continue
-            find = functools.partial(reader.position_at_time, publish_time_ms, after.next)
-            try:
+            with self._unless_trimmed(ledger_id):
+                reader = self._reader(ledger_id)
+                last = reader.last
+                if last is None or last <= after:
+                    continue
+                find = functools.partial(reader.position_at_time, publish_time_ms, after.next)
                 found = await self._in_thread(find)
-            except MissingFile:
-                if self.has_ledger(ledger_id):
-                    raise
-                # Trimmed between the look at the record and the read.
-                continue
-            if found is not None:
-                return max(after, self.previous_position(found)) if found.entry_id else after
-            after = last
+                if found is not None:
+                    return max(after, self.previous_position(found)) if found.entry_id else after
+                after = last
         return after
+
+    @contextmanager
+    def _unless_trimmed(self, ledger_id: int) -> Iterator[None]:
+        """Whoever looks into ledger after ledger passes over one that is trimmed meanwhile."""
+        try:
+            yield
+        except MissingFile:
+            if self.has_ledger(ledger_id):
+                raise
 
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
         """The last entry of the view (reference section 14.1).
@@ -351,9 +356,10 @@ class TopicLog(LogPositions):
             if found is not None:
                 return found
         for ledger_id in tuple(self._record.ledger_ids):
-            reader = self._reader(ledger_id)
-            find = functools.partial(reader.position_at_time, publish_time_ms)
-            found = await self._in_thread(find)
+            found = None
+            with self._unless_trimmed(ledger_id):
+                find = functools.partial(self._reader(ledger_id).position_at_time, publish_time_ms)
+                found = await self._in_thread(find)
             beyond = (
                 not read_compacted or view.horizon is None or found is None or found > view.horizon
             )

@@ -92,8 +92,10 @@ class Partitions:
     # What may be.
 
     def check_creatable(self, name: str) -> None:
-        """Whether a topic may be created under that name. Raises TopicExists, NotAllowed,
-        TopicNotFound."""
+        """Whether a topic may be created under that name.
+
+        Raises TopicExists, NotAllowed, TopicNotFound.
+        """
         if self._metadata.topic(name) is not None or self.count(name):
             raise TopicExists(name)
         partition = parse_partition(name)
