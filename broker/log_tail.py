@@ -4,6 +4,10 @@
 2. One flush at a time runs in a thread: what queued up meanwhile is the next group.
 3. After the sync the durable position advances; producers get their receipts, readers wake.
 
+Flushes, seals and closes have the log's disk to themselves, one after the other, and each goes on
+to its end though its caller is cancelled: a thread cannot be called back. Appends and rolls go on
+meanwhile. So a step names the ledger that it is about, and never "the open one" after an await.
+
 A ledger that has reached a limit is followed by a new one at once; it is flushed and closed in its
 turn. A failed write or sync ends the writing: whoever appends from then on gets the error, what is
 durable can be read, and the topic has to be loaded anew (broker/broker.py).
@@ -13,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ledgerfold.v1.records_pb2 import TopicRecord
 
@@ -56,6 +60,7 @@ class LogTail:
         self._flush_task: asyncio.Task[None] | None = None
         # Held for each flush, seal and close: one at a time, in the order they were asked for.
         self._disk = asyncio.Lock()
+        self._steps: set[asyncio.Task[Any]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
@@ -88,8 +93,11 @@ class LogTail:
             writer, self._writer = self._writer, None
             self._end()
         if writer is not None and not has_failed:
-            async with self._disk:
-                await self._in_thread(writer.close)
+            await self._to_its_end(self._close(writer))
+
+    async def _close(self, writer: LedgerWriter) -> None:
+        async with self._disk:
+            await self._in_thread(writer.close)
 
     def _end(self) -> None:
         self._closed = Moved(f"{self._record.name} was unloaded; connect again.")
@@ -161,17 +169,22 @@ class LogTail:
         if self._failure is None and self._writer is not None and self._writer.should_roll():
             await self.roll()
 
-    async def roll(self) -> None:
+    async def roll(self) -> int:
         """Closes the open ledger, if it has an entry, and begins another.
 
-        Raises what made the log fail.
+        The id of the ledger that is open then, all earlier ones being closed; what is published
+        meanwhile may have been followed by others. Raises what made the log fail.
         """
         if self._failure is not None:
             raise self._failure
-        if self._writer is not None and self._writer.next_entry_id:
-            self._roll(self._writer)
-        async with self._disk:
-            await self._flush_rolled()
+        writer = self._writer
+        assert writer is not None
+        if writer.next_entry_id:
+            writer = self._roll(writer)
+            self._start_flushing()
+        ledger_id = writer.ledger_id
+        await self._with_disk(lambda: self._flush_before(ledger_id))
+        return ledger_id
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
         changed = copy_of(self._record)
@@ -195,26 +208,37 @@ class LogTail:
     async def _flush_all(self) -> None:
         """Group commit: flushes until nothing is queued."""
         try:
-            while self._flushing or (self._writer is not None and self._writer.pending_bytes):
+            while self._oldest_unflushed() is not None:
                 async with self._disk:
-                    await self._flush_one()
+                    # Asked anew: a seal or a roll may have had the disk before.
+                    writer = self._oldest_unflushed()
+                    if writer is not None:
+                        await self._flush_one(writer)
         except LedgerfoldError as error:
             self._fail(error)
         finally:
             self._flush_task = None
 
-    async def _flush_one(self) -> None:
-        writer = self._flushing[0] if self._flushing else self._writer
-        if writer is None:
-            return
-        durable = await self._in_thread(writer.flush)
-        if durable.entry_id >= 0:
-            self._advance(durable)
-        if self._flushing and not writer.pending_bytes:
+    def _oldest_unflushed(self) -> LedgerWriter | None:
+        if self._flushing:
+            return self._flushing[0]
+        writer = self._writer
+        return writer if writer is not None and writer.pending_bytes else None
+
+    async def _flush_one(self, writer: LedgerWriter) -> None:
+        """Flushes the oldest ledger, and closes it if another one follows. Holding the disk."""
+        await self._flush_writer(writer)
+        # It may have been followed during the flush, and may have got entries before that.
+        if self._flushing and self._flushing[0] is writer and not writer.pending_bytes:
             await self._in_thread(writer.close)
             self._flushing.popleft()
             for callback in tuple(self.on_roll):
                 callback()
+
+    async def _flush_writer(self, writer: LedgerWriter) -> None:
+        durable = await self._in_thread(writer.flush)
+        if durable.entry_id >= 0:
+            self._advance(durable)
 
     def _advance(self, durable: Position) -> None:
         self._last_durable = durable
@@ -230,31 +254,57 @@ class LogTail:
             raise self._failure
 
     async def seal(self) -> Position | None:
-        """Flushes and seals the open segment; the last durable position, None if there is none.
+        """Flushes the ledger that is open now and seals its segment.
 
-        Publishing goes on meanwhile: what comes during the seal goes into the next segment.
+        The last durable position, None if there is none: sealed segments hold all up to there.
+        Publishing goes on meanwhile: what comes during the seal goes into the next segment, though
+        another ledger may have followed by then. Raises what made the log fail.
         """
-        async with self._disk:
-            await self._flush_rolled()
-            try:
-                await self._flush_one()
-                if self._writer is not None and not self._flushing:
-                    await self._in_thread(self._writer.seal_segment)
-            except LedgerfoldError as error:
-                self._fail(error)
-                raise
+        return await self._with_disk(self._seal)
+
+    async def _seal(self) -> Position | None:
+        writer = self._writer
+        assert writer is not None
+        await self._flush_before(writer.ledger_id)
+        await self._flush_writer(writer)
+        # Nothing of a later ledger is durable: the disk was held since this one was the open one.
+        await self._in_thread(writer.seal_segment)
         return self._last_durable
 
-    async def _flush_rolled(self) -> None:
-        """Flushes and closes the ledgers that are followed by another. Holding the disk."""
-        if self._failure is not None:
-            raise self._failure
-        try:
-            while self._flushing:
-                await self._flush_one()
-        except LedgerfoldError as error:
-            self._fail(error)
-            raise
+    async def _flush_before(self, ledger_id: int) -> None:
+        """Flushes and closes the ledgers before that one. Holding the disk."""
+        while self._flushing and self._flushing[0].ledger_id < ledger_id:
+            await self._flush_one(self._flushing[0])
+
+    async def _with_disk(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Does `work` once the disk is free. A caller that is cancelled does not end it.
+
+        Raises what made the log fail; a failure of `work` is one.
+        """
+
+        async def step() -> _T:
+            async with self._disk:
+                if self._failure is not None:
+                    raise self._failure
+                try:
+                    return await work()
+                except LedgerfoldError as error:
+                    self._fail(error)
+                    raise
+
+        return await self._to_its_end(step())
+
+    async def _to_its_end(self, work: Coroutine[Any, Any, _T]) -> _T:
+        task = asyncio.get_running_loop().create_task(work)
+        self._steps.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._steps.discard(task)
+        if not task.cancelled():
+            # Looked at, though its caller may be gone: the log has failed with it, or not at all.
+            task.exception()
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.v1.records_pb2 import LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.compaction_commit import forget_compacted, show
@@ -61,26 +61,25 @@ async def truncate(topic: Topic) -> None:
     """While no run of the topic is on its way. Raises StorageError, Moved (it was unloaded)."""
     log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
     if drops_compacted:
-        await log.roll()
-    doomed = list(log.ledger_ids())[:-1]
-    end = _last_of(log.ledger_records()[:-1]) if drops_compacted else log.last_position()
-    _remove(topic, doomed, end, drops_compacted=drops_compacted)
+        boundary = await log.roll()
+        doomed = [each for each in log.ledger_records() if each.ledger_id < boundary]
+        end = max(filter(None, map(last_entry, doomed)), default=EARLIEST)
+    else:
+        doomed = [each for each in log.ledger_records() if each.state == LEDGER_STATE_CLOSED]
+        end = log.last_position()
+    _remove(topic, [each.ledger_id for each in doomed], end, drops_compacted=drops_compacted)
     for subscription in tuple(topic.subscriptions.values()):
         subscription.pass_over(end)
         await subscription.persist()
     _log.info("%s: truncated up to %s", topic.name, end)
 
 
-def _last_of(records: Sequence[LedgerRecord]) -> Position:
-    return max((last for each in records if (last := last_entry(each))), default=EARLIEST)
-
-
 def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compacted: bool) -> None:
     """One batch, then the files."""
     store, changed = topic.broker.store, copy_of(topic.record)
-    del changed.ledger_ids[:-1]
     with topic.broker.metadata.batch() as batch:
         for ledger_id in doomed:
+            changed.ledger_ids.remove(ledger_id)
             store.mark_deleting(ledger_id, batch)
         if drops_compacted:
             forget_compacted(topic, changed, batch)

@@ -9,6 +9,7 @@ Every call that changes something is counted, and one of them can be made to go 
 
     files.fail_at(n)    the n-th call from now raises DiskFailure; nothing of it, or half, happened
     files.crash_at(n)   the n-th call from now takes effect, then Crash is raised
+    files.during = f    f("sync /disk/..") is called in the middle of each call: what others do then
 
 What survives of the unsynced end of a file is the `tail` argument of crash(): nothing, the front
 half, zeros. Blocks that reached the disk out of order are not modelled.
@@ -78,6 +79,7 @@ class LossyFiles:
         self._seen: dict[Path, _Node] = {root: _Node(None)}
         self._durable: dict[Path, _Node] = dict(self._seen)
         self.calls: list[str] = []
+        self.during: Callable[[str], None] = lambda call: None
         self._fail_at = self._crash_at = -1
         # Crash was raised; whoever it met may have swallowed it.
         self.has_crashed = False
@@ -122,6 +124,7 @@ class LossyFiles:
         """Around the effect of one counted call."""
         self.calls.append(f"{operation} {path}")
         number = len(self.calls)
+        self.during(self.calls[-1])
         if number == self._fail_at:
             if self._short and half is not None:
                 half()
