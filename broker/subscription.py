@@ -86,11 +86,15 @@ class Subscription:
         self.entries_expired = self.expired_ms = 0
         # Of consumers that left.
         self.traffic_before = Traffic()
+        # Not above the mark-delete of the record on disk, whether a write under way gets there or
+        # not.
+        self._recorded_mark_delete = cursor.mark_delete
+        self._persist_record = persist
         self._writer = (
             None
             if persist is None
             else CursorWriter(
-                self.record, persist, self.fail, delay_ms=persist_delay_ms, clock=clock
+                self.record, self._persist, self.fail, delay_ms=persist_delay_ms, clock=clock
             )
         )
         self._session: Session | None = None
@@ -121,8 +125,19 @@ class Subscription:
 
     @property
     def mark_delete(self) -> Position:
-        """Everything at or below it is acknowledged: trimming may have it."""
+        """Everything at or below it is acknowledged, though a crash may forget that."""
         return self.cursor.mark_delete
+
+    @property
+    def durable_mark_delete(self) -> Position:
+        """Everything at or below it is acknowledged, now and after a crash: trimming may have it.
+
+        That of the last record written, or of the one being written where that is further back;
+        never beyond `mark_delete`. Not durable: `mark_delete`.
+        """
+        if not self.is_durable:
+            return self.cursor.mark_delete
+        return min(self._recorded_mark_delete, self.cursor.mark_delete)
 
     @property
     def read_position(self) -> Position:
@@ -319,6 +334,13 @@ class Subscription:
         self._end_all(error)
 
     # Inside
+
+    async def _persist(self, record: CursorRecord) -> None:
+        assert self._persist_record is not None
+        written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+        self._recorded_mark_delete = min(self._recorded_mark_delete, written)
+        await self._persist_record(record)
+        self._recorded_mark_delete = written
 
     def _session_of(self, consumer: Consumer) -> Session | None:
         """None when the consumer is not connected any more."""

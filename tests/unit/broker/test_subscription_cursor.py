@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.cursor import Cursor
-from broker.subscription import Subscription
+from broker.dispatch import SubscriptionType
+from broker.subscription import ConsumerOptions, Subscription
 from storage.entry import Position
 from storage.errors import (
     Corruption,
@@ -183,5 +186,76 @@ def test_a_failed_read_is_an_error_not_silence(
                 await consumer.take()
         topic.log.error = None
         assert text(await receive(await subscribed(topic, EXCLUSIVE), 1)) == "a=1"
+
+    run(test)
+
+
+def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
+    """Trimming goes by it: what a crash brings back must still be there."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        before = subscription.mark_delete
+        received = await receive(consumer, 3)
+        subscription.acknowledge(consumer, [positions[0]])
+        assert subscription.mark_delete == positions[0]
+        assert subscription.durable_mark_delete == before
+        await acknowledge(topic, consumer, received[1:2])
+        assert subscription.durable_mark_delete == positions[1]
+        assert (await topic.restart()).durable_mark_delete == positions[1]
+
+    run(test)
+
+
+def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
+    """Backwards: at once. And acknowledgements behind it do not let go of it until they are."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await acknowledge(topic, consumer, await receive(consumer, 3))
+        subscription = topic.subscriptions["s"]
+        topic.may_write.clear()
+        topic.writing.clear()
+        moving = asyncio.create_task(subscription.move(positions[0]))
+        await topic.writing.wait()
+        subscription.pass_over(positions[1])
+        assert subscription.mark_delete == positions[1]
+        assert subscription.durable_mark_delete == positions[0]
+        topic.may_write.set()
+        await moving
+        await subscription.persist()
+        assert subscription.durable_mark_delete == positions[1]
+
+    run(test)
+
+
+def test_a_write_that_failed_is_not_durable() -> None:
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        before = subscription.durable_mark_delete
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.pass_over(positions[0])
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        assert subscription.durable_mark_delete == before
+        topic.error = None
+        await subscription.persist()
+        assert subscription.durable_mark_delete == positions[0]
+
+    run(test)
+
+
+def test_without_a_record_the_mark_delete_is_as_durable_as_it_gets() -> None:
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        await subscribed(topic, ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False))
+        subscription = topic.subscriptions["s"]
+        subscription.pass_over(positions[0])
+        assert subscription.durable_mark_delete == positions[0]
 
     run(test)
