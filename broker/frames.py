@@ -5,8 +5,11 @@ few functions instead of building protobuf objects. What is on the wire stays pl
 client may use the generated classes (proto/ledgerfold/v1/data.proto).
 
     >>> frame = encode_publish([b"one", b"two"])
-    >>> [bytes(entry) for entry in decode_field(frame, 2)]
+    >>> [bytes(entry) for entry in entries_of(frame)]
     [b'one', b'two']
+
+What a stranger sent is decoded field by field, never as a whole: a frame of FRAME_BYTES_MAX holds
+millions of empty ones.
 
 Source: the protobuf encoding; a length-delimited field is a tag byte (number << 3 | 2), a varint
 length, and bytes.
@@ -14,10 +17,13 @@ length, and bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from storage.entry import Buffer
+from storage.entry import ENTRY_BYTES_MAX, Buffer
 from storage.errors import InvalidRequest
+
+# No message in either direction is longer. Any entry fits, with what is said about it.
+FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
 
 # `entries` of PublishRequest and ReadResponse, `deliveries` of SubscribeResponse.
 BULK_FIELD = 2
@@ -54,15 +60,25 @@ def encode_read(entries: Iterable[Buffer]) -> bytes:
     return _encode_entries(entries)
 
 
-def encode_deliveries(deliveries: Sequence[tuple[Buffer, int]]) -> bytes:
-    """A SubscribeResponse of (entry, redelivery count) pairs."""
+def encode_deliveries(
+    deliveries: Iterable[tuple[Buffer, int]], bytes_max: int = FRAME_BYTES_MAX
+) -> Iterator[bytes]:
+    """SubscribeResponses of (entry, redelivery count) pairs, as few as `bytes_max` allows."""
     parts: list[Buffer] = []
+    size_bytes = 0
     for entry, redelivery_count in deliveries:
         head = b"%c%b" % (_ENTRY_TAG, _varint(len(entry)))
         tail = b"%c%b" % (_REDELIVERY_TAG, _varint(redelivery_count)) if redelivery_count else b""
         size = len(head) + len(entry) + len(tail)
-        parts += (b"%c%b%b" % (_BULK_TAG, _varint(size), head), entry, tail)
-    return b"".join(parts)
+        head = b"%c%b%b" % (_BULK_TAG, _varint(size), head)
+        size = len(head) + len(entry) + len(tail)
+        if parts and size_bytes + size > bytes_max:
+            yield b"".join(parts)
+            parts, size_bytes = [], 0
+        parts += (head, entry, tail)
+        size_bytes += size
+    if parts:
+        yield b"".join(parts)
 
 
 def is_bulk(frame: Buffer) -> bool:
@@ -84,33 +100,47 @@ def _read_varint(frame: memoryview, at: int) -> tuple[int, int]:
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """Number and value of each field, one at a time. Raises InvalidRequest where one is bad."""
     at, end = 0, len(view)
     while at < end:
-        tag, at = _read_varint(view, at)
-        kind = tag & 7
+        try:
+            tag, at = _read_varint(view, at)
+            kind = tag & 7
+            size, at = _read_varint(view, at)
+        except IndexError as error:
+            raise InvalidRequest("A frame that ends in the middle of a number.") from error
         if kind == 0:
-            value, at = _read_varint(view, at)
-            yield tag >> 3, value
+            yield tag >> 3, size
             continue
         if kind != _LENGTH_DELIMITED:
             raise InvalidRequest(f"A frame with a field of unknown wire type {kind}.")
-        size, at = _read_varint(view, at)
         if at + size > end:
             raise InvalidRequest("A frame that ends in the middle of a field.")
         yield tag >> 3, view[at : at + size]
         at += size
 
 
+def entries_of(frame: Buffer) -> Iterator[memoryview]:
+    """The bulk field's values, as slices of a frame that holds nothing else, one at a time.
+
+    Raises InvalidRequest when it comes to what is no such value.
+    """
+    for number, value in _fields(memoryview(frame)):
+        if number != BULK_FIELD or isinstance(value, int):
+            raise InvalidRequest(f"A frame of entries with something else in it: field {number}.")
+        yield value
+
+
 def decode_field(frame: Buffer, number: int) -> list[memoryview]:
-    """All values of one length-delimited field, as slices of the frame. Raises InvalidRequest."""
-    try:
-        return [
-            value
-            for field, value in _fields(memoryview(frame))
-            if field == number and isinstance(value, memoryview)
-        ]
-    except IndexError as error:
-        raise InvalidRequest("A frame that ends in the middle of a number.") from error
+    """All values of one length-delimited field, as slices of the frame: of a broker's message.
+
+    Raises InvalidRequest.
+    """
+    return [
+        value
+        for field, value in _fields(memoryview(frame))
+        if field == number and isinstance(value, memoryview)
+    ]
 
 
 def decode_deliveries(frame: Buffer) -> list[tuple[memoryview, int]]:

@@ -3,8 +3,9 @@
 Receipts come back in the order of the entries. A duplicate's receipt waits until everything
 appended before it is durable: the original may still be on its way.
 
-Bounds: what a producer has in flight stays under IN_FLIGHT_BYTES_MAX plus one frame; above it the
-handler does not read on, and HTTP/2 holds the client back.
+Bounds: what a producer has in flight, duplicates among it, stays under IN_FLIGHT_BYTES_MAX plus an
+entry and what the handler appends at once (broker/rpc/publish.py); above it the handler does not
+read on, and HTTP/2 holds the client back.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from broker.topic import Topic
 
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+# Given at once: about a millisecond's work, and a message that any client takes.
+RECEIPTS_MAX = 1000
 _DUPLICATE = Position(-1, -1)
 
 
@@ -60,7 +63,7 @@ class Producer:
         topic, record = self.topic, self.record
         if header.sequence_id <= record.last_sequence_id:
             # The original may still be on its way, from a connection that is gone.
-            self._wait(_DUPLICATE, header.sequence_id, 0, topic.log.last_appended)
+            self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, topic.log.last_appended)
             return
         clock = topic.broker.manual_clock
         if clock is not None:
@@ -86,7 +89,7 @@ class Producer:
             await self._room.wait()
 
     async def receipts(self) -> list[Receipt]:
-        """The next ones, at least one; none when the stream is finished and all were given.
+        """The next ones, 1 to RECEIPTS_MAX; none when the stream is finished and all were given.
 
         Raises what ended the producer or made the log fail.
         """
@@ -104,8 +107,8 @@ class Producer:
             await self._changed.wait()
 
     def _take_durable(self) -> list[Receipt]:
-        durable, ready = self.topic.log.last_durable, []
-        while self._waiting:
+        durable, ready = self.topic.log.last_durable, list[Receipt]()
+        while self._waiting and len(ready) < RECEIPTS_MAX:
             waiting = self._waiting[0]
             if waiting.durable_at is not None and (durable is None or waiting.durable_at > durable):
                 break

@@ -1,6 +1,6 @@
 """The gRPC server: which handler serves which call, health, reflection, limits.
 
-Bulk calls (Publish, Subscribe's responses, Read) move raw bytes (broker/frames.py); everything else
+The streams (Publish, Subscribe, Read) move raw bytes (broker/frames.py); everything else
 uses the generated messages.
 """
 
@@ -18,15 +18,13 @@ from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 
 from broker.broker import Broker
+from broker.frames import FRAME_BYTES_MAX
 from broker.rpc import partitions, publish, read, subscribe
 from broker.rpc.admin import AdminService
 from broker.rpc.health import HealthService
-from storage.entry import ENTRY_BYTES_MAX
 
 DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-# One frame holds at least one entry, and several small ones.
-FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
 
 OPTIONS = [
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
@@ -79,11 +77,11 @@ class Server:
             await asyncio.wait_for(self._server.stop(grace_s), 2 * grace_s)
 
     def _data_handlers(self) -> Any:
-        def stream(handler: Handler, request: Any = None) -> Any:
+        def stream(handler: Handler) -> Any:
             async def call(request_iterator: Any, context: Any) -> None:
                 await handler(self._broker, request_iterator, context)
 
-            return grpc.stream_stream_rpc_method_handler(call, request_deserializer=request)
+            return grpc.stream_stream_rpc_method_handler(call)
 
         def unary(handler: Handler, request: Any, response: Any) -> Any:
             async def call(message: Any, context: Any) -> Any:
@@ -97,7 +95,7 @@ class Server:
             DATA_SERVICE,
             {
                 "Publish": stream(publish.publish),
-                "Subscribe": stream(subscribe.subscribe, data_pb2.SubscribeRequest.FromString),
+                "Subscribe": stream(subscribe.subscribe),
                 "Read": stream(read.read),
                 "GetPartitions": unary(
                     partitions.get_partitions,

@@ -101,6 +101,10 @@ class EntryCodec(Protocol):
         """The key that key-shared dispatch goes by: the first message's."""
         ...
 
+    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
+        """That of the last message; -1 for one that was published alone."""
+        ...
+
 
 def codec_of(header: EntryHeader) -> EntryCodec:
     # NOTE: imported here because the codec modules use this module's types.
@@ -119,3 +123,9 @@ def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
     return codec_of(header).decode(
         header, view[HEADER_BYTES:values_at], view[values_at : values_at + header.value_bytes]
     )
+
+
+def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
+    """Of a whole entry's last message, whose values nobody looks at. Raises InvalidRequest."""
+    keys = memoryview(entry)[HEADER_BYTES : HEADER_BYTES + header.key_bytes]
+    return codec_of(header).last_batch_index(header, keys)

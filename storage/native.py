@@ -369,5 +369,14 @@ class NativeCodec:
             return None
         return keys.keys[: int.from_bytes(keys.key_offsets[4:8], "little")]
 
+    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
+        if header.is_plain:
+            return -1
+        keys = parse_keys(key_section)
+        rows, column = len(keys.flags), keys.batch_indexes
+        if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
+            raise InvalidRequest("The columns of a native key section do not fit together.")
+        return int.from_bytes(column[-4:], "little") if column else rows - 1
+
 
 NATIVE = NativeCodec()

@@ -2,7 +2,10 @@
 
 Requests and responses are raw bytes; entries are sliced out of a frame, checked, stamped and queued
 without being decoded. One task reads, this one writes the receipts, each write as many as are
-durable by then.
+durable by then, RECEIPTS_MAX at most.
+
+However many entries a frame holds, others have their turn after every SLICE_ENTRIES of them, and
+the first bad one ends the stream: nothing of what follows it is looked at.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from ledgerfold.v1 import data_pb2
 
-from broker.frames import BULK_FIELD, decode_field, is_bulk
+from broker.frames import entries_of, is_bulk
 from broker.names import persistent_topic
 from broker.producer import Producer
 from broker.status_map import rpc_errors
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 Context = grpc.aio.ServicerContext[Any, Any]
 # What read() gives at the end of a stream; the stubs do not know it.
 EOF = cast(Any, grpc.aio).EOF
+# About a millisecond's work.
+SLICE_ENTRIES = 100
+# An `open` is names.
+OPEN_BYTES_MAX = 64 * 1024
 
 
 @rpc_errors
@@ -62,6 +69,10 @@ async def _opening(context: Context) -> data_pb2.PublishOpen | None:
     frame = await context.read()
     if frame is EOF:
         return None
+    if len(frame) > OPEN_BYTES_MAX:
+        raise InvalidRequest(
+            f"A first request of {len(frame)} bytes: it is `open`, of {OPEN_BYTES_MAX} at most."
+        )
     try:
         request = data_pb2.PublishRequest.FromString(frame)
     except DecodeError as error:
@@ -78,12 +89,20 @@ async def _receive(context: Context, producer: Producer) -> None:
         while (frame := await context.read()) is not EOF:
             if not is_bulk(frame):
                 raise InvalidRequest("After `open` a Publish stream takes `entries` only.")
-            for entry in decode_field(frame, BULK_FIELD):
-                producer.append(entry)
-            await producer.has_room()
+            await _append(frame, producer)
         producer.finish()
     except LedgerfoldError as error:
         producer.end(error)
     except asyncio.CancelledError:
         producer.finish()
         raise
+
+
+async def _append(frame: bytes, producer: Producer) -> None:
+    """Returns when the next frame may be read."""
+    for count, entry in enumerate(entries_of(frame), 1):
+        producer.append(entry)
+        if not count % SLICE_ENTRIES:
+            await asyncio.sleep(0)
+            await producer.has_room()
+    await producer.has_room()

@@ -25,7 +25,7 @@ from broker.route import Route
 from broker.status_map import rpc_errors
 from broker.subscription_stats import describe_reader, describe_reader_cursor
 from broker.traffic import Peer, Traffic
-from storage.codec import decode
+from storage.codec import last_batch_index
 from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest
 from storage.ledger import StoredEntry
@@ -272,6 +272,5 @@ async def get_last_message_id(
     if entry is not None:
         last.ledger_id, last.entry_id = entry.header.position
         last.partition = partition_index(topic.name)
-        for message in decode(entry.data, entry.header).messages():
-            last.batch_index = message.batch_index
+        last.batch_index = last_batch_index(entry.data, entry.header)
     return data_pb2.GetLastMessageIdResponse(message_id=last)

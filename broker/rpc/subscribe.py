@@ -4,17 +4,22 @@ The first request opens; then permits, acknowledgements and redeliveries are rea
 the other writes deliveries. Each write waits until gRPC has accepted it, so that a slow client
 holds back its own queue (broker/consumer.py) and nobody else's. However the stream ends, the
 consumer is detached, and what it had not acknowledged is delivered again.
+
+Bounds: a request is of REQUEST_BYTES_MAX at most; others have their turn after every
+SLICE_POSITIONS of the positions it names. A response is of FRAME_BYTES_MAX at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.consumer import Consumer, Output
 from broker.dispatch import SubscriptionType
@@ -40,6 +45,10 @@ if TYPE_CHECKING:
 
 Requests = AsyncIterator[data_pb2.SubscribeRequest]
 Context = grpc.aio.ServicerContext[Any, Any]
+REQUEST_BYTES_MAX = 2 * 1024 * 1024
+# About a millisecond's work.
+SLICE_POSITIONS = 200
+_REQUEST_IDS_PER_FRAME_MAX = 10_000
 
 _TYPES = {
     # As in Pulsar: who names no type is alone.
@@ -52,9 +61,12 @@ _TYPES = {
 
 
 @rpc_errors
-async def subscribe(broker: Broker, request_iterator: Requests, context: Context) -> None:
-    """Requests are SubscribeRequest messages; responses are written as serialized bytes."""
-    opening = await _opening(request_iterator)
+async def subscribe(
+    broker: Broker, request_iterator: AsyncIterator[bytes], context: Context
+) -> None:
+    """Requests are serialized SubscribeRequest messages; so are the responses."""
+    requests = _parsed(request_iterator)
+    opening = await _opening(requests)
     if opening is None:
         return
     options = _options(opening)
@@ -62,9 +74,7 @@ async def subscribe(broker: Broker, request_iterator: Requests, context: Context
     topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
     subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
     consumer.peer = Peer(context.peer(), broker.clock_ms(), opening.properties)
-    receiver = asyncio.create_task(
-        _receive(request_iterator, subscription, consumer, broker.clock_ms)
-    )
+    receiver = asyncio.create_task(_receive(requests, subscription, consumer, broker.clock_ms))
     try:
         ready = data_pb2.SubscribeReady(
             consumer_name=consumer.name, incarnation=subscription.cursor.incarnation
@@ -113,6 +123,21 @@ async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeR
     else:
         topic = await broker.topic(name, create=False)
         await delete_subscription(topic, request.subscription, force=request.force)
+
+
+async def _parsed(frames: AsyncIterator[bytes]) -> Requests:
+    async for frame in frames:
+        if len(frame) > REQUEST_BYTES_MAX:
+            raise InvalidRequest(
+                f"A request of {len(frame)} bytes: {REQUEST_BYTES_MAX} is the most. "
+                "Name fewer positions in each."
+            )
+        try:
+            yield data_pb2.SubscribeRequest.FromString(frame)
+        except DecodeError as error:
+            raise InvalidRequest(
+                "A request of a Subscribe stream is no SubscribeRequest."
+            ) from error
 
 
 async def _opening(requests: Requests) -> data_pb2.SubscribeOpen | None:
@@ -177,7 +202,7 @@ async def _receive(
 ) -> None:
     try:
         async for request in requests:
-            _handle(request, subscription, consumer)
+            await _handle(request, subscription, consumer)
             if request.WhichOneof("step") == "ack":
                 consumer.traffic.last_acked_ms = clock_ms()
     except LedgerfoldError as error:
@@ -187,34 +212,56 @@ async def _receive(
         consumer.end(None)
 
 
-def _handle(
+async def _handle(
     request: data_pb2.SubscribeRequest, subscription: Subscription, consumer: Consumer
 ) -> None:
     step = request.WhichOneof("step")
     if step == "permits":
         subscription.add_permits(consumer, request.permits)
-    elif step == "ack":
+    elif step == "ack" and request.ack.cumulative:
         subscription.acknowledge(
             consumer,
-            _positions(request.ack.positions),
-            cumulative=request.ack.cumulative,
+            _positions(request.ack.positions[:2]),
+            cumulative=True,
             request_id=request.ack.request_id,
         )
+    elif step == "ack":
+        await _acknowledge(request.ack, subscription, consumer)
     elif step == "redeliver":
-        subscription.redeliver(consumer, _positions(request.redeliver.positions))
+        named = list[Position]()
+        async for positions in _slices(request.redeliver.positions):
+            named += positions
+        subscription.redeliver(consumer, named)
     else:
         raise InvalidRequest("A Subscribe stream is opened once, and no request is empty.")
 
 
-def _positions(positions: Any) -> list[Position]:
+async def _acknowledge(ack: data_pb2.Ack, subscription: Subscription, consumer: Consumer) -> None:
+    """One by one; the answer is for all of them."""
+    async for positions in _slices(ack.positions):
+        subscription.acknowledge(consumer, positions)
+    if ack.request_id:
+        subscription.acknowledge(consumer, (), request_id=ack.request_id)
+
+
+async def _slices(positions: Sequence[PositionRecord]) -> AsyncIterator[list[Position]]:
+    for start in range(0, len(positions), SLICE_POSITIONS):
+        if start:
+            await asyncio.sleep(0)
+        yield _positions(positions[start : start + SLICE_POSITIONS])
+
+
+def _positions(positions: Iterable[PositionRecord]) -> list[Position]:
     return [Position(each.ledger_id, each.entry_id) for each in positions]
 
 
 def _frames(output: Output) -> Iterator[bytes]:
     if output.active is not None:
         yield data_pb2.SubscribeResponse(active=output.active).SerializeToString()
-    if output.acked_request_ids:
-        acked = data_pb2.SubscribeResponse(acked_request_ids=output.acked_request_ids)
+    request_ids = output.acked_request_ids
+    for start in range(0, len(request_ids), _REQUEST_IDS_PER_FRAME_MAX):
+        acked = data_pb2.SubscribeResponse(
+            acked_request_ids=request_ids[start : start + _REQUEST_IDS_PER_FRAME_MAX]
+        )
         yield acked.SerializeToString()
-    if output.deliveries:
-        yield encode_deliveries([(each.entry, each.redelivery_count) for each in output.deliveries])
+    yield from encode_deliveries((each.entry, each.redelivery_count) for each in output.deliveries)

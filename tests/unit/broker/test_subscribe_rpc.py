@@ -12,14 +12,19 @@ from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import CursorRecord, Position
 
 from broker.clock import ManualClock
+from broker.consumer import Delivery, Output
+from broker.cursor import Cursor
 from broker.emulation import Emulation
+from broker.frames import FRAME_BYTES_MAX
 from broker.partitions import Partitions
-from broker.rpc.subscribe import seek, subscribe, unsubscribe
+from broker.rpc.subscribe import SLICE_POSITIONS, _frames, seek, subscribe, unsubscribe
 from broker.status_map import error_from_rpc
 from broker.subscription import Subscription
 from broker.traffic import Traffic
-from storage.entry import read_header
+from storage.entry import ENTRY_BYTES_MAX, read_header
+from storage.entry import Position as EntryPosition
 from storage.errors import (
+    InvalidRequest,
     Moved,
     NotAllowed,
     RequestError,
@@ -30,6 +35,7 @@ from storage.errors import (
 from storage.key_value import MemoryKeyValue
 from storage.metadata import MetadataStore
 from tests.unit.broker.fake_log import FakeLog
+from tests.unit.broker.turns import Turns
 
 SERVICE = "ledgerfold.v1.DataService"
 
@@ -143,9 +149,7 @@ class serving:  # noqa: N801 - used as a context manager
             return await unsubscribe(broker, request, context)
 
         handlers = {
-            "Subscribe": grpc.stream_stream_rpc_method_handler(
-                on_subscribe, request_deserializer=data_pb2.SubscribeRequest.FromString
-            ),
+            "Subscribe": grpc.stream_stream_rpc_method_handler(on_subscribe),
             "Seek": grpc.unary_unary_rpc_method_handler(
                 on_seek,
                 data_pb2.SeekRequest.FromString,
@@ -335,3 +339,68 @@ def test_steps_out_of_place_end_the_stream() -> None:
             await until(lambda: not has_consumers(broker))
 
     run(test)
+
+
+def test_many_acknowledgements_let_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One request that names them all has one answer, when all are durable."""
+
+    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+        acked = list[EntryPosition]()
+        acknowledge = Cursor.acknowledge
+
+        def counted(cursor: Cursor, position: EntryPosition) -> bool:
+            acked.append(position)
+            return acknowledge(cursor, position)
+
+        stream = Stream(channel)
+        await stream.open(type=data_pb2.SUBSCRIPTION_TYPE_SHARED)
+        topic = broker.topics["persistent://public/default/t"]
+        topic.log.publish(*["a=1"] * 2_000)
+        await stream.send(permits=2_000)
+        await stream.entries(2_000)
+        named = [Position(ledger_id=0, entry_id=n) for n in range(2_000)]
+        monkeypatch.setattr(Cursor, "acknowledge", counted)
+        async with Turns(lambda: len(acked)) as turns:
+            await stream.send(ack=data_pb2.Ack(positions=named, request_id=7))
+            assert list((await stream.read()).acked_request_ids) == [7]
+        assert topic.records["s"].mark_delete.entry_id == 1_999
+        assert turns.most <= SLICE_POSITIONS
+
+    run(test)
+
+
+def test_a_request_that_is_too_long_or_none_at_all_ends_the_stream() -> None:
+    """Both with a sentence."""
+
+    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+        stream = Stream(channel)
+        await stream.open()
+        named = [Position(ledger_id=2**40, entry_id=2**40)] * 150_000
+        await stream.send(ack=data_pb2.Ack(positions=named))
+        error = await stream.error()
+        assert isinstance(error, InvalidRequest)
+        assert "fewer positions" in str(error)
+        method: Any = channel.stream_stream
+        call = method(f"/{SERVICE}/Subscribe")()
+        await call.write(b"\xff")
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await call.read()
+        assert isinstance(error_from_rpc(refused.value), InvalidRequest)
+
+    run(test)
+
+
+def test_an_output_is_split_where_it_exceeds_a_frame() -> None:
+    """What a consumer is given at once may be a small entry and the largest one behind it."""
+    sizes = [1024 * 1024 - 1, ENTRY_BYTES_MAX, *[3] * 10]
+    deliveries = [Delivery(EntryPosition(0, n), 1, bytes(size), 1) for n, size in enumerate(sizes)]
+    frames = list(_frames(Output(None, list(range(25_000)), deliveries)))
+    assert max(map(len, frames)) <= FRAME_BYTES_MAX
+    responses = [data_pb2.SubscribeResponse.FromString(frame) for frame in frames]
+    assert [id for each in responses for id in each.acked_request_ids] == list(range(25_000))
+    sent = [each for response in responses for each in response.deliveries]
+    assert [len(each.entry) for each in sent] == sizes
+    assert {each.redelivery_count for each in sent} == {1}
+    assert len(frames) == 3 + 2

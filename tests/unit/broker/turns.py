@@ -1,0 +1,48 @@
+"""How long a piece of work keeps the loop: measured in its own steps, not in time.
+
+async with Turns(lambda: len(done)) as turns:
+    await work()
+assert turns.most <= 100                        # steps between two turns of anybody else
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+
+
+class Turns:
+    """`steps` tells how many steps of the work have been done."""
+
+    def __init__(self, steps: Callable[[], int]) -> None:
+        self._steps = steps
+        self._seen = steps()
+        self.most = 0
+
+    async def __aenter__(self) -> Turns:
+        self._task = asyncio.create_task(self._watch())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._look()
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _watch(self) -> None:
+        while True:
+            self._look()
+            await asyncio.sleep(0)
+
+    def _look(self) -> None:
+        steps = self._steps()
+        self.most = max(self.most, steps - self._seen)
+        self._seen = steps
