@@ -1,12 +1,24 @@
-"""How many raw bytes lie behind a position: exactly, or as Pulsar estimates it. Pure.
+"""How much lies behind a position, in raw entries and bytes: exact, or as Pulsar estimates. Pure.
 
-Exact counts whole segments, which is enough for the horizon: a run's range ends where a segment
-ends. The estimate takes whole ledgers, and of the ledger in which the position stands the share of
-its entries (ManagedLedgerImpl.getEstimatedBacklogSize; reference section 11.3).
+Exact bytes are those of whole segments, which is enough for the horizon: a run's range ends where a
+segment ends. The estimate takes whole ledgers, and of the ledger in which the position stands the
+share of its entries (ManagedLedgerImpl.getEstimatedBacklogSize; reference section 11.3).
+
+What is asked of many positions at once (the ranges of a cursor, all cursors of a topic) is asked of
+`LedgerSums`: the ledgers are gone through once, and each answer is a search.
+
+    >>> sums = LedgerSums([(3, 10, 1000), (5, 4, 400)])
+    >>> sums.entries_between(Position(3, 7), Position(5, 0))
+    3
+    >>> sums.estimated_bytes_behind(Position(3, 4))
+    900
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
@@ -19,7 +31,55 @@ class RawLedgers(Protocol):
     """What is needed of a topic's log (broker/log.py)."""
 
     def ledger_records(self) -> list[LedgerRecord]: ...
-    def entries_between(self, after: Position, upto: Position) -> int: ...
+
+
+class LedgerSums:
+    """Raw ledgers as they are at one moment: (id, entries, bytes) of each, oldest first."""
+
+    def __init__(self, ledgers: Sequence[tuple[int, int, int]]) -> None:
+        self._ids = [ledger_id for ledger_id, _, _ in ledgers]
+        self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
+        self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        """Raw entries p with after < p <= upto."""
+        return max(0, self._entries_upto(upto) - self._entries_upto(after))
+
+    def entries_in(self, ranges: Iterable[tuple[Position, Position]]) -> int:
+        """Of (after, upto] ranges that do not overlap."""
+        upto = self._entries_upto
+        return sum(max(0, upto(end) - upto(after)) for after, end in ranges)
+
+    def _entries_upto(self, position: Position) -> int:
+        ledger_id, entry_id = position
+        at = bisect_right(self._ids, ledger_id)
+        entries = self._entries_before[at]
+        if at and self._ids[at - 1] == ledger_id:
+            before = self._entries_before[at - 1]
+            return min(entries, max(before, before + entry_id + 1))
+        return entries
+
+    def estimated_bytes_behind(self, position: Position) -> int:
+        """As Pulsar estimates them."""
+        at = bisect_left(self._ids, position.ledger_id)
+        size_bytes = self._bytes_before[-1] - self._bytes_before[at]
+        if at == len(self._ids) or self._ids[at] != position.ledger_id:
+            return size_bytes
+        entries = self._entries_before[at + 1] - self._entries_before[at]
+        ledger_bytes = self._bytes_before[at + 1] - self._bytes_before[at]
+        behind = self._entries_before[at + 1] - self._entries_upto(position)
+        share_bytes = ledger_bytes * behind // entries if entries else 0
+        return size_bytes - ledger_bytes + share_bytes
+
+
+def sums_of(records: Iterable[LedgerRecord]) -> LedgerSums:
+    """Entry ids of a ledger begin at 0 and have no gaps."""
+    ledgers = []
+    for record in records:
+        last = last_entry(record)
+        size_bytes = sum(segment.size_bytes for segment in record.segments)
+        ledgers.append((record.ledger_id, 0 if last is None else last.entry_id + 1, size_bytes))
+    return LedgerSums(ledgers)
 
 
 def bytes_behind(position: Position, log: RawLedgers) -> int:
@@ -33,14 +93,5 @@ def bytes_behind(position: Position, log: RawLedgers) -> int:
 
 
 def estimated_bytes_behind(position: Position, log: RawLedgers) -> int:
-    size_bytes = 0
-    for record in log.ledger_records():
-        last = last_entry(record)
-        if last is None or last <= position:
-            continue
-        ledger_bytes = sum(segment.size_bytes for segment in record.segments)
-        if record.ledger_id == position.ledger_id:
-            entries = sum(segment.entries for segment in record.segments)
-            ledger_bytes = ledger_bytes * log.entries_between(position, last) // entries
-        size_bytes += ledger_bytes
-    return size_bytes
+    """As Pulsar estimates them."""
+    return sums_of(log.ledger_records()).estimated_bytes_behind(position)

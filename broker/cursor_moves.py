@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
+from broker.backlog import LedgerSums
 from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from broker.subscription_stats import backlog_entries
@@ -40,7 +41,7 @@ class RawEntries(Protocol):
     """What is needed of a topic's log (broker/log.py)."""
 
     def ledger_records(self) -> list[LedgerRecord]: ...
-    def entries_between(self, after: Position, upto: Position) -> int: ...
+    def ledger_sums(self) -> LedgerSums: ...
     def last_position(self) -> Position: ...
 
 
@@ -112,9 +113,9 @@ def nth_behind(
     log: RawEntries, mark_delete: Position, acknowledged: Sequence[Range], count: int
 ) -> Position:
     """The `count`-th entry behind `mark_delete` that lies in no range; the last, if none is."""
-    at = mark_delete
+    at, sums = mark_delete, log.ledger_sums()
     for after, upto in acknowledged:
-        between = log.entries_between(at, after)
+        between = sums.entries_between(at, after)
         if between >= count:
             break
         count -= between
@@ -123,7 +124,7 @@ def nth_behind(
         last = last_entry(record)
         if last is None or last <= at:
             continue
-        available = log.entries_between(at, last)
+        available = sums.entries_between(at, last)
         if available >= count:
             return Position(record.ledger_id, last.entry_id - (available - count))
         count -= available

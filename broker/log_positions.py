@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
+from broker.backlog import LedgerSums, sums_of
 from broker.log_tail import LogTail
 from storage.entry import Position
 from storage.ledger import LedgerReader
@@ -75,6 +76,10 @@ class LogPositions(LogTail):
             )
             count += max(0, high - low)
         return count
+
+    def ledger_sums(self) -> LedgerSums:
+        """To ask about many positions at once."""
+        return sums_of(self.ledger_records())
 
     def _existing(self, position: Position) -> Position:
         """`position` if it may hold an entry now or later, else the first one after it that may."""

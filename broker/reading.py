@@ -23,6 +23,7 @@ from typing import Protocol
 
 from ledgerfold.v1.data_pb2 import StartPosition
 
+from broker.backlog import LedgerSums
 from broker.cursor import Cursor
 from broker.emulation import Emulation
 from broker.route import Route
@@ -70,6 +71,8 @@ class LogReader(Protocol):
     def previous_position(self, position: Position) -> Position: ...
 
     def entries_between(self, after: Position, upto: Position) -> int: ...
+
+    def ledger_sums(self) -> LedgerSums: ...
 
     def ledger_ids(self) -> Sequence[int]: ...
 

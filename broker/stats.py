@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
-from broker.backlog import estimated_bytes_behind
+from broker.backlog import LedgerSums, sums_of
 from broker.compaction_history import CompactionStats
 from broker.names import COMPACTION_CURSOR
 from broker.traffic import iso_time
@@ -33,13 +33,15 @@ _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     """Pulsar's `topics stats`. Counters are since the topic was loaded."""
     ledgers = topic.log.ledger_records()
+    # However many subscriptions there are, the ledgers are gone through once.
+    sums = sums_of(ledgers)
     subscriptions = {
-        name: each.stats() | {"backlogSize": _bytes_behind(each.mark_delete, topic)}
+        name: each.stats(sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
         for name, each in topic.subscriptions.items()
     }
     durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
     if topic.record.compaction_cursor:
-        subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic)
+        subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic, sums)
         durable.append(_compaction_mark_delete(topic))
     for reader in topic.readers:
         subscriptions[reader.subscription] = reader.stats()
@@ -50,7 +52,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "msgOutCounter": topic.messages_out,
         "bytesOutCounter": topic.bytes_out,
         "storageSize": sum(map(_size, ledgers)),
-        "backlogSize": _bytes_behind(min(durable), topic) if durable else 0,
+        "backlogSize": sums.estimated_bytes_behind(min(durable)) if durable else 0,
         "publishers": [
             {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()
         ],
@@ -61,10 +63,6 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "deduplicationStatus": "Enabled",
         "compaction": compaction_block(compaction),
     }
-
-
-def _bytes_behind(mark_delete: Position, topic: Topic) -> int:
-    return estimated_bytes_behind(mark_delete, topic.log)
 
 
 def compaction_block(stats: CompactionStats) -> dict[str, int]:
@@ -133,13 +131,13 @@ def _compaction_mark_delete(topic: Topic) -> Position:
     return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
 
 
-def _compaction_subscription(topic: Topic) -> dict[str, Any]:
+def _compaction_subscription(topic: Topic, sums: LedgerSums) -> dict[str, Any]:
     mark_delete = _compaction_mark_delete(topic)
-    backlog = topic.log.entries_between(mark_delete, topic.log.last_position())
+    backlog = sums.entries_between(mark_delete, topic.log.last_position())
     return {
         "msgBacklog": backlog,
         "msgBacklogNoDelayed": backlog,
-        "backlogSize": _bytes_behind(mark_delete, topic),
+        "backlogSize": sums.estimated_bytes_behind(mark_delete),
         "isDurable": True,
         "type": "Exclusive",
         "consumers": [],

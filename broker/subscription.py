@@ -26,6 +26,7 @@ from typing import Any
 
 from ledgerfold.v1.records_pb2 import CursorRecord
 
+from broker.backlog import LedgerSums
 from broker.clock import Clock
 from broker.consumer import OUTGOING_BYTES_MAX, Consumer
 from broker.cursor import Cursor
@@ -158,9 +159,9 @@ class Subscription:
     def record(self) -> CursorRecord:
         return self.cursor.to_record(self.topic, self.name, self.created_ms)
 
-    def stats(self) -> dict[str, Any]:
-        """With the field names of Pulsar's `topics stats`."""
-        return describe(self)
+    def stats(self, sums: LedgerSums | None = None) -> dict[str, Any]:
+        """With the field names of Pulsar's `topics stats`. `sums`: of its log, now."""
+        return describe(self, sums)
 
     def internal_stats(self) -> dict[str, Any]:
         """With the field names of a cursor in Pulsar's `topics stats-internal`."""

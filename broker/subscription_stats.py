@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.backlog import LedgerSums
 from broker.reading import LogReader
 from broker.traffic import Peer, Traffic
 from storage.entry import Position
@@ -38,17 +39,18 @@ class Reader(Protocol):
     def traffic(self) -> Traffic: ...
 
 
-def backlog_entries(subscription: Subscription) -> int:
-    """Raw entries behind the mark-delete that are not acknowledged."""
+def backlog_entries(subscription: Subscription, sums: LedgerSums | None = None) -> int:
+    """Raw entries behind the mark-delete that are not acknowledged. `sums`: of its log, now."""
     log, cursor = subscription.log, subscription.cursor
-    behind = log.entries_between(cursor.mark_delete, log.last_position())
-    return behind - sum(log.entries_between(after, upto) for after, upto in cursor.ranges)
+    sums = sums or log.ledger_sums()
+    behind = sums.entries_between(cursor.mark_delete, log.last_position())
+    return behind - sums.entries_in(cursor.ranges)
 
 
-def describe(subscription: Subscription) -> dict[str, Any]:
+def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:
     consumers = subscription.consumers
     active = subscription.active_consumer
-    backlog = backlog_entries(subscription)
+    backlog = backlog_entries(subscription, sums)
     traffic = subscription.traffic_before
     for consumer in consumers:
         traffic = traffic.plus(consumer.traffic)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ledgerfold.v1.data_pb2 import StartPosition
 
+from broker.backlog import LedgerSums
 from broker.view import RAW, View
 from storage.entry import EARLIEST, EntryHeader, Position, read_header, stamp
 from storage.native import NativeBatchBuilder
@@ -125,6 +126,13 @@ class FakeLog:
 
     def entries_between(self, after: Position, upto: Position) -> int:
         return sum(after < each.header.position <= upto for each in self.raw)
+
+    def ledger_sums(self) -> LedgerSums:
+        def of(ledger_id: int) -> tuple[int, int, int]:
+            entries = [each for each in self.raw if each.header.ledger_id == ledger_id]
+            return ledger_id, len(entries), sum(len(each.data) for each in entries)
+
+        return LedgerSums([of(each) for each in self.ledgers])
 
     def ledger_ids(self) -> Sequence[int]:
         return self.ledgers
