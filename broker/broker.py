@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ledgerfold.v1.records_pb2 import TopicRecord
 
@@ -62,7 +63,8 @@ class Broker:
         self.housekeeping = Housekeeping(self)
         # Told of every topic that was deleted.
         self.on_deleted: set[Callable[[str], None]] = set()
-        self._locks: dict[str, asyncio.Lock] = {}
+        # Each as long as somebody holds it or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 

@@ -187,8 +187,16 @@ class CompactionScheduler:
 
     def consider(self, topic: CompactableTopic) -> None:
         """Looks at the threshold now, without waiting for the next interval. Does not block."""
-        if not self._is_stopping and self.monitor.decide(topic).fire:
-            self._spawn(self.monitor.check(topic))
+        if self._is_stopping:
+            return
+        try:
+            fires = self.monitor.decide(topic).fire
+        except Exception:
+            # The caller, a roll, has nothing to do with it.
+            _log.exception("Automatic compaction of %s", topic.name)
+        else:
+            if fires:
+                self._spawn(self.monitor.check(topic))
 
     # What can be asked
 

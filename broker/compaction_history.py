@@ -117,13 +117,18 @@ def mark_interrupted(run: RunRecord, ended_ms: int) -> None:
     run.error_reason, run.error_message = BROKER_RESTARTED, RESTARTED_MESSAGE
 
 
+def duration_ms(run: RunRecord) -> int:
+    """How long a run that has ended took; 0 when it never started, or the clock was set back."""
+    return max(0, run.ended_ms - (run.started_ms or run.ended_ms))
+
+
 def stats_of(runs: Iterable[RunRecord]) -> CompactionStats:
     """From runs, oldest first. A success does not clear the failure's time, nor the other way."""
     stats = CompactionStats()
     for run in runs:
         if run.state in _ON_THE_WAY:
             continue
-        stats = stats._replace(duration_ms=run.ended_ms - (run.started_ms or run.ended_ms))
+        stats = stats._replace(duration_ms=duration_ms(run))
         if run.state == RUN_STATE_SUCCESS:
             removed = run.counts.removed_events
             stats = stats._replace(succeeded_ms=run.ended_ms, removed_events=removed)
@@ -144,5 +149,6 @@ def failures_in_a_row(runs: Sequence[RunRecord]) -> tuple[int, int]:
         if run.error_reason in _NOBODYS_FAULT:
             continue
         count += 1
-        ended_ms = max(ended_ms, run.ended_ms)
+        # Of the latest: the clock may have been set back since an earlier one.
+        ended_ms = ended_ms or run.ended_ms
     return count, ended_ms

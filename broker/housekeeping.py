@@ -6,12 +6,16 @@ Every check interval, and whenever a test clock was moved, each loaded topic is 
    ManagedLedgerImpl.rollCurrentLedgerIfFull).
 2. Message TTL: subscriptions pass what is too old (broker/cursor_moves.py).
 3. Ledgers that nothing holds back any more are deleted (broker/retention.py).
+
+What fails, in whatever way, is logged and tried again at the next interval; neither the rest of the
+topic's checks nor other topics wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from broker.cursor_moves import expire_all
@@ -38,16 +42,31 @@ class Housekeeping:
 
     async def check_all(self) -> None:
         for topic in tuple(self._broker.topics.values()):
-            try:
-                await self._check(topic)
-            except LedgerfoldError as error:
-                _log.error("%s: housekeeping failed: %s", topic.name, error)
+            for check in (_roll, _expire, _trim):
+                if topic.is_loaded:
+                    await _do(check, topic)
             # However many topics there are, the loop is not kept from the streams.
             await asyncio.sleep(0)
 
-    async def _check(self, topic: Topic) -> None:
-        await topic.log.roll_if_due()
-        ttl_ms = topic.policies().message_ttl_ms
-        if ttl_ms > 0:
-            await expire_all(topic, ttl_ms)
-        await topic.trim()
+
+async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
+    try:
+        await check(topic)
+    except LedgerfoldError as error:
+        _log.error("%s: housekeeping failed: %s", topic.name, error)
+    except Exception:
+        _log.exception("%s: housekeeping failed", topic.name)
+
+
+async def _roll(topic: Topic) -> None:
+    await topic.log.roll_if_due()
+
+
+async def _expire(topic: Topic) -> None:
+    ttl_ms = topic.policies().message_ttl_ms
+    if ttl_ms > 0:
+        await expire_all(topic, ttl_ms)
+
+
+async def _trim(topic: Topic) -> None:
+    await topic.trim()

@@ -5,7 +5,8 @@ rolls a segment or a ledger. The comparison is strict, 0 means never (Pulsar's
 PersistentTopic.checkCompaction; reference section 11). The bytes are exact here; Pulsar estimates.
 
 A run that failed is not tried again at each interval with the same data: after n failures in a row
-the next automatic try waits interval * 2^n, ten minutes at most. An admin's trigger never waits.
+the next automatic try waits interval * 2^n, ten minutes at most. An admin's trigger never waits,
+and nobody does when the clock was set back behind the last failure.
 
     >>> decide(Threshold(999, "topic"), Situation(backlog_bytes=1000), now_ms=0, interval_ms=60_000)
     Decision(fire=True, why='above', backlog_bytes=1000, threshold_bytes=999, source='topic')
@@ -60,7 +61,8 @@ def decide(
 ) -> Decision:
     """Whether to start a compaction now."""
     pause_ms = min(BACKOFF_MAX_MS, interval_ms * 2 ** min(situation.failures, _DOUBLINGS_MAX))
-    waits = situation.failures > 0 and now_ms < situation.failed_ms + pause_ms
+    # A failure that lies ahead: the clock was set back, and nobody knows for how long to wait.
+    waits = situation.failures > 0 and 0 <= now_ms - situation.failed_ms < pause_ms
     if threshold.threshold_bytes <= 0:
         why = "no threshold"
     elif situation.backlog_bytes <= threshold.threshold_bytes:
@@ -108,6 +110,9 @@ class ThresholdMonitor:
                 await self.check(topic)
             except LedgerfoldError as error:
                 _log.warning("Automatic compaction of %s: %s", topic.name, error)
+            except Exception:
+                # Told, and looked at again at the next interval: the monitor never ends.
+                _log.exception("Automatic compaction of %s", topic.name)
             # However many topics there are, the loop is not kept from the streams.
             await asyncio.sleep(0)
 

@@ -89,6 +89,8 @@ class MetricsReader:
                     topics.append(self._read(topic))
             except LedgerfoldError as error:
                 _log.warning("%s is left out of the metrics: %s", topic.name, error)
+            except Exception:
+                _log.exception("%s is left out of the metrics", topic.name)
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
@@ -121,7 +123,7 @@ class MetricsReader:
             totals=self._totals.of(topic.name),
             compacted_entries=None if compacted is None else compacted.entries,
             compacted_bytes=None if compacted is None else compacted.size_bytes,
-            since_success_ms=now_ms - succeeded_ms if succeeded_ms else None,
+            since_success_ms=max(0, now_ms - succeeded_ms) if succeeded_ms else None,
         )
         if not topic.record.compaction_cursor:
             return source

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunCounts, RunRecord
 
+from broker.compaction_history import duration_ms
+
 # Upper bounds of RunCounts.write_latency_counts as Pulsar writes them in names, in ms.
 LATENCY_BOUNDS = (
     *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),
@@ -41,7 +43,7 @@ class TopicTotals:
 
     def add(self, run: RunRecord) -> None:
         """A run that has ended, in whatever way."""
-        took_ms = run.ended_ms - (run.started_ms or run.ended_ms)
+        took_ms = duration_ms(run)
         self.duration_ms += took_ms
         if run.state != RUN_STATE_SUCCESS:
             self.failed += 1

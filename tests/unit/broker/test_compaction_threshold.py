@@ -184,6 +184,50 @@ def test_a_refused_topic_does_not_keep_the_others_from_being_checked() -> None:
     asyncio.run(body())
 
 
+def test_a_topic_that_cannot_be_looked_at_ends_neither_the_round_nor_a_roll() -> None:
+    """Whatever the error is."""
+
+    async def body() -> None:
+        lab = Lab()
+        broken = lab.topic("a", compaction_threshold_bytes=1)
+        broken.compaction_backlog_bytes = broken_backlog  # type: ignore[method-assign]
+        whole = lab.topic("b", compaction_threshold_bytes=1)
+        await lab.scheduler.monitor.check_all()
+        assert len(lab.metadata.runs(whole.name)) == 1
+        lab.scheduler.consider(broken)
+        await lab.scheduler.stop()
+
+    def broken_backlog() -> int:
+        raise RuntimeError("nobody thought of it")
+
+    asyncio.run(body())
+
+
+def test_a_clock_that_is_set_back_stops_no_automatic_compaction() -> None:
+    """Nobody knows when the failure was: it is tried, and the pauses are those of the new time."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", backlog_bytes=10, compaction_threshold_bytes=1)
+        for _ in range(2):
+            await lab.scheduler.monitor.check(topic)
+            await lab.compactor.started()
+            lab.compactor.fail(CompactionFailed("phase one", "out of memory"))
+            await lab.ended(topic)
+            lab.now_ms -= 1_000_000
+        lab.now_ms += 1_000_000
+        assert lab.scheduler.monitor.decide(topic).why == "waits after 2 failed runs"
+        lab.now_ms += 4 * MINUTE_MS
+        assert lab.scheduler.monitor.decide(topic).fire
+
+    asyncio.run(body())
+
+
+def test_a_run_during_which_the_clock_was_set_back_took_no_time() -> None:
+    run = RunRecord(state=RUN_STATE_SUCCESS, started_ms=5_000, ended_ms=1_000)
+    assert stats_of([run]).duration_ms == 0
+
+
 def test_consider_triggers_without_waiting_for_the_interval() -> None:
     """Called when a segment rolls; it does not block the caller."""
 

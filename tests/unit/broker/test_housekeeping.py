@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,9 +11,12 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Emulation, Policies
 
 from broker.cursor_writer import DELAY_MS
+from broker.log import TopicLog
 from broker.settings import BrokerSettings
 from broker.subscription_factory import create_subscription
+from broker.topic import Topic
 from storage.entry import EARLIEST
+from storage.errors import TopicNotFound
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 
@@ -104,3 +109,53 @@ def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: B
     assert stored() == -1
     lab.advance(DELAY_MS)
     assert stored() == 0
+
+
+def test_what_fails_in_one_topic_ends_nothing(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the other checks of the topic, nor the other topics, nor the next time."""
+    interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
+    done: list[str] = []
+
+    async def roll(log: TopicLog) -> bool:
+        raise RuntimeError("nobody thought of it")
+
+    async def trimmed(topic: Topic) -> int:
+        done.append(topic.name)
+        return 0
+
+    names = [lab.topic.name, "persistent://public/default/other"]
+    lab.run(lab.broker.topic(names[1]))
+    monkeypatch.setattr(TopicLog, "roll_if_due", roll)
+    monkeypatch.setattr(Topic, "trim", trimmed)
+    for _ in range(3):
+        lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
+    assert done == names * 3
+
+
+def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
+    """Names that nobody has heard of leave nothing; who waits for a lock waits for the same one."""
+
+    async def ask() -> list[str]:
+        for n in range(100):
+            with pytest.raises(TopicNotFound):
+                await lab.broker.topic(f"persistent://public/default/{n}", create=False)
+        order: list[str] = []
+        name = lab.broker.topics[TOPIC].name
+
+        async def second() -> None:
+            async with lab.broker.held(name):
+                order.append("second")
+
+        async with lab.broker.held(name):
+            waiting = asyncio.create_task(second())
+            await asyncio.sleep(0)
+            gc.collect()
+            order.append("first")
+        await waiting
+        return order
+
+    lab.topic  # noqa: B018 - loads it
+    assert lab.run(ask()) == ["first", "second"]
+    assert len(lab.broker._locks) == 0
