@@ -58,6 +58,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "COMPACTION_FAILED": grpc.StatusCode.INTERNAL,
     "COMPACTION_CANCELLED": grpc.StatusCode.CANCELLED,
     "COMPACTION_FENCED": grpc.StatusCode.ABORTED,
+    "ENTRY_TOO_LARGE": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTOR_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
     "COMPACTION_QUEUE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "SERVICE": grpc.StatusCode.UNAVAILABLE,

@@ -17,7 +17,7 @@ from compactor.policies.latest import ROW_BITS, Integers
 from compactor.rebuild import keep_rows
 from compactor.rows import Failure, Positions, Row, Written
 from compactor.segment_map import PlacedEntry, SegmentMap
-from storage.entry import read_header
+from storage.entry import ENTRY_BYTES_MAX, read_header
 from storage.errors import Corruption, InvalidRequest
 
 
@@ -26,8 +26,8 @@ def copy_survivors(
 ) -> Iterator[Row]:
     """Rows for the driver: Written, and what is not this task's business.
 
-    Raises Corruption, MissingFile, DiskFailure. Files that are not finished are left to the driver,
-    which removes the whole folder.
+    Raises Corruption, MissingFile, DiskFailure, EntryTooLarge. Files that are not finished are
+    left to the driver, which removes the whole folder.
     """
     found: list[Integers] = []
     for row in rows:
@@ -72,9 +72,10 @@ def _copy_entry(
     mapped: SegmentMap, entry: PlacedEntry, rows: Integers, ledger: LedgerOutput, ordinal: int
 ) -> None:
     raw, header = mapped.raw(entry), entry.header
-    if len(rows) < header.message_count:
+    # The second: a run before batch indexes were counted may have left an entry that is too large.
+    if len(rows) < header.message_count or header.size_bytes > ENTRY_BYTES_MAX:
         try:
-            raw = keep_rows(header, raw, rows)
+            raw = keep_rows(header, raw, rows, mapped.path)
         except InvalidRequest as error:
             raise Corruption(mapped.path, entry.offset, "a native entry", str(error)) from error
         header = read_header(raw.header)

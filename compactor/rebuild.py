@@ -1,8 +1,13 @@
 """An entry of which only some messages survive, rebuilt under the native codec.
 
 All columns of both sections keep the surviving rows; batch indexes and batch size say where those
-stood, so that ids do not change. The value section is compressed again as it was. The header keeps
-everything but counts, lengths and checksums (storage/entry.py, rebuild_header).
+stood, so that ids do not change. The header keeps everything but counts, lengths and checksums
+(storage/entry.py, rebuild_header).
+
+The value section is compressed again as it was, unless it grows by that (a producer that compressed
+harder than we do) or the entry would pass ENTRY_BYTES_MAX (one that was published before batch
+indexes were counted at the door): then it is stored in whichever way is smallest, and the header
+says so. Should that not fit either, the run fails: nobody could be sent the entry.
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 
@@ -20,9 +25,9 @@ from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 from numpy.typing import NDArray
 
 from compactor.policies.latest import Integers
-from storage.compression import compress, decompress
-from storage.entry import Codec, EntryHeader, rebuild_header
-from storage.errors import InvalidRequest
+from storage.compression import compress, compress_tightly, decompress
+from storage.entry import ENTRY_BYTES_MAX, Codec, Compression, EntryHeader, rebuild_header
+from storage.errors import EntryTooLarge, InvalidRequest
 from storage.native import parse_keys
 
 Column = NDArray[np.integer]
@@ -37,11 +42,13 @@ class RawEntry(NamedTuple):
     value_section: bytes
 
 
-def keep_rows(header: EntryHeader, entry: RawEntry, rows: Integers) -> RawEntry:
-    """The entry with these rows only; `rows` ascend and are not empty.
+def keep_rows(
+    header: EntryHeader, entry: RawEntry, rows: Integers, path: str = "a segment"
+) -> RawEntry:
+    """The entry with these rows only; `rows` ascend and are not empty. `path` is for the error.
 
     Checksums are the caller's business. Raises InvalidRequest when the sections do not hold what a
-    native entry must.
+    native entry must, EntryTooLarge.
     """
     if header.codec != Codec.NATIVE:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
@@ -55,9 +62,25 @@ def keep_rows(header: EntryHeader, entry: RawEntry, rows: Integers) -> RawEntry:
     _keep_keys(keys, kept)
     _keep_values(values, kept)
     key_section = keys.SerializeToString()
-    value_section = compress(header.compression, values.SerializeToString())
+    header_bytes = header.size_bytes - header.key_bytes - header.value_bytes
+    room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section)
+    compression, value_section = _compressed(header, values.SerializeToString(), room_bytes)
+    if len(value_section) > room_bytes:
+        size_bytes = ENTRY_BYTES_MAX - room_bytes + len(value_section)
+        raise EntryTooLarge(path, str(header.position), size_bytes, ENTRY_BYTES_MAX)
+    header = header._replace(compression=compression)
     rebuilt = rebuild_header(header, key_section, value_section, len(rows))
     return RawEntry(rebuilt, key_section, value_section)
+
+
+def _compressed(header: EntryHeader, values: bytes, room_bytes: int) -> tuple[int, bytes]:
+    """A value section and its compression: as it was, or else the smallest."""
+    kinds = [(header.compression, compress(header.compression, values))]
+    if len(kinds[0][1]) > min(header.value_bytes, room_bytes):
+        kinds.append((Compression.NONE, values))
+        if min(len(section) for _, section in kinds) > room_bytes:
+            kinds.append((Compression.ZSTD, compress_tightly(values)))
+    return min(kinds, key=lambda kind: len(kind[1]))
 
 
 def _parse_values(header: EntryHeader, section: bytes) -> NativeValues:

@@ -34,6 +34,10 @@ HEADER_BYTES = _HEADER.size
 assert HEADER_BYTES == 72
 # A whole entry: bounds what one read, one frame and one Spark row must hold.
 ENTRY_BYTES_MAX = 16 * 1024 * 1024
+# What a compaction adds to a batch that it takes messages from: 4 bytes for each message's index in
+# it (batch_indexes), and this for the tags and lengths of the new fields.
+_REBUILD_MESSAGE_BYTES = 4
+_REBUILD_BYTES = 16
 # Sent alone, not as a batch (not even of one): its message id has no batch index.
 FLAG_PLAIN = 1
 
@@ -117,6 +121,21 @@ class EntryHeader(NamedTuple):
     @property
     def is_plain(self) -> bool:
         return bool(self.flags & FLAG_PLAIN)
+
+
+def entry_bytes_after_rebuild_max(size_bytes: int, messages: int) -> int:
+    """How large an entry of that size and message count can be once messages were taken from it.
+
+    A client splits its batches by it: what is above ENTRY_BYTES_MAX is not taken, because the
+    compacted view could not hold it.
+
+    >>> entry_bytes_after_rebuild_max(1000, 1), entry_bytes_after_rebuild_max(1000, 10)
+    (1000, 1056)
+    """
+    # One message survives whole or not at all.
+    if messages <= 1:
+        return size_bytes
+    return size_bytes + _REBUILD_MESSAGE_BYTES * messages + _REBUILD_BYTES
 
 
 def crc32c(data: Buffer) -> int:
@@ -227,9 +246,12 @@ def check_entry(frame: Buffer) -> EntryHeader:
         verify_sections(frame, header)
     except (Corruption, IncompatibleFormat) as error:
         raise InvalidRequest(f"Not an entry: {error}") from error
-    if header.size_bytes > ENTRY_BYTES_MAX:
+    largest = entry_bytes_after_rebuild_max(header.size_bytes, header.message_count)
+    if largest > ENTRY_BYTES_MAX:
         raise InvalidRequest(
-            f"An entry of {header.size_bytes} bytes: {ENTRY_BYTES_MAX} is the most."
+            f"An entry of {header.size_bytes} bytes, up to {largest} once a compaction took some "
+            f"of its {header.message_count} messages: {ENTRY_BYTES_MAX} is the most. Send less in "
+            "one batch."
         )
     if header.message_count < 1:
         raise InvalidRequest("An entry without messages.")

@@ -26,6 +26,7 @@
     │   ├── CompactionFailed         the job or its worker failed; the old view stands
     │   ├── CompactionCancelled
     │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
+    │   ├── EntryTooLarge            what it leaves of a batch does not fit into an entry
     │   ├── CompactorUnavailable     no worker: starting, restarting, or Java is missing
     │   └── CompactionQueueFull
     └── ServiceError                 between the two ends of a connection
@@ -279,6 +280,20 @@ class CompactionCancelled(CompactionError):
 class CompactionFenced(CompactionError):
     reason = "COMPACTION_FENCED"
     retryable = True
+
+
+class EntryTooLarge(CompactionError):
+    """The same run would fail again."""
+
+    reason = "ENTRY_TOO_LARGE"
+
+    def __init__(self, path: str, position: str, size_bytes: int, most_bytes: int) -> None:
+        super().__init__(
+            f"Entry {position} in {path} would take {size_bytes} bytes in the compacted ledger; "
+            f"{most_bytes} is the most. Publish its messages anew in smaller batches: compaction "
+            "then keeps nothing of it."
+        )
+        self.path, self.position, self.size_bytes = path, position, size_bytes
 
 
 class CompactorUnavailable(CompactionError):

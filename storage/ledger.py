@@ -211,7 +211,7 @@ class LedgerStore:
     ) -> LedgerRecord:
         """The record of a compacted ledger whose files are what `segments` say. Writes nothing.
 
-        Raises Corruption, MissingFile.
+        Raises Corruption, MissingFile, EntryTooLarge.
         """
         last = None
         for segment in segments:

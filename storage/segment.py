@@ -14,8 +14,8 @@ import google_crc32c
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 from storage.crash_points import reach
-from storage.entry import Buffer, EntryHeader, Position, read_header
-from storage.errors import Corruption, MissingFile
+from storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
+from storage.errors import Corruption, EntryTooLarge, MissingFile
 from storage.files import REAL, AppendFile, Files
 from storage.names import ASIDE_SUFFIX, segment_path
 
@@ -94,9 +94,15 @@ def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[E
 
 
 def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> SegmentRecord:
-    """What a sealed file really holds, as a record. Raises Corruption, MissingFile."""
+    """What a sealed file really holds, as a record.
+
+    Raises Corruption, MissingFile, EntryTooLarge (nobody could be sent that entry).
+    """
     tally = SegmentTally(record.path)
     for header, _ in scan_segment(path, record, files):
+        if header.size_bytes > ENTRY_BYTES_MAX:
+            at = str(header.position)
+            raise EntryTooLarge(str(path), at, header.size_bytes, ENTRY_BYTES_MAX)
         tally.add_stored(header)
     tally.record.sealed = True
     return tally.record

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.rebuild import RawEntry, keep_rows
 from storage.codec import StoredMessage, decode
 from storage.entry import (
+    ENTRY_BYTES_MAX,
     HEADER_BYTES,
     Compression,
+    EntryFields,
     EntryHeader,
+    build_entry,
+    entry_bytes_after_rebuild_max,
     read_header,
     stamp,
     verify_sections,
 )
-from storage.errors import InvalidRequest
+from storage.errors import EntryTooLarge, InvalidRequest
 from storage.native import NativeBatchBuilder
 from tests.support.compaction import COMPRESSIONS
 
@@ -98,3 +103,63 @@ def test_columns_that_do_not_fit_are_refused() -> None:
         keep_rows(header, raw._replace(key_section=b"\x0a\x04\xff\xff\xff\xff"), np.array([0]))
     with pytest.raises(InvalidRequest):
         keep_rows(header, shorter._replace(value_section=b"\x0a\x011"), np.array([0]))
+
+
+@given(batches(), COMPRESSIONS, st.data())
+def test_no_rebuild_is_larger_than_what_was_allowed_at_the_door(
+    batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
+) -> None:
+    """Whatever the producer's columns and codec are, and whichever messages go."""
+    builder, count = batch
+    entry = builder.build(sequence_id=count * 10, publish_time_ms=7, compression=compression)
+    if count > 1:
+        rows = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=count - 1)))
+        most_bytes = entry_bytes_after_rebuild_max(len(entry), count)
+        # Sections this small may grow by a codec's own tables.
+        assert len(_keep(entry, rows)) <= most_bytes + (32 if compression else 0)
+
+
+def _old_batch(rows: int, value: bytes) -> tuple[EntryHeader, RawEntry]:
+    """One that was published before batch indexes were counted at the door."""
+    builder = NativeBatchBuilder("producer")
+    builder.keys = ["k"] * rows
+    builder.values = [value] * rows
+    built = builder.build(sequence_id=rows, publish_time_ms=7)
+    assert len(built) < ENTRY_BYTES_MAX < entry_bytes_after_rebuild_max(len(built), rows)
+    return _split(stamp(built, 3, 9, append_time_ms=8, producer_number=2))
+
+
+def test_an_old_batch_that_would_pass_the_limit_is_stored_smaller() -> None:
+    """16.2 MB with 650,000 messages became 18.9 MB, which no reader could be sent."""
+    header, raw = _old_batch(650_000, b"fifteen bytes..")
+    kept = b"".join(keep_rows(header, raw, np.arange(1, 650_000)))
+    assert len(kept) < ENTRY_BYTES_MAX
+    after = read_header(kept)
+    assert (after.compression, after.message_count) == (Compression.ZSTD, 649_999)
+    verify_sections(kept, after)
+    assert decode(kept).value(649_998) == b"fifteen bytes.."
+
+
+def test_an_old_batch_that_cannot_be_made_to_fit_fails_with_its_name() -> None:
+    """Keys and indexes alone are too large, and are never compressed."""
+    header, raw = _old_batch(1_300_000, b"v")
+    with pytest.raises(EntryTooLarge, match=r"Entry 3:9 in 1/0\.log would take 18\d{6} bytes"):
+        keep_rows(header, raw, np.arange(1, 1_300_000), "1/0.log")
+
+
+def test_values_that_grow_when_compressed_again_are_stored_as_they_are() -> None:
+    """A producer may have compressed harder than the compactor does: it looks back further."""
+    noise = np.random.default_rng(1).bytes(1 << 20)
+    builder = NativeBatchBuilder("producer")
+    for value in (noise, noise, b"small"):
+        builder.add(value, b"key")
+    plain, raw = _split(builder.build(sequence_id=2, publish_time_ms=7))
+    hard = zstandard.ZstdCompressor(level=19).compress(raw.value_section)
+    section = plain.value_bytes.to_bytes(4, "little") + hard
+    entry = build_entry(
+        raw.key_section, section, EntryFields(message_count=3, compression=Compression.ZSTD)
+    )
+    assert len(entry) < 1.1 * len(noise)
+    kept = _keep(entry, [0, 1])
+    assert read_header(kept).compression == Compression.NONE
+    assert [message.value for message in _messages(kept)] == [noise, noise]

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from storage.codec import StoredMessage, decode
 from storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
 from storage.entry import (
+    ENTRY_BYTES_MAX,
     HEADER_BYTES,
     Compression,
     EntryFields,
     build_entry,
     check_entry,
     crc32c,
+    entry_bytes_after_rebuild_max,
     read_header,
     rebuild_header,
     stamp,
@@ -161,6 +163,21 @@ def test_a_newer_version_is_not_damage() -> None:
     newer = crc32c(body).to_bytes(4, "little") + body + ENTRY[HEADER_BYTES:]
     with pytest.raises(IncompatibleFormat, match="format version 2"):
         read_header(newer)
+
+
+def test_a_batch_that_a_rebuild_could_make_too_large_is_refused() -> None:
+    """A batch index for each message comes on top; a message sent alone is never rebuilt."""
+
+    def entry(spare_bytes: int, messages: int) -> bytes:
+        keys = bytes(ENTRY_BYTES_MAX - HEADER_BYTES - spare_bytes)
+        return build_entry(keys, b"", EntryFields(message_count=messages))
+
+    check_entry(entry(0, messages=1))
+    rows = 100_000
+    spare = entry_bytes_after_rebuild_max(0, rows)
+    check_entry(entry(spare, rows))
+    with pytest.raises(InvalidRequest, match="Send less in one batch"):
+        check_entry(entry(spare - 1, rows))
 
 
 @pytest.mark.parametrize(

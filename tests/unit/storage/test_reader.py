@@ -13,6 +13,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 from storage import ledger as ledger_module
 from storage import reader as reader_module
 from storage.entry import (
+    ENTRY_BYTES_MAX,
     HEADER_BYTES,
     LATEST,
     EntryFields,
@@ -21,7 +22,7 @@ from storage.entry import (
     read_header,
     stamp,
 )
-from storage.errors import AlreadyClosed, Corruption, MissingFile
+from storage.errors import AlreadyClosed, Corruption, EntryTooLarge, MissingFile
 from storage.files import REAL, Files
 from storage.key_value import MemoryKeyValue
 from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
@@ -281,6 +282,20 @@ def test_a_compacted_ledger_is_read_at_or_after_any_position(opened: Opened) -> 
     assert between == []
     assert reader.read(Position(3, 200), bytes_max=100, end=Position(5, 0)) == []
     assert reader.read(Position(9, 120), bytes_max=100, end=LATEST) == []
+
+
+def test_a_compacted_ledger_with_an_entry_above_the_limit_is_not_adopted(opened: Opened) -> None:
+    """No reader could be sent it: the commit is the last chance to see that."""
+    ledger_id = opened.metadata.allocate_ledger_id()
+    opened.store.ledger_dir(ledger_id).mkdir()
+    writer = SegmentWriter(opened.store.ledgers_dir, ledger_id, 0)
+    keys = bytes(ENTRY_BYTES_MAX - HEADER_BYTES + 1)
+    frame = build_entry(keys, b"", EntryFields(message_count=2))
+    entry = stamp(frame, 3, 9, append_time_ms=0, producer_number=1)
+    writer.append(read_header(entry), entry)
+    record = writer.seal()
+    with pytest.raises(EntryTooLarge, match=r"Entry 3:9 .* would take 16777217 bytes"):
+        opened.store.verify_compacted(ledger_id, "t", [record])
 
 
 def test_a_compacted_ledger_is_adopted_only_if_it_is_what_the_records_say(opened: Opened) -> None:
