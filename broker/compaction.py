@@ -43,6 +43,7 @@ from ledgerfold.v1.records_pb2 import (
     RunTrigger,
 )
 
+from broker.compaction_files import RunFiles
 from broker.compaction_history import (
     RESTARTED_MESSAGE,
     CompactionHistory,
@@ -82,9 +83,10 @@ class CompactionScheduler:
         self.history = CompactionHistory(broker.metadata, broker.clock_ms)
         self.monitor = ThresholdMonitor(broker, self, sleep)
         self._broker = broker
+        self._files = RunFiles(broker.store)
         self._queue: CompactionQueue[CompactionRun] = CompactionQueue(
             broker.settings.compaction_queue_max,
-            lambda run: run.topic.compaction_backlog_bytes(),
+            _dirtiness,
         )
         # On their way, queued or running, by topic.
         self._runs: dict[str, CompactionRun] = {}
@@ -141,7 +143,7 @@ class CompactionScheduler:
         finally:
             self._reserved.discard(topic.name)
         reach("run.recorded")
-        run = CompactionRun(self._broker, topic, record, self.history, self.compactor)
+        run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
         self._runs[topic.name] = run
         self._queue.add(run)
         self._start_next()
@@ -285,8 +287,12 @@ class CompactionScheduler:
 
     async def _execute(self, run: CompactionRun) -> None:
         try:
+            await self._files.retry()
             await run.execute()
         finally:
+            # NOTE: nothing is awaited between the run's end and _forget(): when those who waited
+            # for the end go on, the topic has no run any more.
+            run.abort(CompactionFenced(RESTARTED_MESSAGE))
             self._running -= 1
             self._forget(run)
             self._start_next()
@@ -294,8 +300,11 @@ class CompactionScheduler:
     def _forget(self, run: CompactionRun) -> None:
         if self._runs.get(run.topic.name) is run:
             del self._runs[run.topic.name]
-        for callback in self.on_ended:
-            callback(run.record)
+        for callback in tuple(self.on_ended):
+            try:
+                callback(run.record)
+            except Exception:
+                _log.exception("Told of the end of run %d of %s", run.number, run.topic.name)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         task = asyncio.create_task(work)
@@ -306,6 +315,15 @@ class CompactionScheduler:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("Compaction control: %r", error, exc_info=error)
+
+
+def _dirtiness(run: CompactionRun) -> int:
+    """A topic that cannot tell waits for the others; its run then says what is wrong with it."""
+    try:
+        return run.topic.compaction_backlog_bytes()
+    except Exception:
+        _log.exception("The backlog of %s", run.topic.name)
+        return 0
 
 
 def _has_news(topic: CompactableTopic) -> bool:

@@ -10,6 +10,10 @@ A run that fails, is cancelled or is fenced removes its ledger's files, and its 
 old view was never touched. Between steps an interruption is looked for; while the worker is at it,
 it takes effect at once; from the manifest on it comes too late.
 
+A run always ends, whatever is raised and wherever: unloads, deletions and watchers wait for it. The
+worker is asked in a task of its own, which is what an interruption cancels: the run's own task is
+never cancelled but by the end of the whole process.
+
 States: QUEUED -> RUNNING -> SUCCESS | ERROR | CANCELLED, and from QUEUED straight to the last two.
 """
 
@@ -18,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
@@ -34,7 +39,8 @@ from ledgerfold.v1.records_pb2 import (
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
-from broker.compaction_history import CompactionHistory
+from broker.compaction_files import RunFiles
+from broker.compaction_history import RESTARTED_MESSAGE, CompactionHistory
 from broker.compaction_interfaces import (
     CompactableTopic,
     CompactionBroker,
@@ -46,9 +52,9 @@ from storage.entry import Position
 from storage.errors import (
     CompactionCancelled,
     CompactionFailed,
+    CompactionFenced,
     DiskFailure,
     LedgerfoldError,
-    StorageError,
 )
 
 _log = logging.getLogger(__name__)
@@ -64,16 +70,20 @@ class CompactionRun:
         record: RunRecord,
         history: CompactionHistory,
         compactor: Compactor,
+        files: RunFiles,
     ) -> None:
         self.topic, self.record = topic, record
         self.progress = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         self._broker, self._history, self._compactor = broker, history, compactor
+        self._files = files
         self._interruption: LedgerfoldError | None = None
         self._is_past_interruption = False
-        # Set while the worker is at it: the only time at which cancelling the task is safe.
-        self._cancellable: asyncio.Task[None] | None = None
+        # Set while the worker is at it.
+        self._working: asyncio.Task[Manifest] | None = None
+        # What the record becomes by the commit, once that has begun.
+        self._done: RunRecord | None = None
 
     @property
     def number(self) -> int:
@@ -84,23 +94,31 @@ class CompactionRun:
         if self._is_past_interruption or self._interruption is not None:
             return
         self._interruption = error
-        if self._cancellable is not None:
-            self._cancellable.cancel()
+        if self._working is not None:
+            self._working.cancel()
 
     def abort(self, error: LedgerfoldError) -> None:
-        """Ends a run that never started."""
-        self._end_with(error)
+        """Ends a run that never started. Without effect on one that has ended."""
+        if not self.ended.is_set():
+            self._end_with(error)
 
     async def execute(self) -> None:
-        """Carries the run out. Its outcome is in the record; no error comes out of here."""
+        """Carries the run out. Its outcome is in the record; no error of a run comes out of here.
+
+        What does is the end of the process (CancelledError and the like), which the run does not
+        outlive either: its record says so, and the next start finds its files.
+        """
         try:
-            await self._carry_out()
-        except LedgerfoldError as error:
-            await self._fail(error)
-        except Exception as error:
-            # NOTE: a defect ends its run, not the broker, whose other topics are unharmed.
-            _log.exception("Compaction run %d of %s", self.number, self.topic.name)
-            await self._fail(CompactionFailed("broker", f"{type(error).__name__}: {error}"))
+            try:
+                await self._carry_out()
+            except LedgerfoldError as error:
+                await self._fail(error)
+            except Exception as error:
+                # NOTE: a defect ends its run, not the broker, whose other topics are unharmed.
+                _log.exception("Compaction run %d of %s", self.number, self.topic.name)
+                await self._fail(CompactionFailed("broker", f"{type(error).__name__}: {error}"))
+        finally:
+            self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
 
     # The steps
 
@@ -140,7 +158,8 @@ class CompactionRun:
         record.retain_null_key = self.topic.policies().retain_null_key
         self._history.save(record)
         plan = CompactionPlan(
-            run_id=f"{self.topic.name}#{record.number}",
+            # Brokers that share a worker have topics of the same names.
+            run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
             topic=self.topic.name,
             policy=record.policy,
             retain_null_key=record.retain_null_key,
@@ -156,19 +175,25 @@ class CompactionRun:
         return plan
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
-        task = asyncio.current_task()
-        assert task is not None
-        self._cancellable = task
+        self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))
         try:
-            return await self._compactor.run(plan, self._on_progress)
-        except asyncio.CancelledError:
-            if self._interruption is None:
-                # The loop is being torn down; the next start finds the record and the files.
-                raise
-            task.uncancel()
-            raise self._interruption from None
+            await asyncio.wait({self._working})
+            return self._result_of(self._working)
         finally:
-            self._cancellable = None
+            # Without effect when it is done; else the process is ending.
+            self._working.cancel()
+            self._working = None
+
+    def _result_of(self, working: asyncio.Task[Manifest]) -> Manifest:
+        """Raises the interruption, if there was one, whatever the worker made of it."""
+        if working.cancelled():
+            raise self._interruption or CompactionFailed("worker", "the call was cancelled")
+        error = working.exception()
+        if self._interruption is not None:
+            raise self._interruption from error
+        if error is not None:
+            raise error
+        return working.result()
 
     def _on_progress(self, progress: CompactionProgress) -> None:
         self.progress = progress
@@ -179,7 +204,7 @@ class CompactionRun:
         given = (manifest.run_id, manifest.ledger_id, manifest.horizon)
         if given != (plan.run_id, plan.ledger_id, plan.horizon):
             raise CompactionFailed("manifest", "it is another run's")
-        done = self._succeeded(manifest)
+        done = self._done = self._succeeded(manifest)
         try:
             await self.topic.commit_compaction(done, manifest)
         except Exception:
@@ -202,40 +227,51 @@ class CompactionRun:
     # The end
 
     async def _fail(self, error: LedgerfoldError) -> None:
-        # NOTE: a metadata write whose sync failed may yet prove durable. Then the files are needed;
-        # otherwise the next start removes them, as every ledger that no record names.
-        is_unsure = isinstance(error, DiskFailure) and error.may_be_durable
-        keeps_files = is_unsure and self._is_past_interruption
+        keeps_files = self._may_be_published(error)
         self._is_past_interruption = True
         if self.record.ledger_id >= 0 and not keeps_files:
-            await self._remove_files()
+            await self._files.remove(self.record.ledger_id)
         self._end_with(error)
 
-    async def _remove_files(self) -> None:
+    def _may_be_published(self, error: LedgerfoldError) -> bool:
+        """Whether the metadata may name the files. If they do not, the next start removes them, as
+        it does with every ledger that no record names."""
+        if self._done is None:
+            return False
+        # NOTE: a metadata write whose sync failed may yet prove durable.
+        if isinstance(error, DiskFailure) and error.may_be_durable:
+            return True
         try:
-            await asyncio.to_thread(self._broker.store.delete_files, self.record.ledger_id)
-        except StorageError as error:
-            _log.error("Files of run %d of %s stay: %s", self.number, self.topic.name, error)
+            return self._is_published()
+        except Exception:
+            _log.exception("Whether run %d of %s is published", self.number, self.topic.name)
+            return True
 
     def _end_with(self, error: LedgerfoldError) -> None:
+        """The last step of a run that did not succeed. No error comes out of it."""
         ended = RunRecord()
         ended.CopyFrom(self.record)
         is_cancelled = isinstance(error, CompactionCancelled)
         ended.state = RUN_STATE_CANCELLED if is_cancelled else RUN_STATE_ERROR
-        ended.ended_ms = self._broker.clock_ms()
         ended.error_reason, ended.error_message = error.reason, error.message
         try:
-            self._history.save(ended)
-        except StorageError as failure:
+            ended.ended_ms = self._broker.clock_ms()
+            if self._done is not None and self._is_published():
+                # The process ends between the commit's write and its return.
+                ended = self._done
+            else:
+                self._history.save(ended)
+        except Exception as failure:
             _log.error("The end of run %d of %s: %s", self.number, self.topic.name, failure)
-        self._end(ended)
+        finally:
+            self._end(ended)
 
     def _end(self, record: RunRecord) -> None:
         self.record = record
         self._is_past_interruption = True
-        _log_end(record)
         self.ended.set()
         self._notify()
+        _log_end(record)
 
     def _notify(self) -> None:
         changed, self.changed = self.changed, asyncio.Event()

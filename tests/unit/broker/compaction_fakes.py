@@ -123,13 +123,16 @@ class FakeMetadata:
 
 
 class FakeStore:
-    """Remembers whose files were removed."""
+    """Remembers whose files were removed. `failure`: what a removal raises."""
 
     def __init__(self) -> None:
         self.ledgers_dir = Path("/ledgers")
         self.removed: list[int] = []
+        self.failure: BaseException | None = None
 
     def delete_files(self, ledger_id: int) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.removed.append(ledger_id)
 
 
@@ -166,7 +169,8 @@ class FakeTopic:
     record: TopicRecord
     log: FakeLog
     backlog_bytes: int
-    commit_failure: Exception | None = None
+    commit_failure: BaseException | None = None
+    snapshot_failure: BaseException | None = None
     # Called between the batch and the return of a commit.
     after_commit: Callable[[], None] = lambda: None
     epoch: int = 1
@@ -200,6 +204,8 @@ class FakeTopic:
 
     async def snapshot_for_compaction(self) -> FakeSnapshot | None:
         await asyncio.sleep(0)
+        if self.snapshot_failure is not None:
+            raise self.snapshot_failure
         last = self.log.last_position()
         if last.entry_id < 0 or last == self.log.horizon:
             return None
@@ -274,7 +280,7 @@ class FakeCompactor:
         assert self._outcome is not None
         self._outcome.set_result(manifest)
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         assert self._outcome is not None
         self._outcome.set_exception(error)
 
