@@ -1,8 +1,10 @@
 """What a compaction takes from a topic and gives back to it: the snapshot and the commit.
 
 1. The snapshot seals the open segment; what is published later belongs to the next run. Its input
-   is the compacted ledger and the raw segments behind its horizon, never the whole topic.
-2. The commit makes what the run wrote the topic's view, in one synced batch: the new ledger, the
+   is the compacted ledger and the raw segments behind its horizon, never the whole topic. A range
+   that they do not hold without a gap is refused (broker/coverage.py), as is one with damage.
+2. The commit asks both questions again, and whether the view is still the one that the run began
+   with. Then it makes what the run wrote the topic's view, in one synced batch: the new ledger, the
    horizon, the run's record, and the old ledger marked for deletion. Its files go when no read
    holds it any more.
 3. Compaction is disabled again by dropping the view, in one batch, too.
@@ -18,7 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
 
+from broker.compaction_interfaces import CompactionSnapshot
+from broker.coverage import check_coverage
 from broker.log_tail import copy_of
+from broker.retention import last_entry
 from storage.crash_points import reach
 from storage.entry import EARLIEST, Position
 from storage.errors import CompactionFenced
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from storage.metadata import MetadataBatch
 
 
-class CompactionSnapshot(NamedTuple):
+class TopicSnapshot(NamedTuple):
     """The range of a run. Segments of the previous compacted ledger come first."""
 
     segments: list[SegmentRecord]
@@ -39,8 +44,12 @@ class CompactionSnapshot(NamedTuple):
     previous_ledger_id: int
 
 
-async def snapshot(topic: Topic) -> CompactionSnapshot | None:
-    """None: there is nothing to compact. Raises CompactedLedgerDamaged."""
+async def snapshot(topic: Topic) -> TopicSnapshot | None:
+    """None: there is nothing to compact.
+
+    Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
+    CompactionFailed when an entry of the range is in no sealed segment.
+    """
     log = topic.log
     log.check_compacted()
     last, view = await log.seal(), log.view
@@ -56,18 +65,38 @@ async def snapshot(topic: Topic) -> CompactionSnapshot | None:
         for segment in topic.broker.store.open_reader(ledger_id).segments_sealed(after)
         if (segment.first.ledger_id, segment.first.entry_id) <= last
     ]
-    return CompactionSnapshot(
+    taken = TopicSnapshot(
         segments=compacted + raw,
         compacted_segments=len(compacted),
         horizon=last,
         horizon_previous=view.horizon,
         previous_ledger_id=view.ledger_id,
     )
+    _check_range(topic, taken)
+    return taken
 
 
-async def commit(topic: Topic, run: RunRecord, manifest: Manifest) -> None:
-    """Raises CompactionFenced when the topic is not loaded any more, Corruption and MissingFile
-    when the files are not what the manifest says. Nothing has changed then.
+def _check_range(topic: Topic, snapshot: CompactionSnapshot) -> None:
+    after = snapshot.horizon_previous or EARLIEST
+    ledgers = topic.log.ledger_records()
+    for ledger in ledgers:
+        damage = topic.broker.store.damage_of(ledger.ledger_id)
+        last = last_entry(ledger)
+        is_in_range = ledger.ledger_id <= snapshot.horizon.ledger_id and (last or after) > after
+        if damage is not None and is_in_range:
+            raise damage
+    raw = snapshot.segments[snapshot.compacted_segments :]
+    check_coverage(ledgers, raw, after=after, upto=snapshot.horizon)
+
+
+async def commit(
+    topic: Topic, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+) -> None:
+    """`snapshot`: what the run began with.
+
+    Raises CompactionFenced when the topic is not loaded any more or shows another view, Corruption
+    and MissingFile when the files are not what the manifest says, and what snapshot() raises.
+    Nothing has changed then.
     """
     ledger = await asyncio.to_thread(
         topic.broker.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
@@ -76,6 +105,10 @@ async def commit(topic: Topic, run: RunRecord, manifest: Manifest) -> None:
         raise CompactionFenced(
             f"{topic.name} was unloaded, or its disk failed, while it was compacted."
         )
+    view = topic.log.view
+    if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
+        raise CompactionFenced(f"{topic.name} has got another compacted view meanwhile.")
+    _check_range(topic, snapshot)
     reach("commit.before-batch")
     previous, changed = topic.log.horizon, copy_of(topic.record)
     with topic.broker.metadata.batch() as batch:

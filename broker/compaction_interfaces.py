@@ -79,7 +79,9 @@ class CompactableTopic(Protocol):
         """Seals the open segment. None: nothing to compact."""
         ...
 
-    async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
+    async def commit_compaction(
+        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+    ) -> None:
         """Verifies, then publishes view and run record in one write. Raises CompactionFenced."""
         ...
 

@@ -138,7 +138,7 @@ class CompactionRun:
         manifest = await self._run_in_worker(plan)
         self._is_past_interruption = True
         reach("run.manifest-received")
-        await self._commit(plan, manifest)
+        await self._commit(plan, manifest, snapshot)
 
     def _check_interruption(self) -> None:
         if self._interruption is not None:
@@ -199,14 +199,16 @@ class CompactionRun:
         self.progress = progress
         self._notify()
 
-    async def _commit(self, plan: CompactionPlan, manifest: Manifest) -> None:
+    async def _commit(
+        self, plan: CompactionPlan, manifest: Manifest, snapshot: CompactionSnapshot
+    ) -> None:
         self._on_progress(CompactionProgress(phase=COMPACTION_PHASE_COMMIT))
         given = (manifest.run_id, manifest.ledger_id, manifest.horizon)
         if given != (plan.run_id, plan.ledger_id, plan.horizon):
             raise CompactionFailed("manifest", "it is another run's")
         done = self._done = self._succeeded(manifest)
         try:
-            await self.topic.commit_compaction(done, manifest)
+            await self.topic.commit_compaction(done, manifest, snapshot)
         except Exception:
             if not self._is_published():
                 raise

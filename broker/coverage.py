@@ -4,7 +4,7 @@ What lies at or below the horizon is read from the compacted ledger for ever, an
 it has passed may go: so an entry that a run did not see, however that came about, would be lost.
 The snapshot asks before a run begins, the commit asks again before anything changes.
 
-    check_coverage(log.ledger_records(), snapshot.raw_segments, after=horizon, upto=snapshot.horizon)
+    check_coverage(log.ledger_records(), sealed, after=view.horizon, upto=last)
 """
 
 from __future__ import annotations

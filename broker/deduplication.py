@@ -8,11 +8,11 @@ what came after them is found again in the entries' headers when the topic is lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
-from storage.entry import EARLIEST, EntryHeader, Position
+from storage.entry import EARLIEST, LATEST, EntryHeader, Position
 from storage.metadata import MetadataStore
 
 
@@ -22,7 +22,8 @@ class Deduplication:
     In memory a producer's last sequence id is that of the last entry *appended*; what is written is
     what was so at a position that is durable by then: otherwise a crash could lose an entry and
     refuse it when it is sent again. So a snapshot has two steps, capture() when a ledger ends and
-    write() when that end is durable.
+    write() when that end is durable. Ledgers behind `recorded` must stay: their headers are all
+    that is known of what they hold.
     """
 
     def __init__(self, record: TopicRecord, metadata: MetadataStore) -> None:
@@ -31,30 +32,30 @@ class Deduplication:
         self._producers = {each.name: each for each in metadata.producers(record.name)}
         self._changed: set[str] = set()
         self._captured: list[tuple[Position, list[ProducerRecord]]] = []
-
-    @property
-    def has_producers(self) -> bool:
-        return bool(self._producers)
-
-    def snapshot_position(self) -> Position:
-        """Headers behind it must be replayed."""
         positions = [
             Position(each.position.ledger_id, each.position.entry_id)
             for each in self._producers.values()
         ]
-        return min(positions, default=EARLIEST)
+        self._recorded = min(positions, default=LATEST)
 
-    def replay(self, headers: Iterable[EntryHeader]) -> None:
-        """Takes in entries that the snapshots may not know."""
-        by_number = {each.number: each for each in self._producers.values()}
-        for header in headers:
-            producer = by_number.get(header.producer_number)
-            if producer is not None and header.sequence_id > producer.last_sequence_id:
-                producer.last_sequence_id = header.sequence_id
+    @property
+    def recorded(self) -> Position:
+        """The records tell all up to here; headers behind it must be replayed."""
+        return self._recorded
+
+    def replay(self, last_sequence_ids: Mapping[int, int]) -> None:
+        """Takes in what the records may not know: the highest sequence id by producer number."""
+        for producer in self._producers.values():
+            found = last_sequence_ids.get(producer.number, producer.last_sequence_id)
+            if found > producer.last_sequence_id:
+                producer.last_sequence_id = found
                 self._changed.add(producer.name)
 
-    def register(self, name: str) -> ProducerRecord:
-        """The producer of that name, made durable when it is new."""
+    def register(self, name: str, durable: Position | None) -> ProducerRecord:
+        """The producer of that name, made durable when it is new.
+
+        `durable`: the last durable position. A new producer has nothing up to there.
+        """
         producer = self._producers.get(name)
         if producer is None:
             self._record.last_producer_number += 1
@@ -64,11 +65,13 @@ class Deduplication:
                 number=self._record.last_producer_number,
                 last_sequence_id=-1,
             )
-            producer.position.ledger_id, producer.position.entry_id = EARLIEST
+            position = durable or EARLIEST
+            producer.position.ledger_id, producer.position.entry_id = position
             with self._metadata.batch() as batch:
                 batch.put_topic(self._record)
                 batch.put_producer(producer)
             self._producers[name] = producer
+            self._recorded = min(self._recorded, position)
         return producer
 
     def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
@@ -90,9 +93,20 @@ class Deduplication:
 
     def write(self, durable: Position) -> None:
         """Writes the newest captured state that `durable` covers. One batch."""
-        ready = [copies for position, copies in self._captured if position <= durable]
+        ready = [each for each in self._captured if each[0] <= durable]
         if ready:
-            self._captured = self._captured[len(ready) :]
+            position, producers = ready[-1]
             with self._metadata.batch() as batch:
-                for producer in ready[-1]:
+                for producer in producers:
                     batch.put_producer(producer)
+            self._captured = self._captured[len(ready) :]
+            self._recorded = position
+
+
+def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:
+    """The highest sequence id of each producer number that `headers` name."""
+    found: dict[int, int] = {}
+    for header in headers:
+        if header.sequence_id > found.get(header.producer_number, -1):
+            found[header.producer_number] = header.sequence_id
+    return found

@@ -79,10 +79,11 @@ class LogTail:
         batch.put_topic(record)
         return writer
 
-    async def close(self) -> None:
+    async def close(self) -> bool:
         """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
 
-        What a failure leaves open is closed when the topic is loaded again.
+        Whether all that was ever appended is durable: False after an earlier failure. What that
+        leaves open is closed when the topic is loaded again.
         """
         try:
             # NOTE: not after a failure, in whatever ledger: what is queued follows what was lost.
@@ -94,6 +95,7 @@ class LogTail:
             self._end()
         if writer is not None and not has_failed:
             await self._to_its_end(self._close(writer))
+        return not has_failed
 
     async def _close(self, writer: LedgerWriter) -> None:
         async with self._disk:

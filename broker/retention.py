@@ -10,7 +10,7 @@ Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 
@@ -32,10 +32,12 @@ def ledgers_to_trim(
     now_ms: int,
     *,
     without_cursor: bool = False,
+    must_stay: Callable[[LedgerRecord], bool] = lambda record: False,
 ) -> list[int]:
     """Ids of the ledgers to delete. `passed`: up to where each cursor and the horizon have gone.
 
-    `without_cursor`: also where nothing holds them back because there is no cursor.
+    `without_cursor`: also where nothing holds them back because there is no cursor. `must_stay`:
+    what else holds a ledger, and all behind it.
     """
     if not passed and not without_cursor:
         return []
@@ -44,6 +46,8 @@ def ledgers_to_trim(
     for record in records[:-1]:
         last = last_entry(record)
         if record.state != LEDGER_STATE_CLOSED or (last is not None and last > slowest):
+            break
+        if must_stay(record):
             break
         candidates.append(record)
     kept_bytes = sum(map(_size_bytes, candidates))

@@ -22,8 +22,9 @@ from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.clock import Clock
-from broker.compaction_commit import CompactionSnapshot, commit, snapshot
-from broker.deduplication import Deduplication
+from broker.compaction_commit import TopicSnapshot, commit, snapshot
+from broker.compaction_interfaces import CompactionSnapshot
+from broker.deduplication import Deduplication, last_sequence_ids
 from broker.emulation import Emulation
 from broker.emulation import emulation as effective_emulation
 from broker.log import TopicLog
@@ -34,7 +35,15 @@ from broker.subscription_factory import load_subscription
 from broker.traffic import Traffic
 from broker.trimming import trim
 from storage.entry import EARLIEST, EntryHeader, Position
-from storage.errors import Moved, ProducerBusy, TopicBusy
+from storage.errors import (
+    Corruption,
+    IncompatibleFormat,
+    MissingFile,
+    Moved,
+    ProducerBusy,
+    TopicBusy,
+)
+from storage.segment import record_position
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -101,23 +110,37 @@ class Topic:
     async def load(self) -> None:
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
         self.log.open()
-        headers = await asyncio.to_thread(
-            lambda: list(self._headers_after(self.deduplication.snapshot_position()))
+        recorded = self.deduplication.recorded
+        self.deduplication.replay(
+            await asyncio.to_thread(lambda: last_sequence_ids(self._headers_after(recorded)))
         )
-        self.deduplication.replay(headers)
+        self._record_sequence_ids()
         for cursor in self.broker.metadata.cursors(self.name):
             self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
         self.log.on_roll_begun.add(self.deduplication.capture)
         self.log.on_roll.add(self._rolled)
 
     def _headers_after(self, after: Position) -> Iterator[EntryHeader]:
-        if not self.deduplication.has_producers:
-            return
+        """As far as they can be read: damage ends the segment that has it, and nothing else.
+
+        A message behind it that is sent again is stored twice: better than not at all.
+        """
         for record in self.log.ledger_records():
             for segment in record.segments:
-                if (segment.last.ledger_id, segment.last.entry_id) > after and segment.entries:
+                if not segment.entries or record_position(segment, last=True) <= after:
+                    continue
+                try:
                     headers = self.broker.store.headers(segment)
                     yield from (header for header in headers if header.position > after)
+                except (Corruption, IncompatibleFormat, MissingFile) as error:
+                    _log.error("%s: sequence ids behind damage are not known: %s", self.name, error)
+
+    def _record_sequence_ids(self) -> None:
+        """Those in memory, all of them durable. Raises DiskFailure."""
+        durable = self.log.last_durable
+        if durable is not None:
+            self.deduplication.capture(durable)
+            self.deduplication.write(durable)
 
     async def unload(self) -> None:
         """Ends all streams with Moved and closes the log. What was acknowledged is durable.
@@ -128,14 +151,13 @@ class Topic:
             producer.end(Moved(f"{self.name} was unloaded; connect again."))
         closings = [each.close() for each in self.subscriptions.values()]
         outcomes = await asyncio.gather(*closings, return_exceptions=True)
-        outcomes += await asyncio.gather(self.log.close(), return_exceptions=True)
+        is_all_durable = await self.log.close()
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-        durable = self.log.last_durable
-        if durable is not None:
-            self.deduplication.capture(durable)
-            self.deduplication.write(durable)
+        if is_all_durable:
+            # NOTE: otherwise what is in memory was appended and is nowhere.
+            self._record_sequence_ids()
 
     # -- producers -------------------------------------------------------------------------
 
@@ -144,7 +166,7 @@ class Topic:
         self.log.check_open()
         if name in self.producers:
             raise ProducerBusy(self.name, name)
-        producer = Producer(self, name, self.deduplication.register(name))
+        producer = Producer(self, name, self.deduplication.register(name, self.log.last_durable))
         self.producers[name] = producer
         return producer
 
@@ -235,16 +257,18 @@ class Topic:
                 batch.put_topic(changed)
             self.record.CopyFrom(changed)
 
-    async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
+    async def snapshot_for_compaction(self) -> TopicSnapshot | None:
         """Seals the open segment; what is published later belongs to the next run."""
         return await snapshot(self)
 
-    async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
+    async def commit_compaction(
+        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+    ) -> None:
         """Makes what a run wrote the topic's view (broker/compaction_commit.py).
 
-        Raises CompactionFenced, Corruption, MissingFile. Nothing has changed then.
+        Raises CompactionFenced, CompactionFailed, StorageError. Nothing has changed then.
         """
-        await commit(self, run, manifest)
+        await commit(self, run, manifest, snapshot)
 
     # -- trimming --------------------------------------------------------------------------
 
@@ -256,5 +280,12 @@ class Topic:
         self.broker.compaction.consider(self)
 
     async def trim(self) -> int:
-        """Deletes raw ledgers that nothing holds back; their number. See broker/trimming.py."""
+        """Deletes raw ledgers that nothing holds back; their number. See broker/trimming.py.
+
+        Cursors are made durable first: what one may go back to after a crash must stay.
+        """
+        cursors = [each for each in self.subscriptions.values() if each.is_durable]
+        behind = [each for each in cursors if each.durable_mark_delete < each.mark_delete]
+        # A disk that takes no cursor takes nothing from trimming but what these hold back.
+        await asyncio.gather(*(each.persist() for each in behind), return_exceptions=True)
         return trim(self)

@@ -1,7 +1,8 @@
 """Raw ledgers go: those that nothing holds back, or all of them.
 
 * **Trim** deletes the ledgers that every cursor, the horizon and every reader that was overtaken
-  have passed, and that retention does not keep (broker/retention.py).
+  have passed, durably, and that retention does not keep (broker/retention.py). A damaged ledger
+  stays until it is repaired, and all behind it.
 * **Truncate** deletes all there is, whoever has read it, and moves every cursor to the end. The
   profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
   Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in
@@ -14,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.compaction_commit import forget_compacted, show
@@ -39,6 +40,7 @@ def trim(topic: Topic) -> int:
         policies,
         topic.clock.now_ms(),
         without_cursor=emulation.trim_without_cursor,
+        must_stay=lambda record: _must_stay(topic, record),
     )
     if doomed:
         hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
@@ -49,12 +51,20 @@ def trim(topic: Topic) -> int:
 
 def _passed(topic: Topic) -> list[Position]:
     """Up to where each cursor, the compaction and each reader that was overtaken have gone."""
-    passed = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
+    durable = (each for each in topic.subscriptions.values() if each.is_durable)
+    passed = [each.durable_mark_delete for each in durable]
     if topic.record.compaction_cursor:
         passed.append(topic.compaction_mark_delete)
     held = [each.held_position for each in topic.readers]
     held += [each.held_position for each in topic.subscriptions.values()]
     return passed + [topic.log.previous_position(each) for each in held if each is not None]
+
+
+def _must_stay(topic: Topic, record: LedgerRecord) -> bool:
+    """It is damaged, or its headers are all that tells of sequence ids that were stored."""
+    last = last_entry(record)
+    is_recorded = last is None or last <= topic.deduplication.recorded
+    return topic.broker.store.damage_of(record.ledger_id) is not None or not is_recorded
 
 
 async def truncate(topic: Topic) -> None:

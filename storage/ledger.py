@@ -86,6 +86,7 @@ class LedgerStore:
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         # Open ledgers that recovery found damaged and left as they are, as far as they are known.
         self._damaged: dict[int, LedgerRecord] = {}
+        self._damage: dict[int, StorageError] = {}
         self._open_files: OrderedDict[str, ReadFile] = OrderedDict()
         self._lock = threading.Lock()
         # Reads that do not wait go here: fresh memory costs more than the copy out of it.
@@ -101,7 +102,12 @@ class LedgerStore:
             self.ledgers_dir, self._metadata, self._files, self._clock_ms()
         )
         self._damaged = dict(report.damaged_records)
+        self._damage = dict(report.damaged)
         return report
+
+    def damage_of(self, ledger_id: int) -> StorageError | None:
+        """What recovery found wrong with a ledger, until it is deleted."""
+        return self._damage.get(ledger_id)
 
     def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
         """Closes those that still have a writer at their last durable entry.
@@ -247,6 +253,7 @@ class LedgerStore:
     def _forget(self, ledger_id: int) -> None:
         self._writers.pop(ledger_id, None)
         self._damaged.pop(ledger_id, None)
+        self._damage.pop(ledger_id, None)
         with self._lock:
             self._readers.pop(ledger_id, None)
             for relative in [each for each in self._open_files if each.startswith(f"{ledger_id}/")]:

@@ -48,7 +48,7 @@ TOPIC = "persistent://public/default/t"
 DATA = Path("/disk/data")
 # Small enough that a few entries roll segments and ledgers.
 STORE = StoreSettings(segment_bytes_max=600, ledger_entries_max=6)
-_TIMEOUT_S = 20
+_TIMEOUT_S = 3
 T = TypeVar("T")
 
 
@@ -134,10 +134,11 @@ class BrokerLab:
         self.run(self.broker.stop())
         self._drop()
 
-    def crash(self, tail: Tail = nothing) -> None:
-        """The machine goes away, and comes back."""
+    def crash(self, tail: Tail = nothing, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """The machine goes away, and comes back; `meanwhile`: what its disk does in between."""
         self._drop()
         self.files.crash(tail)
+        meanwhile()
         self.open()
 
     def restart(self) -> None:
@@ -191,7 +192,7 @@ class BrokerLab:
 
         async def append() -> list[Position]:
             topic = await self.broker.topic(TOPIC)
-            record = topic.deduplication.register("q")
+            record = topic.deduplication.register("q", topic.log.last_durable)
             positions = []
             for messages, is_batch in entries:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))

@@ -32,7 +32,7 @@ from ledgerfold.v1.records_pb2 import (
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.compaction import CompactionScheduler
-from broker.compaction_interfaces import OnProgress
+from broker.compaction_interfaces import CompactionSnapshot, OnProgress
 from broker.emulation import Emulation, emulation
 from broker.names import TopicName
 from broker.partitions import Partitions
@@ -211,7 +211,9 @@ class FakeTopic:
             return None
         return FakeSnapshot(last, self.log.horizon, self.record.compacted.ledger_id or -1)
 
-    async def commit_compaction(self, run: RunRecord, manifest: Manifest) -> None:
+    async def commit_compaction(
+        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+    ) -> None:
         await asyncio.sleep(0)
         if self.commit_failure is not None:
             raise self.commit_failure

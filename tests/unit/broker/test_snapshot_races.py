@@ -1,4 +1,4 @@
-"""What may happen between the steps of a compaction's snapshot, and of whatever else seals or rolls.
+"""What may happen between the steps of a compaction's snapshot, and of what else seals or rolls.
 
 Flushes wait until the test lets them go, so that publishing, rolls, cancellations and trimming fall
 between any two of them. Whatever the order, no acknowledged message is lost.
@@ -203,7 +203,9 @@ def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
     assert not race.lab.succeeded(run)
     assert f"{first}:0" in run.error_message
     assert topic.log.horizon is None
-    reader._record = lambda: race.lab.metadata.ledger(first)
+    whole = race.lab.metadata.ledger(first)
+    assert whole is not None
+    reader._record = lambda: whole
     race.check()
 
 
