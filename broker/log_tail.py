@@ -1,6 +1,6 @@
 """The open end of a topic's log: appends, group commit, rolls.
 
-1. append() stamps the entry with its position and queues it; nothing is written yet.
+1. append() gives the entry its position and queues it; nothing is written yet.
 2. One flush at a time runs in a thread: what queued up meanwhile is the next group.
 3. After the sync the durable position advances; producers get their receipts, readers wake.
 
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ledgerfold.v1.records_pb2 import TopicRecord
 
-from storage.entry import HEADER_BYTES, EntryHeader, Position, stamped_header
+from storage.entry import EntryHeader, Position
 from storage.errors import DiskFailure, LedgerfoldError, Moved, TopicTerminated
 from storage.ledger import LedgerStore, LedgerWriter
 from storage.metadata import MetadataBatch, MetadataStore
@@ -156,10 +156,8 @@ class LogTail:
         assert writer is not None
         if writer.should_roll():
             writer = self._roll(writer)
-        stamped = stamped_header(
-            header, writer.ledger_id, writer.next_entry_id, self._clock_ms(), producer_number
-        )
-        position = writer.append(header, stamped, entry[HEADER_BYTES:])
+        body = entry[header.header_bytes :]
+        position = writer.append(header, body, self._clock_ms(), producer_number)
         self._start_flushing()
         return position
 

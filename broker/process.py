@@ -51,22 +51,23 @@ def serve(settings: BrokerSettings) -> int:
     )
     keep_freed_memory()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    with DirectoryLock(settings.data_dir, __version__):
+    with DirectoryLock(settings.data_dir, __version__) as lock:
         metadata = MetadataStore(RocksKeyValue(metadata_dir(settings.data_dir)))
         try:
-            return asyncio.run(_serve(settings, metadata))
+            return asyncio.run(_serve(settings, metadata, lock))
         finally:
             metadata.close()
 
 
-async def _serve(settings: BrokerSettings, metadata: MetadataStore) -> int:
+async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: DirectoryLock) -> int:
     clock = _clock(settings)
     metrics = _metrics(settings)
     files = REAL if metrics is None else metrics.files
     store = LedgerStore(
         settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock.now_ms
     )
-    report = store.recover()
+    report = store.recover(is_same_boot=lock.is_same_boot)
+    lock.record_boot()
     _log.info("Recovered %s: %s", settings.data_dir, report)
     broker = Broker(settings, metadata, store, clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)

@@ -20,7 +20,7 @@ from broker.emulation import Emulation
 from broker.reading import LogReader, Reading, ReadResult, StoredEntry
 from broker.view import RAW
 from storage.codec import codec_of
-from storage.entry import HEADER_BYTES, Position
+from storage.entry import Position
 from storage.errors import InvalidRequest
 
 READ_BYTES_MAX = 1024 * 1024
@@ -223,7 +223,8 @@ class Pump:
 def _first_key(entry: StoredEntry) -> bytes | None:
     """An entry whose keys do not parse is dispatched as one without: consumers see the damage."""
     header = entry.header
-    section = memoryview(entry.data)[HEADER_BYTES : HEADER_BYTES + header.key_bytes]
+    keys_at = header.header_bytes
+    section = memoryview(entry.data)[keys_at : keys_at + header.key_bytes]
     try:
         return codec_of(header).first_key(section)
     except InvalidRequest:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from compactor.policies.latest import Integers
 from compactor.segment_map import PlacedEntry, SegmentMap
-from storage.entry import HEADER_BYTES
 from storage.errors import Corruption, InvalidRequest
 from storage.native import HAS_KEY, parse_keys
 
@@ -43,7 +42,7 @@ class KeyColumns:
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
         """Raises Corruption when the key section's checksum is wrong or it does not parse."""
         header = entry.header
-        place = _Place(segment.path, entry.offset + HEADER_BYTES)
+        place = _Place(segment.path, entry.offset + header.header_bytes)
         try:
             section = parse_keys(segment.key_section(entry))
         except InvalidRequest as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from compactor.plan import InputSegment
 from compactor.policies.latest import ROW_BITS
 from compactor.rebuild import RawEntry
-from storage.entry import HEADER_BYTES, EntryHeader, Position, crc32c
+from storage.entry import EntryHeader, Position, crc32c
 from storage.errors import Corruption, DiskFailure, MissingFile
 from storage.segment import scan_segment
 
@@ -77,7 +77,7 @@ class SegmentMap:
 
     def key_section(self, entry: PlacedEntry) -> bytes:
         """Verified. Touches nothing else of the file."""
-        start = entry.offset + HEADER_BYTES
+        start = entry.offset + entry.header.header_bytes
         section = self._bytes[start : start + entry.header.key_bytes]
         self._verify("key", start, entry.header.key_crc, section)
         return section
@@ -85,11 +85,12 @@ class SegmentMap:
     def raw(self, entry: PlacedEntry) -> RawEntry:
         """The entry as it is stored, both sections verified."""
         header = entry.header
-        start = entry.offset + HEADER_BYTES + header.key_bytes
+        keys_at = entry.offset + header.header_bytes
+        start = keys_at + header.key_bytes
         section = self._bytes[start : start + header.value_bytes]
         self._verify("value", start, header.value_crc, section)
         return RawEntry(
-            self._bytes[entry.offset : entry.offset + HEADER_BYTES],
+            self._bytes[entry.offset : keys_at],
             self.key_section(entry),
             section,
         )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from storage.entry import HEADER_BYTES, Buffer, Codec, EntryHeader, read_header
+from storage.entry import Buffer, Codec, EntryHeader, read_header
 from storage.errors import InvalidRequest
 
 
@@ -119,13 +119,14 @@ def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
     """The messages of a whole entry. Checksums of the sections are the caller's business."""
     header = header or read_header(entry)
     view = memoryview(entry)
-    values_at = HEADER_BYTES + header.key_bytes
+    keys_at = header.header_bytes
+    values_at = keys_at + header.key_bytes
     return codec_of(header).decode(
-        header, view[HEADER_BYTES:values_at], view[values_at : values_at + header.value_bytes]
+        header, view[keys_at:values_at], view[values_at : values_at + header.value_bytes]
     )
 
 
 def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
     """Of a whole entry's last message, whose values nobody looks at. Raises InvalidRequest."""
-    keys = memoryview(entry)[HEADER_BYTES : HEADER_BYTES + header.key_bytes]
+    keys = memoryview(entry)[header.header_bytes : header.header_bytes + header.key_bytes]
     return codec_of(header).last_batch_index(header, keys)

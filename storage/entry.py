@@ -25,13 +25,21 @@ from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
 
 Buffer = bytes | bytearray | memoryview
 
-FORMAT_VERSION = 1
-# header crc32c | version, codec, compression, flags | ledger, entry | publish ms, append ms |
-# sequence id | producer number, message count | key length, key crc | value length, value crc
-_HEADER = struct.Struct("<I4B2q2qq2I4I")
-_BODY = struct.Struct("<4B2q2qq2I4I")
+FORMAT_VERSION = 2
+# What every version begins with: crc32c | version, codec, compression, flags | ledger, entry |
+# publish ms, append ms | sequence id | producer number, message count | key length, key crc |
+# value length, value crc. The checksum is of these 72 bytes alone in every version: a build that
+# does not know a version can tell it from damage.
+_BASE = struct.Struct("<I4B2q2qq2I4I")
+_BASE_BODY = struct.Struct("<4B2q2qq2I4I")
+# Version 2 goes on with: durable entries | crc32c of all that is before.
+_HEADER = struct.Struct("<I4B2q2qq2I6I")
+_CHECKED_BYTES = _HEADER.size - 4
+# Of the version that is written, and of any: a property of a header (EntryHeader.header_bytes).
 HEADER_BYTES = _HEADER.size
-assert HEADER_BYTES == 72
+HEADER_BYTES_MIN = _BASE.size
+assert (HEADER_BYTES_MIN, HEADER_BYTES) == (72, 80)
+_DURABLE_ENTRIES_MAX = 2**32 - 1
 # A whole entry: bounds what one read, one frame and one Spark row must hold.
 ENTRY_BYTES_MAX = 16 * 1024 * 1024
 # What a compaction adds to a batch that it takes messages from: 4 bytes for each message's index in
@@ -108,6 +116,23 @@ class EntryHeader(NamedTuple):
     key_crc: int
     value_bytes: int
     value_crc: int
+    # Of its ledger, when the entry was written; in version 1 nobody knows, and in what a producer
+    # sends: 0.
+    durable_entries: int = 0
+    # Of the whole header; none in version 1.
+    header_crc: int = 0
+
+    @property
+    def header_bytes(self) -> int:
+        return HEADER_BYTES if self.version >= FORMAT_VERSION else HEADER_BYTES_MIN
+
+    @property
+    def last_durable_entry_id(self) -> int:
+        """The last entry of the ledger that was synced when this one was written; -1: none known.
+
+        BookKeeper's last add confirmed.
+        """
+        return self.durable_entries - 1
 
     @property
     def position(self) -> Position:
@@ -116,6 +141,11 @@ class EntryHeader(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Of the whole entry, header included."""
+        return self.header_bytes + self.key_bytes + self.value_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of the whole entry once it is stamped, under whatever version it came."""
         return HEADER_BYTES + self.key_bytes + self.value_bytes
 
     @property
@@ -142,9 +172,14 @@ def crc32c(data: Buffer) -> int:
     return int(google_crc32c.value(data if type(data) is bytes else bytes(data)))
 
 
-def _pack(body: tuple[int, ...]) -> bytes:
-    packed = _BODY.pack(*body)
-    return int(google_crc32c.value(packed)).to_bytes(4, "little") + packed
+def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
+    """A header of the version that `body` begins with."""
+    packed = _BASE_BODY.pack(*body)
+    packed = crc32c(packed).to_bytes(4, "little") + packed
+    if body[0] < FORMAT_VERSION:
+        return packed
+    packed += durable_entries.to_bytes(4, "little")
+    return packed + crc32c(packed).to_bytes(4, "little")
 
 
 def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -> bytes:
@@ -166,7 +201,8 @@ def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -
             crc32c(key_section),
             len(value_section),
             crc32c(value_section),
-        )
+        ),
+        0,
     )
     return b"".join((header, key_section, value_section))
 
@@ -174,7 +210,10 @@ def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -
 def rebuild_header(
     header: EntryHeader, key_section: bytes, value_section: bytes, rows: int
 ) -> bytes:
-    """The header of an entry of which only `rows` messages are left; everything else stays."""
+    """The header of an entry of which only `rows` messages are left; everything else stays.
+
+    The version too: nobody knows what an entry of an older one does not tell.
+    """
     return _pack(
         (
             *header[1:11],
@@ -183,25 +222,46 @@ def rebuild_header(
             crc32c(key_section),
             len(value_section),
             crc32c(value_section),
-        )
+        ),
+        header.durable_entries,
     )
 
 
-def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHeader:
-    """Decodes and verifies the header at `offset`. `path` is for the error.
+def has_header(buffer: Buffer, offset: int) -> bool:
+    """Whether all of the header at `offset`, good or not, is in `buffer`."""
+    left = len(buffer) - offset
+    if left >= HEADER_BYTES:
+        return True
+    return left >= HEADER_BYTES_MIN and buffer[offset + 4] != FORMAT_VERSION
 
-    Raises Corruption (also when fewer than HEADER_BYTES are left), IncompatibleFormat.
+
+def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHeader:
+    """Decodes and verifies the header at `offset`, of any version. `path` is for the error.
+
+    Raises Corruption (also when not all of it is left), IncompatibleFormat.
     """
-    if len(buffer) - offset < HEADER_BYTES:
-        raise Corruption(
-            path, offset, f"a header of {HEADER_BYTES} bytes", f"{len(buffer) - offset} bytes"
-        )
+    if len(buffer) - offset < HEADER_BYTES or buffer[offset + 4] != FORMAT_VERSION:
+        return _read_old_header(buffer, offset, path)
     header = EntryHeader._make(_HEADER.unpack_from(buffer, offset))
-    found = crc32c(buffer[offset + 4 : offset + HEADER_BYTES])
+    found = crc32c(buffer[offset : offset + _CHECKED_BYTES])
+    if found != header.header_crc:
+        raise Corruption(path, offset, f"header CRC32C {header.header_crc:08x}", f"{found:08x}")
+    return header
+
+
+def _read_old_header(buffer: Buffer, offset: int, path: str) -> EntryHeader:
+    """One of version 1; or what is wrong with another."""
+    left = len(buffer) - offset
+    if left < HEADER_BYTES_MIN:
+        raise Corruption(path, offset, f"a header of {HEADER_BYTES_MIN} bytes", f"{left} bytes")
+    header = EntryHeader(*_BASE.unpack_from(buffer, offset))
+    found = crc32c(buffer[offset + 4 : offset + HEADER_BYTES_MIN])
     if found != header.crc:
         raise Corruption(path, offset, f"header CRC32C {header.crc:08x}", f"{found:08x}")
-    if header.version != FORMAT_VERSION:
-        raise IncompatibleFormat(path, header.version, f"version {FORMAT_VERSION}")
+    if header.version == FORMAT_VERSION:
+        raise Corruption(path, offset, f"a header of {HEADER_BYTES} bytes", f"{left} bytes")
+    if header.version != 1:
+        raise IncompatibleFormat(path, header.version, f"versions 1 to {FORMAT_VERSION}")
     return header
 
 
@@ -213,7 +273,7 @@ def verify_sections(
     keys_only: bool = False,
 ) -> None:
     """Checks the sections' checksums. Raises Corruption, with the section's own offset."""
-    keys_at = offset + HEADER_BYTES
+    keys_at = offset + header.header_bytes
     values_at = keys_at + header.key_bytes
     end = keys_at + header.key_bytes + (0 if keys_only else header.value_bytes)
     if len(buffer) < end:
@@ -246,10 +306,10 @@ def check_entry(frame: Buffer) -> EntryHeader:
         verify_sections(frame, header)
     except (Corruption, IncompatibleFormat) as error:
         raise InvalidRequest(f"Not an entry: {error}") from error
-    largest = entry_bytes_after_rebuild_max(header.size_bytes, header.message_count)
+    largest = entry_bytes_after_rebuild_max(header.stored_bytes, header.message_count)
     if largest > ENTRY_BYTES_MAX:
         raise InvalidRequest(
-            f"An entry of {header.size_bytes} bytes, up to {largest} once a compaction took some "
+            f"An entry of {header.stored_bytes} bytes, up to {largest} once a compaction took some "
             f"of its {header.message_count} messages: {ENTRY_BYTES_MAX} is the most. Send less in "
             "one batch."
         )
@@ -263,28 +323,42 @@ def check_entry(frame: Buffer) -> EntryHeader:
 
 
 def stamped_header(
-    header: EntryHeader, ledger_id: int, entry_id: int, append_time_ms: int, producer_number: int
+    header: EntryHeader,
+    ledger_id: int,
+    entry_id: int,
+    append_time_ms: int,
+    producer_number: int,
+    durable_entries: int = 0,
 ) -> bytes:
-    """The header bytes with what only the broker knows filled in."""
+    """The bytes of a header of FORMAT_VERSION with what only the broker knows filled in."""
     return _pack(
         (
-            *header[1:5],
+            FORMAT_VERSION,
+            *header[2:5],
             ledger_id,
             entry_id,
             header.publish_time_ms,
             append_time_ms,
             header.sequence_id,
             producer_number,
-            *header[11:],
-        )
+            *header[11:16],
+        ),
+        # Where there are more, fewer are claimed: what is claimed stays true.
+        min(durable_entries, _DURABLE_ENTRIES_MAX),
     )
 
 
 def stamp(
-    frame: Buffer, ledger_id: int, entry_id: int, append_time_ms: int, producer_number: int
+    frame: Buffer,
+    ledger_id: int,
+    entry_id: int,
+    append_time_ms: int,
+    producer_number: int,
+    durable_entries: int = 0,
 ) -> bytes:
     """The whole entry, stamped. (The publish path writes stamped_header and the frame's rest.)"""
-    header = stamped_header(
-        read_header(frame), ledger_id, entry_id, append_time_ms, producer_number
+    header = read_header(frame)
+    stamped = stamped_header(
+        header, ledger_id, entry_id, append_time_ms, producer_number, durable_entries
     )
-    return header + bytes(frame[HEADER_BYTES:])
+    return stamped + bytes(frame[header.header_bytes :])

@@ -76,13 +76,14 @@ def scan_keys(
         try:
             at = window.place(offset, HEADER_BYTES, wanted)
             header = read_header(window.view, at, segment.path)
-            at = window.place(offset, HEADER_BYTES + header.key_bytes, wanted)
+            size = header.header_bytes + header.key_bytes
+            at = window.place(offset, size, wanted)
             verify_sections(window.view, header, at, segment.path, keys_only=True)
         except Corruption as error:
             raise shifted(error, window.base) from error
         if header.position <= last or offset + header.size_bytes > segment.size_bytes:
             raise Corruption(segment.path, offset, f"an entry above {last}", str(header.position))
-        yield header, window.view[at + HEADER_BYTES : at + HEADER_BYTES + header.key_bytes]
+        yield header, window.view[at + header.header_bytes : at + size]
         offset, last = offset + header.size_bytes, header.position
         wanted = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
 

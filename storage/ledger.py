@@ -96,10 +96,13 @@ class LedgerStore:
             files.sync_dir(data_dir)
             files.sync_dir(data_dir.parent)
 
-    def recover(self) -> RecoveryReport:
-        """At start, before anything else. See storage/recovery.py."""
+    def recover(self, *, is_same_boot: bool = False) -> RecoveryReport:
+        """At start, before anything else. See storage/recovery.py.
+
+        `is_same_boot`: the machine did not stop since the last process wrote here.
+        """
         report = recovery.recover_all(
-            self.ledgers_dir, self._metadata, self._files, self._clock_ms()
+            self.ledgers_dir, self._metadata, self._files, self._clock_ms(), is_same_boot
         )
         self._damaged = dict(report.damaged_records)
         self._damage = dict(report.damaged)

@@ -1,7 +1,9 @@
 """One process owns a data directory.
 
 The lock is an flock on DATA/lock, so it goes with its process however that ends. The file says who
-holds it: for people, and for the error of the second one.
+holds it: for people, and for the error of the second one. Once the owner has recovered the
+directory the file also says under which boot of the machine (Linux tells): the next owner then
+knows whether what was written and never synced can have been lost.
 """
 
 from __future__ import annotations
@@ -15,14 +17,21 @@ from types import TracebackType
 from storage.errors import DirectoryLocked, DiskFailure
 from storage.names import lock_path
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 class DirectoryLock:
-    """A context manager. Raises DirectoryLocked, which names the owner, and DiskFailure."""
+    """A context manager. Raises DirectoryLocked, which names the owner, and DiskFailure.
+
+    `is_same_boot`: the machine did not stop since the last owner recovered the directory.
+    """
 
     def __init__(self, data_dir: Path, version: str) -> None:
         self._data_dir = data_dir
         self._version = version
         self._descriptor = -1
+        self._boot_id = _boot_id()
+        self.is_same_boot = False
 
     def __enter__(self) -> DirectoryLock:
         path = lock_path(self._data_dir)
@@ -30,18 +39,39 @@ class DirectoryLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = _describe(os.pread(self._descriptor, 4096, 0))
+            owner = _describe(self._read())
             self._close()
             raise DirectoryLocked(str(self._data_dir), owner) from None
-        owner = json.dumps({"pid": os.getpid(), "version": self._version}) + "\n"
+        self.is_same_boot = bool(self._boot_id) and self._read().get("boot_id") == self._boot_id
+        try:
+            # A boot that is not recovered from yet must not be taken for one that is.
+            self._write(self._boot_id if self.is_same_boot else None)
+        except DiskFailure:
+            self._close()
+            raise
+        return self
+
+    def record_boot(self) -> None:
+        """Call it when the directory is recovered. Raises DiskFailure."""
+        self._write(self._boot_id)
+
+    def _read(self) -> dict[str, object]:
+        try:
+            owner = json.loads(os.pread(self._descriptor, 4096, 0))
+        except ValueError:
+            return {}
+        return owner if isinstance(owner, dict) else {}
+
+    def _write(self, boot_id: str | None) -> None:
+        owner = {"pid": os.getpid(), "version": self._version}
+        content = json.dumps({**owner, "boot_id": boot_id} if boot_id else owner) + "\n"
         try:
             # In this order: on a full disk, what the file has is what there is.
-            os.pwrite(self._descriptor, owner.encode(), 0)
-            os.ftruncate(self._descriptor, len(owner))
+            os.pwrite(self._descriptor, content.encode(), 0)
+            os.ftruncate(self._descriptor, len(content))
         except OSError as error:
-            self._close()
-            raise DiskFailure(str(path), "Writing the lock", error) from error
-        return self
+            path = str(lock_path(self._data_dir))
+            raise DiskFailure(path, "Writing the lock", error) from error
 
     def __exit__(
         self,
@@ -56,9 +86,14 @@ class DirectoryLock:
         self._descriptor = -1
 
 
-def _describe(content: bytes) -> str:
-    try:
-        owner = json.loads(content)
-        return f"process {owner['pid']} (ledgerfold {owner['version']})"
-    except (ValueError, KeyError, TypeError):
+def _describe(owner: dict[str, object]) -> str:
+    if not {"pid", "version"} <= owner.keys():
         return "another process"
+    return f"process {owner['pid']} (ledgerfold {owner['version']})"
+
+
+def _boot_id() -> str | None:
+    try:
+        return _BOOT_ID.read_text().strip() or None
+    except OSError:
+        return None

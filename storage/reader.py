@@ -26,6 +26,7 @@ from storage.entry import (
     Buffer,
     EntryHeader,
     Position,
+    has_header,
     read_header,
     verify_sections,
 )
@@ -199,7 +200,7 @@ class LedgerReader:
     ) -> Iterator[StoredEntry]:
         """Whole entries of a block that was read at `offset`; one more read for a large first."""
         at, view = 0, memoryview(block)
-        while at + HEADER_BYTES <= len(view):
+        while at + HEADER_BYTES <= len(view) or has_header(view, at):
             header = _header(view, at, offset, path)
             if header.position > end:
                 return
@@ -251,9 +252,9 @@ class LedgerReader:
         base = offset
         while True:
             at = offset - base
-            if at + HEADER_BYTES > len(block):
+            if at + HEADER_BYTES > len(block) and not has_header(block, at):
                 block, base, at = pread(_HOP_BYTES, offset), offset, 0
-                if len(block) < HEADER_BYTES:
+                if not has_header(block, 0):
                     return
             header = _header(block, at, base, path)
             yield header, offset

@@ -1,8 +1,12 @@
 """What happens at start to what a crash left.
 
-1. Raw ledgers that were open are closed. Their last segment is scanned: a bad entry with no good
-   one of the same ledger behind it is a torn tail, which is copied aside (.torn) and cut off; a bad
-   entry with good ones behind it is damage, and nothing is touched.
+1. Raw ledgers that were open are closed. Their last segment is scanned up to the first bad entry.
+   A good header behind it proves that the bad one was acknowledged, when it says that this was
+   synced before it was written itself: then there is damage, and nothing is touched. (A header of
+   version 1 says nothing of the kind and counts as proof.) Without a proof all from the bad entry
+   on is a torn tail, or was written by a flush that never ended; it is cut after a copy (.torn).
+   A process that died on a machine that did not leaves everything as it wrote it: under the same
+   boot only an entry that reaches beyond the end of the file is a torn tail.
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
    is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
    not gets the error.
@@ -20,6 +24,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -30,7 +35,15 @@ from ledgerfold.v1.records_pb2 import (
     SegmentRecord,
 )
 
-from storage.entry import HEADER_BYTES, Buffer, EntryHeader, Position, read_header, verify_sections
+from storage.entry import (
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    EntryHeader,
+    Position,
+    has_header,
+    read_header,
+    verify_sections,
+)
 from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
 from storage.files import Files, ReadFile
 from storage.metadata import MetadataStore
@@ -47,6 +60,8 @@ _log = logging.getLogger(__name__)
 class RecoveryReport:
     """What was done, by ledger id or path."""
 
+    # Whether the machine has run on since somebody last wrote.
+    is_same_boot: bool = False
     ledgers: int = 0
     closed: list[int] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
@@ -65,10 +80,14 @@ class RecoveryReport:
 
 
 def recover_all(
-    ledgers_dir: Path, metadata: MetadataStore, files: Files, now_ms: int
+    ledgers_dir: Path,
+    metadata: MetadataStore,
+    files: Files,
+    now_ms: int,
+    is_same_boot: bool = False,
 ) -> RecoveryReport:
     """Everything above. Raises DiskFailure, and what the metadata raises."""
-    report = RecoveryReport()
+    report = RecoveryReport(is_same_boot=is_same_boot)
     _check_metadata(ledgers_dir, metadata, files)
     for record in metadata.ledgers():
         if record.state == LEDGER_STATE_DELETING:
@@ -186,11 +205,12 @@ def _recover_segment(
             offset += header.size_bytes
             expected = expected.next
     except (Corruption, IncompatibleFormat) as damage:
-        last = _last_good_behind(file, offset + 1, expected)
-        if last is None and isinstance(damage, Corruption):
+        behind = _search(file, offset, expected)
+        may_be_torn = not report.is_same_boot or _reaches_beyond(file, size, offset)
+        if isinstance(damage, Corruption) and may_be_torn and not behind.is_proof:
             _cut(path, offset, damage, files, report)
         else:
-            return _damaged_record(tally.record, first, last or expected, size), damage
+            return _damaged_record(tally.record, first, behind.last, size), damage
     finally:
         file.close()
     tally.record.sealed = True
@@ -227,34 +247,54 @@ def _damaged_record(
     return record
 
 
-def _last_good_behind(file: ReadFile, offset: int, bad: Position) -> Position | None:
-    """The highest position above `bad` of any good header that stands at or behind `offset`.
+def _reaches_beyond(file: ReadFile, file_bytes: int, offset: int) -> bool:
+    """Whether the file ends before the entry at `offset` does."""
+    head = file.pread(HEADER_BYTES, offset)
+    try:
+        return not has_header(head, 0) or offset + read_header(head).size_bytes > file_bytes
+    except (Corruption, IncompatibleFormat):
+        return False
+
+
+class _Behind(NamedTuple):
+    """What stands behind a bad entry: the highest position of a good header, or the bad one's."""
+
+    last: Position
+    is_proof: bool
+
+
+def _search(file: ReadFile, offset: int, bad: Position) -> _Behind:
+    """Looks for good headers above `bad` at or behind `offset`, wherever they begin.
 
     The header alone decides. If good sections were asked for too, damage to two neighbours, the
     second the last one, would pass for a torn tail.
     """
     # Bytes 8 to 15 of a header are the ledger id: the only places worth a checksum.
     wanted = bad.ledger_id.to_bytes(8, "little")
-    found: Position | None = None
-    block = file.pread(_SEARCH_BYTES, offset)
-    while len(block) >= HEADER_BYTES:
-        at = block.find(wanted, 8)
-        while 8 <= at <= len(block) - HEADER_BYTES + 8:
-            found = max(found or bad, _good_position(block, at - 8, bad))
-            at = block.find(wanted, at + 1)
-        offset += len(block) - HEADER_BYTES + 1
+    found = _Behind(bad, False)
+    while True:
         block = file.pread(_SEARCH_BYTES, offset)
-    return found if found is not None and found > bad else None
+        at = block.find(wanted, 8)
+        while at >= 0:
+            found = _with_header(found, block, at - 8, bad)
+            at = block.find(wanted, at + 1)
+        if len(block) < _SEARCH_BYTES:
+            return found
+        offset += len(block) - HEADER_BYTES + 1
 
 
-def _good_position(block: Buffer, at: int, bad: Position) -> Position:
-    """That of a good header at `at`, else `bad`."""
+def _with_header(found: _Behind, block: bytes, at: int, bad: Position) -> _Behind:
     try:
-        return read_header(block, at).position
+        header = read_header(block, at)
     except Corruption:
-        return bad
+        return found
     except IncompatibleFormat:
-        return bad.next
+        # Of a newer build: nobody here knows what it proves.
+        return _Behind(max(found.last, bad.next), True)
+    if header.position <= bad:
+        return found
+    is_proof = header.version < FORMAT_VERSION or header.last_durable_entry_id >= bad.entry_id
+    return _Behind(max(found.last, header.position), found.is_proof or is_proof)
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:

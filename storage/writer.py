@@ -1,9 +1,11 @@
 """The open end of a raw ledger.
 
-append() on one thread gives positions and queues; flush() on any thread, one at a time, writes and
-syncs all that was queued when it began (group commit), rolling segments by size. What both touch is
-one deque and two counters that each have one writer: nothing is read, changed and written back by
-two threads. Readers see `record`, which is replaced as a whole when more is durable, never changed.
+append() on one thread gives positions and queues; flush() on any thread, one at a time, stamps,
+writes and syncs all that was queued when it began (group commit), rolling segments by size. An
+entry is stamped with what was synced by the time it is written: by that a recovery tells damage
+from a torn tail. What both touch is one deque and two counters that each have one writer: nothing
+is read, changed and written back by two threads. Readers see `record`, which is replaced as a whole
+when more is durable, never changed.
 Order of effects for a new segment: create the file, sync the folder, write the ledger record that
 names it, then the entries. Whatever goes wrong ends the writer: what came after could leave a gap.
 
@@ -21,16 +23,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 from storage.crash_points import reach
-from storage.entry import Buffer, EntryHeader, Position
+from storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
 from storage.errors import AlreadyClosed, DiskFailure
 from storage.files import AppendFile, Files
 from storage.metadata import MetadataStore
 from storage.names import segment_path
 from storage.segment import SegmentTally
 
-# Bytes of the stamped header: its checksum, and the broker's append time.
+# Bytes of the stamped header.
 _HEADER_CRC = slice(0, 4)
-_APPEND_TIME = slice(32, 40)
 
 if TYPE_CHECKING:
     from storage.ledger import StoreSettings
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 class _Queued(NamedTuple):
     header: EntryHeader
     position: Position
-    stamped: bytes
+    append_time_ms: int
+    producer_number: int
     body: Buffer
 
 
@@ -71,6 +73,8 @@ class LedgerWriter:
         # Changed by append() only, and by flush() only.
         self._appended_bytes = 0
         self._flushed_bytes = 0
+        # How many entries are on the disk: fewer than were acknowledged under durability "os".
+        self._synced_entries = 0
         self._file: AppendFile | None = None
         self._tally: SegmentTally | None = None
         self._failure: DiskFailure | None = None
@@ -84,17 +88,22 @@ class LedgerWriter:
     def is_failed(self) -> bool:
         return self._failure is not None
 
-    def append(self, header: EntryHeader, stamped: bytes, body: Buffer) -> Position:
-        """Queues an entry: `stamped` are its header's bytes, `body` is the rest. No I/O.
+    def append(
+        self, header: EntryHeader, body: Buffer, append_time_ms: int, producer_number: int
+    ) -> Position:
+        """Queues an entry as it came: its header, and in `body` the rest. No I/O.
 
         Raises DiskFailure when an earlier flush failed, AlreadyClosed.
         """
         self._check()
         if self.record.state == LEDGER_STATE_CLOSED:
             raise AlreadyClosed(f"Ledger {self.ledger_id} is closed.")
+        if header.version != FORMAT_VERSION:
+            # As it will be stored, so that its size is right.
+            header = header._replace(version=FORMAT_VERSION)
         position = Position(self.ledger_id, self.next_entry_id)
         self.next_entry_id += 1
-        self._queue.append(_Queued(header, position, stamped, body))
+        self._queue.append(_Queued(header, position, append_time_ms, producer_number, body))
         self._appended_bytes += header.size_bytes
         return position
 
@@ -149,11 +158,13 @@ class LedgerWriter:
         file, tally = self._file, self._tally
         assert file is not None
         assert tally is not None
+        stamped: list[bytes] = []
         buffers: list[Buffer] = []
         size, end = tally.record.size_bytes, start
         while end < len(queue) and (end == start or size < self._settings.segment_bytes_max):
             queued = queue[end]
-            buffers += (queued.stamped, queued.body)
+            stamped.append(self._stamp(queued))
+            buffers += (stamped[-1], queued.body)
             size += queued.header.size_bytes
             end += 1
         reach("flush.before-write")
@@ -161,15 +172,24 @@ class LedgerWriter:
         reach("flush.after-write")
         if self._settings.durability == "fsync":
             file.sync()
+            self._synced_entries = queue[end - 1].position.entry_id + 1
         reach("flush.after-sync")
-        self._account(tally, queue[start:end])
+        self._account(tally, queue[start:end], stamped)
         return end
 
-    def _account(self, tally: SegmentTally, written: list[_Queued]) -> None:
-        for queued in written:
-            append_time_ms = int.from_bytes(queued.stamped[_APPEND_TIME], "little", signed=True)
-            tally.add(queued.header, queued.position, append_time_ms)
-            tally.add_crc(queued.stamped[_HEADER_CRC])
+    def _stamp(self, queued: _Queued) -> bytes:
+        return stamped_header(
+            queued.header,
+            *queued.position,
+            queued.append_time_ms,
+            queued.producer_number,
+            self._synced_entries,
+        )
+
+    def _account(self, tally: SegmentTally, written: list[_Queued], stamped: list[bytes]) -> None:
+        for queued, header in zip(written, stamped, strict=True):
+            tally.add(queued.header, queued.position, queued.append_time_ms)
+            tally.add_crc(header[_HEADER_CRC])
         self._publish(tally)
         self.durable = written[-1].position
         self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
@@ -212,6 +232,7 @@ class LedgerWriter:
         if self._tally is not None and self._file is not None:
             if self._settings.durability != "fsync":
                 self._file.sync()
+                self._synced_entries = self.durable.entry_id + 1
             self._file.close()
             self._tally.record.sealed = True
             self._publish(self._tally)

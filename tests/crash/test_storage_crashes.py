@@ -22,7 +22,7 @@ from storage.entry import LATEST, Position
 from storage.errors import DiskFailure
 from storage.ledger import LedgerStore, LedgerWriter, StoreSettings
 from storage.metadata import MetadataStore
-from tests.support.ledgers import append
+from tests.support.ledgers import append, plain
 from tests.support.lossy_files import TAILS, CountedKeyValue, Crash, LossyFiles, Tail
 
 DATA = Path("/disk/data")
@@ -83,7 +83,7 @@ class Disk:
         records = self.metadata.ledgers()
         assert all(record.state == LEDGER_STATE_CLOSED for record in records)
         found = {
-            entry.header.position: entry.data
+            entry.header.position: plain(entry.data)
             for record in records
             for entry in store.open_reader(record.ledger_id).read(
                 Position(record.ledger_id, 0), bytes_max=2**20, end=LATEST

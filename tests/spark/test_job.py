@@ -79,7 +79,7 @@ def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Pat
     path = tmp_path / log.segments[3].path
     damage(path, 100)
     run = CompactionRun(log.plan(100), session, REAL, time.time)
-    with pytest.raises(Corruption, match="is damaged at byte 72") as raised:
+    with pytest.raises(Corruption, match="is damaged at byte 80") as raised:
         run.execute()
     assert str(path) in raised.value.message
     assert not (tmp_path / "100").exists()

@@ -24,6 +24,7 @@ from storage.entry import Compression, read_header, stamp, verify_sections
 from storage.native import NativeBatchBuilder
 from storage.segment import SegmentWriter, tally_segment
 from tests.model.policy_model import Message, Outcome, latest
+from tests.support.ledgers import as_version_1
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 Batch = Sequence[Message]
@@ -47,7 +48,10 @@ class Stored(NamedTuple):
 
 
 class LogBuilder:
-    """A raw log, segment by segment; each segment is a ledger of its own."""
+    """A raw log, segment by segment; each segment is a ledger of its own.
+
+    Every other entry is of version 1, as if an older build had written it.
+    """
 
     def __init__(self, ledgers_dir: Path) -> None:
         self.ledgers_dir = ledgers_dir
@@ -76,7 +80,8 @@ class LogBuilder:
         built = builder.build(
             sequence_id=next(self._sequence), publish_time_ms=1000, compression=compression
         )
-        return stamp(built, ledger_id, entry_id, append_time_ms=2000, producer_number=1)
+        entry = stamp(built, ledger_id, entry_id, append_time_ms=2000, producer_number=1)
+        return as_version_1(entry) if entry_id % 2 else entry
 
     def outcome(self, retain_null_key: bool = False) -> Outcome:
         return latest([Message(m.key, m.value) for m in self.messages], retain_null_key)

@@ -22,7 +22,7 @@ from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
 from broker.client.io_thread import IoThread
 from broker.status_map import abort_with
 from storage.codec import decode
-from storage.entry import EARLIEST, HEADER_BYTES, EntryHeader, Position, read_header, stamped_header
+from storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header
 from storage.errors import LedgerfoldError, Moved, ProducerBusy, SubscriptionBusy, Unavailable
 
 LEDGER_ID = 7
@@ -57,7 +57,7 @@ class FakeTopic:
         header = read_header(entry)
         position = Position(LEDGER_ID, len(self.entries))
         stamped = stamped_header(header, *position, append_time_ms, 1)
-        self.entries.append(stamped + entry[HEADER_BYTES:])
+        self.entries.append(stamped + entry[header.header_bytes :])
         self.notify()
         return position
 

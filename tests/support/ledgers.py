@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from storage.entry import EntryFields, Position, build_entry, read_header, stamped_header
+from storage.entry import (
+    HEADER_BYTES_MIN,
+    EntryFields,
+    Position,
+    build_entry,
+    crc32c,
+    read_header,
+    stamp,
+)
 from storage.ledger import LedgerWriter
 
 
@@ -13,7 +21,10 @@ def append(
     publish_time_ms: int | None = None,
     append_time_ms: int = 1,
 ) -> tuple[Position, bytes]:
-    """Queues one entry of one message, unlike any other; its position and its bytes as stored."""
+    """Queues one entry of one message, unlike any other; its position and its bytes as stored.
+
+    But for what it says was durable when it was written: here nothing was (see `plain`).
+    """
     number = writer.next_entry_id
     value = f"{writer.ledger_id}:{number} ".encode()
     frame = build_entry(
@@ -26,6 +37,19 @@ def append(
         ),
     )
     header = read_header(frame)
-    stamped = stamped_header(header, writer.ledger_id, number, append_time_ms, 1)
-    body = memoryview(frame)[len(stamped) :]
-    return writer.append(header, stamped, body), stamped + bytes(body)
+    body = memoryview(frame)[header.header_bytes :]
+    position = writer.append(header, body, append_time_ms, 1)
+    return position, stamp(frame, *position, append_time_ms, 1)
+
+
+def plain(entry: bytes) -> bytes:
+    """A stored entry as if nothing had been durable when it was written."""
+    header = read_header(entry)
+    return stamp(entry, *header.position, header.append_time_ms, header.producer_number)
+
+
+def as_version_1(entry: bytes) -> bytes:
+    """The same entry as a build before version 2 would have sent or stored it."""
+    header = read_header(entry)
+    body = b"\x01" + entry[5:HEADER_BYTES_MIN]
+    return crc32c(body).to_bytes(4, "little") + body + entry[header.header_bytes :]

@@ -12,7 +12,7 @@ Every call that changes something is counted, and one of them can be made to go 
     files.during = f    f("sync /disk/..") is called in the middle of each call: what others do then
 
 What survives of the unsynced end of a file is the `tail` argument of crash(): nothing, the front
-half, zeros. Blocks that reached the disk out of order are not modelled.
+half, the back half, zeros.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def front_half(tail: bytes) -> bytes:
     return tail[: (len(tail) + 1) // 2]
 
 
+def back_half(tail: bytes) -> bytes:
+    """Later blocks reached the disk, earlier ones did not."""
+    return bytes(len(tail) // 2) + tail[len(tail) // 2 :]
+
+
 def zeros(tail: bytes) -> bytes:
     """The file's new size survives, its new content does not."""
     return bytes(len(tail))
@@ -50,7 +55,7 @@ def everything(tail: bytes) -> bytes:
     return tail
 
 
-TAILS = (nothing, front_half, zeros, everything)
+TAILS = (nothing, front_half, back_half, zeros, everything)
 
 
 class Crash(BaseException):

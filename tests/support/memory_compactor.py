@@ -20,7 +20,7 @@ from ledgerfold.v1.records_pb2 import RunCounts
 
 from compactor.rebuild import RawEntry, keep_rows
 from storage.codec import decode
-from storage.entry import HEADER_BYTES, EntryHeader, Position, read_header, verify_sections
+from storage.entry import EntryHeader, Position, read_header, verify_sections
 from storage.files import Files
 from storage.segment import SegmentWriter
 from tests.model.policy_model import Message, latest
@@ -120,6 +120,7 @@ def _rows(header: EntryHeader) -> int:
 def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int]) -> bytes:
     if len(kept) == header.message_count:
         return entry
-    end = HEADER_BYTES + header.key_bytes
-    raw = RawEntry(entry[:HEADER_BYTES], entry[HEADER_BYTES:end], entry[end:])
+    start = header.header_bytes
+    end = start + header.key_bytes
+    raw = RawEntry(entry[:start], entry[start:end], entry[end:])
     return b"".join(keep_rows(header, raw, np.array(kept)))

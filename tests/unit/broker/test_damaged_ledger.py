@@ -1,4 +1,4 @@
-"""A raw ledger with damage: what is whole is served, and nothing makes the rest go away unnoticed."""
+"""A raw ledger with damage: what is whole is served, and the rest does not go away unnoticed."""
 
 from __future__ import annotations
 

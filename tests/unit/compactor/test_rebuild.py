@@ -12,7 +12,6 @@ from compactor.rebuild import RawEntry, keep_rows
 from storage.codec import StoredMessage, decode
 from storage.entry import (
     ENTRY_BYTES_MAX,
-    HEADER_BYTES,
     Compression,
     EntryFields,
     EntryHeader,
@@ -25,6 +24,7 @@ from storage.entry import (
 from storage.errors import EntryTooLarge, InvalidRequest
 from storage.native import NativeBatchBuilder
 from tests.support.compaction import COMPRESSIONS
+from tests.support.ledgers import as_version_1
 
 TEXTS = st.text("abé", max_size=4)
 
@@ -50,8 +50,9 @@ def batches(draw: st.DrawFn) -> tuple[NativeBatchBuilder, int]:
 
 def _split(entry: bytes) -> tuple[EntryHeader, RawEntry]:
     header = read_header(entry)
-    values_at = HEADER_BYTES + header.key_bytes
-    return header, RawEntry(entry[:HEADER_BYTES], entry[HEADER_BYTES:values_at], entry[values_at:])
+    keys_at = header.header_bytes
+    values_at = keys_at + header.key_bytes
+    return header, RawEntry(entry[:keys_at], entry[keys_at:values_at], entry[values_at:])
 
 
 def _keep(entry: bytes, rows: list[int]) -> bytes:
@@ -90,6 +91,18 @@ def test_the_header_keeps_everything_but_counts_and_checksums() -> None:
     after = read_header(_keep(stamp(built, 3, 9, append_time_ms=8, producer_number=2), [2]))
     assert after.message_count == 1
     assert after[1:11] == before[1:11]
+
+
+def test_an_entry_of_version_1_stays_one() -> None:
+    """Nobody knows what was durable when it was written."""
+    builder = NativeBatchBuilder("producer")
+    for value in (b"1", b"2", b"3"):
+        builder.add(value, b"key")
+    built = builder.build(sequence_id=41, publish_time_ms=7)
+    entry = stamp(built, 3, 9, append_time_ms=8, producer_number=2)
+    kept = _keep(as_version_1(entry), [0, 2])
+    assert kept == as_version_1(_keep(entry, [0, 2]))
+    assert read_header(kept).version == 1
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:

@@ -170,7 +170,8 @@ def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
                 columns.add(mapped, entry)
             with pytest.raises(Corruption) as raised:
                 columns.check()
-            assert raised.value.offset == entries[place].offset + HEADER_BYTES
+            placed = entries[place]
+            assert raised.value.offset == placed.offset + placed.header.header_bytes
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from compactor.output import LedgerOutput
 from compactor.plan import Output
 from compactor.rebuild import RawEntry
 from compactor.rows import WriteTimes
-from storage.entry import HEADER_BYTES, read_header, stamp
+from storage.entry import read_header, stamp
 from storage.native import NativeBatchBuilder
 
 
@@ -43,8 +43,9 @@ def test_every_write_and_every_seal_is_timed(
         for number in range(2):
             data = entry(number)
             header = read_header(data)
-            values_at = HEADER_BYTES + header.key_bytes
-            raw = RawEntry(data[:HEADER_BYTES], data[HEADER_BYTES:values_at], data[values_at:])
+            values_at = header.header_bytes + header.key_bytes
+            keys_at = header.header_bytes
+            raw = RawEntry(data[:keys_at], data[keys_at:values_at], data[values_at:])
             ledger.append(header, raw, number)
         ledger.finish()
     assert len(ledger.sealed) == 2

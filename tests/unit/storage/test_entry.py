@@ -13,12 +13,14 @@ from storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
 from storage.entry import (
     ENTRY_BYTES_MAX,
     HEADER_BYTES,
+    HEADER_BYTES_MIN,
     Compression,
     EntryFields,
     build_entry,
     check_entry,
     crc32c,
     entry_bytes_after_rebuild_max,
+    has_header,
     read_header,
     rebuild_header,
     stamp,
@@ -27,6 +29,7 @@ from storage.entry import (
 )
 from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
 from storage.native import NativeBatchBuilder
+from tests.support.ledgers import as_version_1
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 MESSAGE = st.fixed_dictionaries(
@@ -159,10 +162,57 @@ def test_a_part_of_an_entry_is_none(size: int) -> None:
 
 def test_a_newer_version_is_not_damage() -> None:
     """The header is good, but of a version that this build does not know."""
-    body = b"\x02" + ENTRY[5:HEADER_BYTES]
-    newer = crc32c(body).to_bytes(4, "little") + body + ENTRY[HEADER_BYTES:]
-    with pytest.raises(IncompatibleFormat, match="format version 2"):
-        read_header(newer)
+    body = b"\x03" + ENTRY[5:HEADER_BYTES_MIN]
+    newer = crc32c(body).to_bytes(4, "little") + body + ENTRY[HEADER_BYTES_MIN:]
+    for size in (HEADER_BYTES_MIN, HEADER_BYTES, len(newer)):
+        with pytest.raises(IncompatibleFormat, match="format version 3"):
+            read_header(newer[:size])
+
+
+def test_a_build_that_knows_version_1_only_does_not_take_version_2_for_damage() -> None:
+    """It verifies 72 bytes and then looks at the version: those have a checksum of their own."""
+    assert int.from_bytes(ENTRY[:4], "little") == crc32c(ENTRY[4:HEADER_BYTES_MIN])
+
+
+def test_an_entry_of_version_1_is_stored_as_version_2() -> None:
+    """What an older client sends is good, and says no less than before."""
+    old = as_version_1(ENTRY)
+    header = check_entry(old)
+    assert (header.version, header.header_bytes) == (1, HEADER_BYTES_MIN)
+    assert header.last_durable_entry_id == -1
+    assert list(decode(old).messages()) == list(decode(ENTRY).messages())
+    assert stamp(old, 12, 3, 5, 8, durable_entries=2) == stamp(ENTRY, 12, 3, 5, 8, 2)
+    assert read_header(stamp(old, 12, 3, 5, 8, 2)).last_durable_entry_id == 1
+
+
+@given(st.integers(0, HEADER_BYTES_MIN - 1), st.integers(1, 255))
+def test_a_changed_byte_of_version_1_is_found(at: int, change: int) -> None:
+    """Also where the version itself is what changed."""
+    damaged = bytearray(as_version_1(ENTRY))
+    damaged[at] ^= change
+    with pytest.raises(Corruption):
+        read_header(bytes(damaged))
+
+
+@pytest.mark.parametrize(("version", "size"), [(1, HEADER_BYTES_MIN), (2, HEADER_BYTES)])
+def test_a_header_at_the_end_of_a_block(version: int, size: int) -> None:
+    """All of it is there, or it is not: of version 1 fewer bytes are needed."""
+    entry = as_version_1(ENTRY) if version == 1 else ENTRY
+    for left in (0, 4, 5, HEADER_BYTES_MIN - 1, HEADER_BYTES_MIN, HEADER_BYTES - 1, HEADER_BYTES):
+        block = b"before" + entry[:left]
+        assert has_header(block, 6) == (left >= size)
+        if left >= size:
+            assert read_header(block, 6).version == version
+        else:
+            with pytest.raises(Corruption, match="a header of"):
+                read_header(block, 6)
+
+
+def test_more_entries_than_the_field_holds_are_understated() -> None:
+    """A header may prove too little, never too much."""
+    assert read_header(stamp(ENTRY, 12, 2**33, 5, 8, durable_entries=2**33)).durable_entries == (
+        2**32 - 1
+    )
 
 
 def test_a_batch_that_a_rebuild_could_make_too_large_is_refused() -> None:
@@ -202,18 +252,20 @@ def test_stamping_changes_what_the_broker_knows_and_nothing_else() -> None:
     after = read_header(stamped)
     verify_sections(stamped, after)
     assert stamped == stamped_header(before, 12, 3, 5, 8) + ENTRY[HEADER_BYTES:]
-    changed = {"crc", "ledger_id", "entry_id", "append_time_ms", "producer_number"}
+    changed = {"crc", "header_crc", "ledger_id", "entry_id", "append_time_ms", "producer_number"}
     assert {
         name for name, value in after._asdict().items() if value != getattr(before, name)
     } == changed
 
 
-def test_a_rebuilt_header_keeps_everything_but_its_sections() -> None:
-    """What compaction leaves of a batch keeps id, times, sequence id and producer."""
-    stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8)
-    before = read_header(stamped)
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_rebuilt_header_keeps_everything_but_its_sections(version: int) -> None:
+    """What compaction leaves of a batch keeps id, times, sequence id, producer and version."""
+    stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8, durable_entries=3)
+    before = read_header(stamped if version == 2 else as_version_1(stamped))
     after = read_header(rebuild_header(before, b"k", b"value", 1))
     assert (after.position, after.append_time_ms, after.producer_number) == ((12, 3), 5, 8)
+    assert (after.version, after.durable_entries) == (version, before.durable_entries)
     assert after.message_count == 1
     assert (after.key_bytes, after.value_bytes) == (1, 5)
 

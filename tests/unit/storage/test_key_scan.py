@@ -13,7 +13,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 
 from storage import key_scan
 from storage.codec import decode
-from storage.entry import Compression, Position, read_header, stamp
+from storage.entry import HEADER_BYTES, Compression, Position, read_header, stamp
 from storage.errors import Corruption
 from storage.files import REAL
 from storage.key_scan import KeyVersion, scan_keys, versions_of
@@ -103,7 +103,7 @@ def test_damage_is_an_error_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / segment.path
     whole = path.read_bytes()
     second = read_header(whole).size_bytes
-    key_section_end = second + 72 + read_header(whole, second).key_bytes
+    key_section_end = second + HEADER_BYTES + read_header(whole, second).key_bytes
     for at in range(second, key_section_end):
         path.write_bytes(whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :])
         with pytest.raises(Corruption) as error:

@@ -240,3 +240,44 @@ def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
         (tmp_path / "lock").write_bytes(b"not json")
         with pytest.raises(DirectoryLocked, match="another process"):
             DirectoryLock(tmp_path, "1.0").__enter__()
+
+
+def test_the_same_boot_is_told_once_the_directory_was_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner that ended before its recovery did has told nobody anything."""
+    boot_id = tmp_path / "boot_id"
+    monkeypatch.setattr("storage.lock._BOOT_ID", boot_id)
+
+    def is_same_boot(boot: str, *, recovers: bool) -> bool:
+        boot_id.write_text(boot)
+        with DirectoryLock(tmp_path, "1.0") as lock:
+            if recovers:
+                lock.record_boot()
+            return lock.is_same_boot
+
+    assert not is_same_boot("first\n", recovers=False)
+    assert not is_same_boot("first\n", recovers=True)
+    assert is_same_boot("first\n", recovers=False)
+    assert is_same_boot("first\n", recovers=True)
+    assert not is_same_boot("second\n", recovers=False)
+    assert not is_same_boot("second\n", recovers=True)
+    assert is_same_boot("second\n", recovers=True)
+    assert not is_same_boot("", recovers=True)
+    assert not is_same_boot("", recovers=True)
+
+
+def test_a_machine_that_does_not_tell_its_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never the same; nor is there one in the lock that an older build wrote."""
+    (tmp_path / "lock").write_text('{"pid": 1, "version": "0.1"}\n')
+    with DirectoryLock(tmp_path, "1.0") as lock:
+        assert not lock.is_same_boot
+        lock.record_boot()
+    monkeypatch.setattr("storage.lock._BOOT_ID", tmp_path / "no such file")
+    with DirectoryLock(tmp_path, "1.0") as lock:
+        assert not lock.is_same_boot
+        lock.record_boot()
+    with DirectoryLock(tmp_path, "1.0") as lock:
+        assert not lock.is_same_boot

@@ -13,29 +13,45 @@ from pathlib import Path
 import pytest
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
 
-from storage.entry import HEADER_BYTES, LATEST, Position, crc32c, stamp
+from storage.entry import (
+    HEADER_BYTES,
+    HEADER_BYTES_MIN,
+    LATEST,
+    Position,
+    crc32c,
+    stamp,
+)
 from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
 from storage.key_value import MemoryKeyValue
 from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from storage.metadata import MetadataStore
 from storage.recovery import RecoveryReport
-from tests.support.ledgers import append
+from tests.support.ledgers import append, as_version_1, plain
 
 ENTRIES = 6
 Damage = Callable[[bytes, list[int]], bytes]
 
 
 class Directory:
-    """A data directory with one ledger of ENTRIES entries, left open as by a crash."""
+    """A data directory with one ledger of ENTRIES entries, left open as by a crash.
 
-    def __init__(self, path: Path, segment_bytes_max: int = 2**20) -> None:
+    Each entry was acknowledged before the next was written, or all at once at the end.
+    """
+
+    def __init__(
+        self, path: Path, segment_bytes_max: int = 2**20, *, is_one_group: bool = False
+    ) -> None:
         self.path = path
         self.pairs = MemoryKeyValue()
         self.settings = StoreSettings(segment_bytes_max=segment_bytes_max)
         self.store = self.open()
         writer = self.create()
         self.ledger_id = writer.ledger_id
-        self.written = [append(writer, publish_time_ms=10 * n)[1] for n in range(ENTRIES)]
+        self.written = []
+        for number in range(ENTRIES):
+            self.written.append(append(writer, publish_time_ms=10 * number)[1])
+            if not is_one_group:
+                writer.flush()
         # Where each entry begins, and where the last one ends.
         self.offsets = [sum(map(len, self.written[:n])) for n in range(ENTRIES + 1)]
         writer.flush()
@@ -60,16 +76,25 @@ class Directory:
         assert after != before
         self.first_file.write_bytes(after)
 
-    def recover(self) -> RecoveryReport:
+    def turn_into_version_1(self, entries: int = ENTRIES) -> None:
+        """The first `entries` of the file, as an older build would have written them."""
+        content = self.first_file.read_bytes()
+        pairs = zip(self.offsets, self.offsets[1:], strict=False)
+        parts = [content[start:end] for start, end in pairs]
+        parts[:entries] = map(as_version_1, parts[:entries])
+        self.offsets = [sum(map(len, parts[:n])) for n in range(ENTRIES + 1)]
+        self.first_file.write_bytes(b"".join(parts))
+
+    def recover(self, *, is_same_boot: bool = False) -> RecoveryReport:
         self.store = self.open()
-        return self.store.recover()
+        return self.store.recover(is_same_boot=is_same_boot)
 
     def reader(self) -> LedgerReader:
         return self.store.open_reader(self.ledger_id)
 
     def read(self, first: int = 0) -> list[bytes]:
         start = Position(self.ledger_id, first)
-        return [each.data for each in self.reader().read(start, bytes_max=2**20, end=LATEST)]
+        return [plain(each.data) for each in self.reader().read(start, bytes_max=2**20, end=LATEST)]
 
     def append_again(self) -> None:
         """New entries in a new ledger, and what is in the old one stays as it is."""
@@ -166,6 +191,17 @@ def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survi
     directory.append_again()
 
 
+@pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
+def test_a_torn_tail_of_version_1_is_cut(tmp_path: Path, damage: Damage, survive: int) -> None:
+    """What an older build left is closed as it would have closed it."""
+    directory = Directory(tmp_path)
+    directory.turn_into_version_1()
+    directory.damage(damage)
+    assert directory.recover().damaged == {}
+    assert directory.read() == directory.written[:survive]
+    directory.append_again()
+
+
 def test_an_empty_file_leaves_an_empty_ledger(tmp_path: Path) -> None:
     """A segment whose entries never reached the disk goes; the ledger is closed and empty."""
     directory = Directory(tmp_path)
@@ -201,6 +237,10 @@ def a_byte_missing(content: bytes, offsets: list[int]) -> bytes:
 
 def zeros_in_the_middle(content: bytes, offsets: list[int]) -> bytes:
     return content[: offsets[2]] + bytes(offsets[4] - offsets[2]) + content[offsets[4] :]
+
+
+def the_last_but_one_missing(content: bytes, offsets: list[int]) -> bytes:
+    return content[: offsets[4]] + content[offsets[5] :]
 
 
 MIDDLE = [
@@ -240,6 +280,115 @@ def test_damage_before_good_entries_is_never_cut(tmp_path: Path, damage: Damage)
 
 
 @pytest.mark.parametrize("damage", MIDDLE, ids=name)
+def test_damage_in_version_1_is_never_cut(tmp_path: Path, damage: Damage) -> None:
+    """A header that does not tell what was durable proves that all before it was."""
+    directory = Directory(tmp_path, is_one_group=True)
+    directory.turn_into_version_1()
+    directory.damage(damage)
+    damaged = directory.first_file.read_bytes()
+    assert isinstance(directory.recover().damaged[directory.ledger_id], Corruption)
+    assert directory.first_file.read_bytes() == damaged
+    assert directory.read() == directory.written[:2]
+
+
+@pytest.mark.parametrize("damage", [*MIDDLE, the_last_but_one_missing], ids=name)
+def test_a_group_of_which_later_blocks_were_written_and_not_the_first_is_cut(
+    tmp_path: Path, damage: Damage
+) -> None:
+    """No flush acknowledged any of it: what is behind the hole is garbage, not a sign of damage."""
+    directory = Directory(tmp_path, is_one_group=True)
+    directory.damage(damage)
+    torn = directory.first_file.read_bytes()
+    report = directory.recover()
+    survive = 4 if damage is the_last_but_one_missing else 2
+    assert report.damaged == {}
+    assert report.torn == [str(directory.first_file)]
+    assert directory.first_file.with_name(directory.first_file.name + ".torn").read_bytes() == torn
+    assert directory.read() == directory.written[:survive]
+    directory.append_again()
+
+
+@pytest.mark.parametrize("bad", [1, 4])
+def test_both_versions_in_one_segment(tmp_path: Path, bad: int) -> None:
+    """Three of version 1, three of version 2 in one group: only the first prove anything."""
+    directory = Directory(tmp_path, is_one_group=True)
+    directory.turn_into_version_1(3)
+    directory.damage(lambda content, offsets: flip(content, offsets[bad] + 40))
+    report = directory.recover()
+    assert set(report.damaged) == ({directory.ledger_id} if bad == 1 else set())
+    assert directory.read() == directory.written[:bad]
+
+
+def test_a_last_but_one_entry_that_is_missing_is_damage(tmp_path: Path) -> None:
+    """The very header that stands in its place says that it was durable."""
+    directory = Directory(tmp_path)
+    directory.damage(the_last_but_one_missing)
+    assert isinstance(directory.recover().damaged[directory.ledger_id], Corruption)
+    assert directory.read() == directory.written[:4]
+
+
+def test_a_last_acknowledged_entry_cannot_be_told_from_a_torn_write(tmp_path: Path) -> None:
+    """Nothing behind it proves anything: it is cut, and the copy keeps it."""
+    directory = Directory(tmp_path)
+    directory.damage(flipped_bit_in_the_last_entry)
+    assert directory.recover().damaged == {}
+    assert directory.read() == directory.written[:5]
+
+
+WITHIN = [flipped_bit_in_the_last_entry, zeros_in_the_last_section, zeros_for_the_last_two]
+
+
+@pytest.mark.parametrize("damage", [*WITHIN, *MIDDLE], ids=name)
+@pytest.mark.parametrize("is_one_group", [False, True], ids=["groups", "one group"])
+def test_damage_under_the_same_boot_is_never_cut(
+    tmp_path: Path, damage: Damage, is_one_group: bool
+) -> None:
+    """The machine ran on: what the process wrote is there as it wrote it, the last entry too."""
+    directory = Directory(tmp_path, is_one_group=is_one_group)
+    directory.damage(damage)
+    damaged = directory.first_file.read_bytes()
+    report = directory.recover(is_same_boot=True)
+    assert isinstance(report.damaged[directory.ledger_id], Corruption)
+    assert directory.first_file.read_bytes() == damaged
+    directory.append_again()
+
+
+@pytest.mark.parametrize(
+    "damage", [cut_in_the_last_header, cut_in_the_last_section, only_half_a_header], ids=name
+)
+def test_a_write_that_was_killed_is_cut_under_the_same_boot(tmp_path: Path, damage: Damage) -> None:
+    """An entry that reaches beyond the end of the file was never written whole."""
+    directory = Directory(tmp_path)
+    directory.damage(damage)
+    report = directory.recover(is_same_boot=True)
+    assert report.damaged == {}
+    assert report.torn == [str(directory.first_file)]
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_an_entry_says_what_was_synced_when_it_was_written(tmp_path: Path, durability: str) -> None:
+    """Not what was acknowledged: under durability "os" only the end of a segment is synced."""
+    directory = Directory(tmp_path)
+    directory.settings = StoreSettings(durability=durability, segment_bytes_max=250)
+    directory.store = directory.open()
+    writer = directory.create()
+    for _ in range(2):
+        append(writer)
+        writer.flush()
+    for _ in range(5):
+        append(writer)
+    writer.flush()
+    start = Position(writer.ledger_id, 0)
+    reader = directory.store.open_reader(writer.ledger_id)
+    said = [
+        each.header.last_durable_entry_id
+        for each in reader.read(start, bytes_max=2**20, end=LATEST)
+    ]
+    # Segments of three: one flush of four chunks writes 2, then 3 to 5, then 6.
+    assert said == ([-1, 0, 1, 2, 2, 2, 5] if durability == "fsync" else [-1, -1, -1, 2, 2, 2, 5])
+
+
+@pytest.mark.parametrize("damage", MIDDLE, ids=name)
 def test_damage_in_a_closed_ledger_is_met_by_whoever_reads_it(
     tmp_path: Path, damage: Damage
 ) -> None:
@@ -272,15 +421,15 @@ def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -
     directory = Directory(tmp_path)
 
     def newer(content: bytes, offsets: list[int]) -> bytes:
-        body = b"\x02" + content[offsets[5] + 5 : offsets[5] + HEADER_BYTES]
+        body = b"\x03" + content[offsets[5] + 5 : offsets[5] + HEADER_BYTES_MIN]
         header = crc32c(body).to_bytes(4, "little") + body
-        return content[: offsets[5]] + header + content[offsets[5] + HEADER_BYTES :]
+        return content[: offsets[5]] + header + content[offsets[5] + HEADER_BYTES_MIN :]
 
     directory.damage(newer)
     report = directory.recover()
     assert isinstance(report.damaged[directory.ledger_id], IncompatibleFormat)
     assert directory.read() == directory.written[:5]
-    with pytest.raises(IncompatibleFormat, match="version 2"):
+    with pytest.raises(IncompatibleFormat, match="version 3"):
         directory.read(5)
     directory.append_again()
 
