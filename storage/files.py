@@ -101,6 +101,10 @@ class Files(Protocol):
         """Durably."""
         ...
 
+    def sync(self, path: Path) -> None:
+        """Makes durable what the file holds, whoever wrote it."""
+        ...
+
     def copy(self, source: Path, target: Path) -> None:
         """Durably, but for the folder's entry. A copy that failed leaves nothing."""
         ...
@@ -273,6 +277,10 @@ class RealFiles:
     def truncate(self, path: Path, size_bytes: int) -> None:
         with _disk(str(path), "A truncation"), open(path, "r+b") as file:
             file.truncate(size_bytes)
+            os.fsync(file.fileno())
+
+    def sync(self, path: Path) -> None:
+        with _disk(str(path), "A sync"), open(path, "r+b") as file:
             os.fsync(file.fileno())
 
     def copy(self, source: Path, target: Path) -> None:

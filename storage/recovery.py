@@ -213,6 +213,10 @@ def _recover_segment(
             return _damaged_record(tally.record, first, behind.last, size), damage
     finally:
         file.close()
+    if tally.record.entries:
+        # NOTE: a process that was killed leaves entries that are only in the system's memory. From
+        # now on they count as stored: they are read, and refused when they are sent again.
+        files.sync(path)
     tally.record.sealed = True
     return tally.record, None
 

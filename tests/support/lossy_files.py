@@ -215,6 +215,10 @@ class LossyFiles:
             del node.content[size_bytes:]
             node.durable = bytes(node.content)
 
+    def sync(self, path: Path) -> None:
+        with self.step("sync", path):
+            self._node(path).durable = bytes(self._node(path).content)
+
     def copy(self, source: Path, target: Path) -> None:
         with self.step("copy", target):
             copied = _Node(bytearray(self._node(source).content))
