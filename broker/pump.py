@@ -17,7 +17,8 @@ from broker.cursor import Cursor
 from broker.dispatch import Candidate, ConsumerState, Dispatcher, budget_of
 from broker.dispatch_key_shared import key_slot
 from broker.emulation import Emulation
-from broker.reading import LogReader, Reading, ReadResult, StoredEntry
+from broker.reading import LogReader, Reading
+from broker.route import ReadResult, StoredEntry
 from broker.view import RAW
 from storage.codec import codec_of
 from storage.entry import Position
@@ -131,8 +132,7 @@ class Pump:
         """Reads and dispatches. False: there is nothing more now."""
         reading.catch_up()
         position = reading.position
-        view = reading.route.view(position, self._log)
-        result = await self._log.read(position, view=view, bytes_max=self._bytes_max())
+        result, view = await reading.route.read(position, self._log, bytes_max=self._bytes_max())
         if reading is not self._reading:
             return True
         mark_delete = self._cursor.mark_delete

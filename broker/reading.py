@@ -26,29 +26,9 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from broker.backlog import LedgerSums
 from broker.cursor import Cursor
 from broker.emulation import Emulation
-from broker.route import Route
+from broker.route import ReadResult, Route, StoredEntry
 from broker.view import View
-from storage.entry import EARLIEST, EntryHeader, Position
-
-
-class StoredEntry(Protocol):
-    """An entry as the log gives it: `data` is all of it, header included, verified."""
-
-    @property
-    def header(self) -> EntryHeader: ...
-
-    @property
-    def data(self) -> bytes: ...
-
-
-class ReadResult(Protocol):
-    """No entries and `next_position` moved: a gap. Not moved: there is nothing more now."""
-
-    @property
-    def entries(self) -> Sequence[StoredEntry]: ...
-
-    @property
-    def next_position(self) -> Position: ...
+from storage.entry import EARLIEST, Position
 
 
 class LogReader(Protocol):

@@ -7,6 +7,10 @@ that has had an entry therefore keeps the view it began with: that compacted led
 horizon, and the raw ledgers, tombstones and all, behind it. Source: reference section 8.10,
 apache/pulsar#26190.
 
+A read takes time, and a run may commit and trim in the middle of it. Then what was read belongs to
+a view that its reader is not to see any more, or may have a hole where raw ledgers were trimmed:
+unless the reader keeps that view, it is read again.
+
 >>> route = Route(Emulation(), read_compacted=True)
 >>> route.view(Position(3, 0), log) is log.view
 True
@@ -18,11 +22,32 @@ as long as its reader is connected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.emulation import Emulation
 from broker.view import RAW, View
-from storage.entry import Position
+from storage.entry import EntryHeader, Position
+from storage.errors import StorageError
+
+
+class StoredEntry(Protocol):
+    """An entry as the log gives it: `data` is all of it, header included, verified."""
+
+    @property
+    def header(self) -> EntryHeader: ...
+
+    @property
+    def data(self) -> bytes: ...
+
+
+class ReadResult(Protocol):
+    """No entries and `next_position` moved: a gap. Not moved: there is nothing more now."""
+
+    @property
+    def entries(self) -> Sequence[StoredEntry]: ...
+
+    @property
+    def next_position(self) -> Position: ...
 
 
 class Log(Protocol):
@@ -32,6 +57,15 @@ class Log(Protocol):
     def view(self) -> View: ...
 
     def ledger_ids(self) -> Sequence[int]: ...
+
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
+
+
+class Routed(NamedTuple):
+    """A read's result, and the view that it is of."""
+
+    result: ReadResult
+    view: View
 
 
 class Route:
@@ -56,6 +90,19 @@ class Route:
         if self._kept is None or (self.is_raw and position.ledger_id not in log.ledger_ids()):
             return log.view
         return self._kept
+
+    async def read(self, position: Position, log: Log, *, bytes_max: int) -> Routed:
+        """Reads on, of the view that is right when the read is over. Raises what the log raises."""
+        while True:
+            view = self.view(position, log)
+            try:
+                result = await log.read(position, view=view, bytes_max=bytes_max)
+            except StorageError:
+                if self.view(position, log) is view:
+                    raise
+                continue
+            if self.view(position, log) is view:
+                return Routed(result, view)
 
     def delivered(self, view: View, count: int, position: Position) -> None:
         """The read gave `count` entries of `view`, and goes on at `position`."""

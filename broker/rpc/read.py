@@ -4,6 +4,9 @@ A reader is a position in a view and nothing that outlives its stream. What it a
 checks, seeks) is taken in by one task; the other delivers. Whether there is more is answered by the
 same loop that delivers: either entries go first, or there is none.
 
+What was read ahead of the permits is of a view. When a run puts another one in its place, and the
+reader does not keep the one it began with (broker/route.py), it is dropped and read again.
+
 Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
 """
 
@@ -21,14 +24,14 @@ from ledgerfold.v1.records_pb2 import MessageId
 
 from broker.frames import encode_read
 from broker.names import partition_index, persistent_topic
-from broker.route import Route
+from broker.route import Route, StoredEntry
 from broker.status_map import rpc_errors
 from broker.subscription_stats import describe_reader, describe_reader_cursor
 from broker.traffic import Peer, Traffic
+from broker.view import RAW
 from storage.codec import last_batch_index
 from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest
-from storage.ledger import StoredEntry
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -92,10 +95,12 @@ class ReadStream:
         # After a seek by time that looked at raw ledgers only: what lies before it is passed over.
         self._raw_from = EARLIEST
         self._context = context
+        # Of what is sent next; behind it lies what was read ahead, which is of `_buffer_view`.
         self._position = Position(-1, -1)
         self._checks: list[int] = []
         self._seek: data_pb2.ReadSeek | None = None
         self._buffered: deque[StoredEntry] = deque()
+        self._buffer_view, self._behind_buffer = RAW, Position(-1, -1)
         self._asked = asyncio.Event()
         self._is_finished = False
         # The client was told that no more will ever come.
@@ -117,7 +122,7 @@ class ReadStream:
     @property
     def read_position(self) -> Position:
         """Of the entry that is sent next."""
-        return self._buffered[0].header.position if self._buffered else self._position
+        return self._position
 
     def stats(self) -> dict[str, Any]:
         """With the field names of a subscription in Pulsar's `topics stats`."""
@@ -195,6 +200,8 @@ class ReadStream:
     async def _send_some(self) -> None:
         # Checks that were there before the read are answered by what it finds.
         checks, self._checks = self._checks, []
+        if self._buffered and self._route.view(self._position, self.log) is not self._buffer_view:
+            self._buffered.clear()
         if not self._buffered and not await self._fill():
             if self.log.is_terminated and not self._has_told_end:
                 self._has_told_end = True
@@ -206,7 +213,10 @@ class ReadStream:
             return
         chunk = self._take()
         self._count(chunk)
+        is_raw = self._move_on(len(chunk))
         await self._context.write(encode_read([entry.data for entry in chunk]))
+        if is_raw:
+            await self._write(data_pb2.ReadResponse(is_raw=True))
         if checks:
             await self._write(data_pb2.ReadResponse(more_check_ids=checks))
 
@@ -216,18 +226,26 @@ class ReadStream:
             view = self._route.view(self._position, self.log)
             if view.horizon is None or self._position > view.horizon:
                 self._position = max(self._position, self._raw_from)
-            result = await self.log.read(self._position, view=view, bytes_max=READ_BYTES_MAX)
-            moved = result.next_position != self._position
-            self._position = result.next_position
-            was_raw = self._route.is_raw
-            self._route.delivered(view, len(result.entries), self._position)
-            if self._route.is_raw and not was_raw:
-                await self._write(data_pb2.ReadResponse(is_raw=True))
+            result, self._buffer_view = await self._route.read(
+                self._position, self.log, bytes_max=READ_BYTES_MAX
+            )
+            self._behind_buffer = result.next_position
             if result.entries:
                 self._buffered.extend(result.entries)
                 return True
-            if not moved:
+            is_over = result.next_position == self._position
+            if self._move_on(0):
+                await self._write(data_pb2.ReadResponse(is_raw=True))
+            if is_over:
                 return False
+
+    def _move_on(self, count: int) -> bool:
+        """Behind `count` entries that go out; whether the reader has passed the horizon by that."""
+        was_raw = self._route.is_raw
+        buffered = self._buffered
+        self._position = buffered[0].header.position if buffered else self._behind_buffer
+        self._route.delivered(self._buffer_view, count, self._position)
+        return self._route.is_raw and not was_raw
 
     def _take(self) -> list[StoredEntry]:
         """What the permits allow, at least one entry: a check stands for one."""

@@ -48,7 +48,7 @@ TOPIC = "persistent://public/default/t"
 DATA = Path("/disk/data")
 # Small enough that a few entries roll segments and ledgers.
 STORE = StoreSettings(segment_bytes_max=600, ledger_entries_max=6)
-_TIMEOUT_S = 3
+_TIMEOUT_S = 20
 T = TypeVar("T")
 
 

@@ -10,6 +10,7 @@ held.free()                    # all of it, and whatever comes, at once
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,10 +26,12 @@ class HeldExecutor(ThreadPoolExecutor):
         # Work is being done now, beside the loop.
         self.is_working = False
         self._held: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._came = asyncio.Event()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
         self._held.append((future, lambda: fn(*args, **kwargs)))
+        self._came.set()
         if not self.holds:
             self.let_go(len(self._held))
         return future
@@ -37,6 +40,12 @@ class HeldExecutor(ThreadPoolExecutor):
     def waiting(self) -> int:
         """Pieces of work that were handed over and are not done."""
         return len(self._held)
+
+    async def has_work(self) -> None:
+        """Returns when something waits."""
+        while not self._held:
+            self._came.clear()
+            await self._came.wait()
 
     def let_go(self, count: int) -> None:
         for _ in range(min(count, len(self._held))):

@@ -91,6 +91,8 @@ class LossyFiles:
         self._error = errno.EIO
         self._short = False
         self.free = 1 << 40
+        # Nothing is in memory: reads wait for the disk.
+        self.is_cold = False
 
     # -- making things go wrong --------------------------------------------------------------
 
@@ -162,7 +164,7 @@ class LossyFiles:
         return sorted(each.name for each in self._seen if each.parent == path and each != path)
 
     def open_read(self, path: Path) -> LossyReadFile:
-        return LossyReadFile(self._node(path))
+        return LossyReadFile(self, self._node(path))
 
     @contextmanager
     def map(self, path: Path) -> Iterator[Buffer]:
@@ -274,10 +276,10 @@ class LossyAppendFile:
 
 
 class LossyReadFile:
-    """Every other read that asks for what is in memory finds nothing."""
+    """Every other read that asks for what is in memory finds nothing; on a cold disk, each."""
 
-    def __init__(self, node: _Node) -> None:
-        self._node = node
+    def __init__(self, files: LossyFiles, node: _Node) -> None:
+        self._files, self._node = files, node
         self._is_cached = False
 
     @property
@@ -290,7 +292,7 @@ class LossyReadFile:
     def pread_cached(self, buffer: memoryview, offset: int) -> bool:
         self._is_cached = not self._is_cached
         found = self.pread(len(buffer), offset)
-        if not self._is_cached or len(found) < len(buffer):
+        if self._files.is_cold or not self._is_cached or len(found) < len(buffer):
             return False
         buffer[:] = found
         return True

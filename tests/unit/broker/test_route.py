@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
 
 from broker.emulation import Emulation
-from broker.route import Route
+from broker.route import Route, StoredEntry
 from broker.view import RAW, View
 from storage.entry import Position
+from storage.errors import MissingFile
+
+
+class Result(NamedTuple):
+    entries: Sequence[StoredEntry]
+    next_position: Position
 
 
 class Log:
@@ -16,9 +26,21 @@ class Log:
     def __init__(self, view: View) -> None:
         self.view = view
         self.freed: list[View] = []
+        self.reads: list[View] = []
+        self.commits: list[View] = []
+        self.fails = False
 
     def ledger_ids(self) -> Sequence[int]:
         return range(4)
+
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:
+        """Nothing, and where a run commits in the middle of it, that run's view is there."""
+        self.reads.append(view)
+        if self.commits:
+            self.replace(self.commits.pop())
+            if self.fails:
+                raise MissingFile("1/0.log", "a test")
+        return Result((), position)
 
     def replace(self, view: View) -> None:
         old, self.view = self.view, view
@@ -88,3 +110,33 @@ def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
     assert plain.view(Position(0, 0), log) is RAW
     plain.delivered(RAW, 1, Position(0, 1))
     assert not plain.is_raw
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_was_read_of_a_view_that_is_gone_is_read_again(keeps: bool, fails: bool) -> None:
+    """A run that commits during a read may trim what that read was about to find."""
+    first, second, third = (View(None, Position(1, number)) for number in (1, 2, 3))
+    log = Log(first)
+    log.commits, log.fails = [third, second], fails
+    route = Route(Emulation(lagging_readers_get_tombstones=keeps), read_compacted=True)
+    routed = asyncio.run(route.read(Position(0, 0), log, bytes_max=1))
+    assert log.reads == [first, second, third]
+    assert routed.view is third
+
+
+def test_a_kept_view_is_read_whatever_commits() -> None:
+    first, second = (View(None, Position(1, number)) for number in (1, 2))
+    log = Log(first)
+    route = Route(Emulation(), read_compacted=True)
+    route.delivered(first, 1, Position(0, 1))
+    log.commits = [second]
+    assert asyncio.run(route.read(Position(0, 1), log, bytes_max=1)).view is first
+    assert log.reads == [first]
+
+
+def test_a_failure_of_the_current_view_is_told() -> None:
+    log = Log(View(None, FIRST))
+    log.commits, log.fails = [log.view], True
+    with pytest.raises(MissingFile):
+        asyncio.run(Route(Emulation(), read_compacted=True).read(FIRST, log, bytes_max=1))
