@@ -16,12 +16,18 @@ Producers, consumers, readers and table views:
 those of storage/errors.py.
 
 The names below are loaded on first use, so that `broker.client.admin` alone starts quickly.
+
+A client does not survive a fork; what a forked process may do says forks.py.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+# Before any of these modules imports grpc, which reads it then (forks.py).
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from broker.client.client import Client

@@ -26,6 +26,7 @@ from ledgerfold.v1 import (
     records_pb2,
 )
 
+from broker.client import forks
 from broker.client.message_id import MessageId
 from broker.status_map import error_from_rpc
 from storage.codec import key_bytes
@@ -47,10 +48,13 @@ class Admin:
             address = address.removeprefix(scheme)
         if not address or "://" in address:
             raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
+        forks.check_may_connect()
         self._timeout_s = timeout_seconds
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._admin = admin_pb2_grpc.AdminServiceStub(self._channel)
-        self._data = data_pb2_grpc.DataServiceStub(self._channel)
+        self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
+        self._admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self._data: Any = data_pb2_grpc.DataServiceStub(self._channel)
+        forks.channel_opened(self._channel)
+        forks.belongs_to_this_process(self)
 
     def _call(self, method: Any, request: object) -> Any:
         try:
@@ -342,7 +346,13 @@ class Admin:
         self._call(self._admin.UpdatePolicies, request)
 
     def close(self) -> None:
-        self._channel.close()
+        """Further calls raise AlreadyClosed. Closing twice is fine."""
+        channel = self._channel
+        self._channel = None
+        # Nothing may refer to the channel any more (forks.py).
+        self._admin = self._data = forks.Gone("The admin is closed.")
+        if channel is not None:
+            channel.close()
 
     def __enter__(self) -> Admin:
         return self

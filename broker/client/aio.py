@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
+from broker.client import forks
 from broker.client.aio_consumer import Consumer, Reader
 from broker.client.aio_producer import Producer
 from broker.client.aio_table_view import TableView, run_here
@@ -57,6 +58,7 @@ class Client:
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         address_of(service_url)
+        forks.check_may_connect()
         self._service_url = service_url
         self._settings = ClientSettings(
             operation_timeout_seconds,
@@ -68,6 +70,7 @@ class Client:
         self._connected: Connection | None = None
         self._open: dict[Any, Callable[[], Awaitable[None]]] = {}
         self._is_closed = False
+        forks.belongs_to_this_process(self)
 
     @property
     def _connection(self) -> Connection:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 
 from broker.client.connection import full_topic_name
 from broker.client.consumer_core import ConsumerCore
+from broker.client.forks import belongs_to_this_process
 from broker.client.inbox import Inbox, MergedInbox
 from broker.client.message import Message
 from broker.client.message_id import MessageId
@@ -47,6 +48,7 @@ class Consumer:
         self._core = core
         self._forget = forget
         self._moving = asyncio.Lock()
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)
@@ -108,6 +110,7 @@ class Reader:
         self._core = core
         self._forget = forget
         self._moving = asyncio.Lock()
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)

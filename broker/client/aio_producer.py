@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from broker.client.connection import full_topic_name
+from broker.client.forks import belongs_to_this_process
 from broker.client.message_id import MessageId
 from broker.client.partitioned_producer import PartitionedProducerCore
 from broker.client.producer import ProducerCore
@@ -24,6 +25,7 @@ class Producer:
     ) -> None:
         self._core = core
         self._forget = forget
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)

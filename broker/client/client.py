@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from broker.client import forks
 from broker.client.connection import ClientSettings, Connection, address_of, wall_clock_ms
 from broker.client.consumer import Consumer, MessageListener
 from broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
@@ -54,6 +55,9 @@ class Client:
     raise Unavailable. The two back-off intervals are those of Pulsar's Java client; `clock_ms`
     stamps published messages, in ms since the epoch. `partitions_update_interval_seconds`: how
     often what is open on a partitioned topic looks for more partitions (C++ has that).
+
+    A process that is forked cannot use its parent's clients: each call raises AlreadyClosed there.
+    Create the client after the fork; that raises NotAllowed where the parent had one open.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Client:
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         address_of(service_url)
+        forks.check_may_connect()
         settings = ClientSettings(
             operation_timeout_seconds,
             starting_backoff_interval_ms,
@@ -79,6 +84,7 @@ class Client:
         # In order of opening.
         self._open: dict[_Closable, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._is_closed = False
+        forks.belongs_to_this_process(self)
 
     def create_producer(
         self,
@@ -133,7 +139,9 @@ class Client:
             message_routing_mode,
             hashing_scheme,
         )
-        core = self._call(open_producer(self._connection, config, lambda: self._io.is_current))
+        core = self._call(
+            lambda connection: open_producer(connection, config, lambda: self._io.is_current)
+        )
         producer = Producer(core, self._io, self._forget)
         self._open[producer] = core.shut_down
         return producer
@@ -178,7 +186,7 @@ class Client:
             start_message_id_inclusive,
             max_total_receiver_queue_size_across_partitions,
         )
-        core = self._call(open_consumer(self._connection, config))
+        core = self._call(lambda connection: open_consumer(connection, config))
         consumer = Consumer(core, self._io, self._forget, message_listener)
         self._open[consumer] = core.shut_down
         return consumer
@@ -209,7 +217,7 @@ class Client:
             receiver_queue_size,
             reader_name or "",
         )
-        core = self._call(open_reader(self._connection, config))
+        core = self._call(lambda connection: open_reader(connection, config))
         reader = Reader(core, self._io, self._forget)
         self._open[reader] = core.close
         return reader
@@ -225,13 +233,15 @@ class Client:
         InvalidRequest, Unavailable, Corruption.
         """
         config = TableViewConfig(topic, subscription_name, schema)
-        view = self._call(TableView.open(self._connection, config, self._io, self._forget))
+        view = self._call(
+            lambda connection: TableView.open(connection, config, self._io, self._forget)
+        )
         self._open[view] = view.shut_down
         return view
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """The full names of its partitions; its own alone when it is not partitioned."""
-        return self._call(topic_partitions(self._connection, topic))
+        return self._call(lambda connection: topic_partitions(connection, topic))
 
     def close(self) -> None:
         """Closes all it opened, as their `close` does, then the connection.
@@ -261,11 +271,10 @@ class Client:
             self._io.call(shut_down())
         self._io.call(self._connection.close())
 
-    def _call(self, opening: Coroutine[Any, Any, Answer]) -> Answer:
+    def _call(self, opening: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
         if self._is_closed:
-            opening.close()
             raise AlreadyClosed("The client is closed.")
-        return self._io.call(opening)
+        return self._io.call(opening(self._connection))
 
     def _forget(self, opened: Any) -> None:
         self._open.pop(opened, None)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import grpc
 from ledgerfold.v1 import data_pb2, data_pb2_grpc
 
+from broker.client import forks
 from broker.status_map import error_from_rpc
 from storage.errors import InvalidRequest, Timeout
 
@@ -96,13 +97,17 @@ class Connection:
     """One channel. Made on the event loop that is to carry it."""
 
     def __init__(self, service_url: str, settings: ClientSettings) -> None:
+        forks.check_may_connect()
         self.settings = settings
-        self._channel = grpc.aio.insecure_channel(address_of(service_url), options=CHANNEL_OPTIONS)
-        self.stub = data_pb2_grpc.DataServiceStub(self._channel)
+        self._channel: Any = grpc.aio.insecure_channel(
+            address_of(service_url), options=CHANNEL_OPTIONS
+        )
+        forks.channel_opened(self._channel)
+        self.stub: Any = data_pb2_grpc.DataServiceStub(self._channel)
         # Bulk directions travel as raw bytes (broker/frames.py).
-        self.publish = self._stream("Publish", data_pb2.PublishResponse.FromString)
-        self.subscribe = self._stream("Subscribe", None)
-        self.read = self._stream("Read", None)
+        self.publish: Any = self._stream("Publish", data_pb2.PublishResponse.FromString)
+        self.subscribe: Any = self._stream("Subscribe", None)
+        self.read: Any = self._stream("Read", None)
 
     def _stream(self, method: str, deserializer: Callable[[bytes], Any] | None) -> Any:
         return self._channel.stream_stream(
@@ -129,4 +134,9 @@ class Connection:
             await asyncio.sleep(wait_s)
 
     async def close(self) -> None:
-        await self._channel.close(None)
+        """Further calls raise AlreadyClosed. Closing twice is fine."""
+        channel, self._channel = self._channel, None
+        # Nothing may refer to the channel any more (forks.py).
+        self.stub = self.publish = self.subscribe = self.read = forks.Gone("The client is closed.")
+        if channel is not None:
+            await channel.close(None)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from broker.client.connection import full_topic_name
 from broker.client.consumer_core import ConsumerCore
+from broker.client.forks import belongs_to_this_process
 from broker.client.inbox import deadline_after
 from broker.client.io_thread import IoThread
 from broker.client.message import Message
@@ -42,8 +43,10 @@ class Consumer:
         self._io = io
         self._on_close = on_close
         self._listener = message_listener
+        self._has_listener = message_listener is not None
         self._may_listen = threading.Event()
         self._may_listen.set()
+        belongs_to_this_process(self)
         if message_listener is not None:
             name = f"ledgerfold-listener-{core.consumer_name}"
             threading.Thread(target=self._listen, name=name, daemon=True).start()
@@ -67,7 +70,7 @@ class Consumer:
 
         Raises Timeout, AlreadyClosed, Corruption; NotAllowed when there is a message listener.
         """
-        if self._listener is not None:
+        if self._has_listener:
             raise NotAllowed("This consumer's messages go to its message listener.")
         return self._receive(timeout_millis)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, ClassVar, TypeVar
 
+from broker.client import forks
 from storage.errors import NotAllowed
 
 Answer = TypeVar("Answer")
@@ -38,6 +40,13 @@ class IoThread:
                 cls._shared = cls()
                 atexit.register(cls._shared.stop)
             return cls._shared
+
+    @classmethod
+    def _forked(cls) -> None:
+        """In the child: the thread stayed with the parent, perhaps with the lock in its hand."""
+        if cls._shared is not None:
+            forks.leave_behind(cls._shared)
+        cls._shared, cls._shared_lock = None, threading.Lock()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -77,3 +86,6 @@ class IoThread:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self.loop.stop()
+
+
+os.register_at_fork(after_in_child=IoThread._forked)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.client.batching import container_for
 from broker.client.connection import Connection, full_topic_name
+from broker.client.forks import belongs_to_this_process
 from broker.client.io_thread import IoThread
 from broker.client.message_id import MessageId
 from broker.client.new_message import ROW_BYTES
@@ -164,6 +165,7 @@ class Producer:
         self._waits_for_room = core.config.block_if_queue_full
         self._add = core.queue.add
         self._quick = core.queue.quick
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         """The full name."""

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -84,7 +85,7 @@ class PublishStream(KeptStream):
         self._unsent: deque[PendingEntry] = deque()
         self._sent: deque[PendingEntry] = deque()
         self._is_woken = False
-        self._is_watching = False
+        self._watch: asyncio.TimerHandle | None = None
 
     def attach(
         self,
@@ -106,11 +107,10 @@ class PublishStream(KeptStream):
 
     def _on_work(self) -> None:
         self.wake()
-        if self._send_timeout_s and not self._is_watching:
-            self._is_watching = True
-            self.loop.call_later(self._send_timeout_s, self._expire)
         if self.error is not None:
             self._fail_all(self.error)
+        elif self._send_timeout_s and self._watch is None:
+            self._watch = self.loop.call_later(self._send_timeout_s, self._expire)
 
     # The stream's own rules.
 
@@ -161,6 +161,9 @@ class PublishStream(KeptStream):
         self._sent.clear()
 
     def _on_end(self, error: LedgerfoldError) -> None:
+        if self._watch is not None:
+            # It would hold on to the producer, and to the connection, until it is due.
+            self._watch.cancel()
         self._ended(error)
         self._fail_all(error)
 
@@ -178,9 +181,9 @@ class PublishStream(KeptStream):
             while queue and queue[0].deadline_s <= now_s:
                 expired.append(queue.popleft())
         oldest = (self._sent or self._unsent or (None,))[0]
-        self._is_watching = oldest is not None
+        self._watch = None
         if oldest is not None:
-            self.loop.call_at(oldest.deadline_s, self._expire)
+            self._watch = self.loop.call_at(oldest.deadline_s, self._expire)
         if was_sent:
             # Receipts of what was given up must not be taken for those of what follows.
             self.drop()

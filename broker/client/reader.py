@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ledgerfold.v1 import data_pb2
 
 from broker.client.connection import Connection, full_topic_name
+from broker.client.forks import belongs_to_this_process
 from broker.client.inbox import Inbox, deadline_after
 from broker.client.io_thread import IoThread
 from broker.client.message import Message
@@ -148,6 +149,7 @@ class Reader:
         self._receiver = core.receiver
         self._inbox = core.inbox
         self._lock = threading.Lock()
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         """The full name."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client.connection import Connection, full_topic_name
+from broker.client.forks import belongs_to_this_process
 from broker.client.partition_set import PartitionSet, partition_count
 from broker.client.table import Listener, Schema, Table
 from broker.client.table_follower import Run, TableFollower
@@ -85,6 +86,7 @@ class BaseTableView:
     def __init__(self, core: TableViewCore) -> None:
         self._core = core
         self._table = core.table
+        belongs_to_this_process(self)
 
     def topic(self) -> str:
         """The full name."""

@@ -1,0 +1,99 @@
+"""What becomes of clients when their process forks. (multiprocessing's "fork", prefork servers.)
+
+gRPC's threads, and the one of the synchronous API, stay with the parent; its sockets and wake-ups
+would be shared. So:
+
+* In the child whatever the parent had opened is gone: each use of it raises AlreadyClosed at once.
+* A client made in the child works if gRPC was at rest when the process forked, that is, if all
+  clients and admins were closed or none was made yet. Otherwise making one raises NotAllowed.
+* The parent goes on as if nothing had happened.
+
+gRPC's own fork handlers must be off for that: beside its asyncio side they end the child with a
+segmentation fault, whatever it does. They are read from the environment when grpc is imported, so
+`broker.client` says it before (`__init__.py`). A program that imports grpc first sets
+GRPC_ENABLE_FORK_SUPPORT=0 itself, if it forks while a client is open.
+
+    >>> class Thing:
+    ...     def __init__(self) -> None:
+    ...         belongs_to_this_process(self)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, ClassVar, NoReturn
+from weakref import WeakSet
+
+from storage.errors import AlreadyClosed, NotAllowed
+
+
+class Gone:
+    """Stands where something was: touching it raises AlreadyClosed, with this sentence."""
+
+    def __init__(self, why: str) -> None:
+        object.__setattr__(self, "_why", why)
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise AlreadyClosed(object.__getattribute__(self, "_why"))
+
+    __getattr__ = __setattr__ = __call__ = __bool__ = __len__ = __iter__ = __enter__ = _refuse
+
+
+# What people hold: clients, and all that these opened.
+_facades: WeakSet[object] = WeakSet()
+# gRPC's channels. One that is closed has let go of its threads once nobody refers to it.
+_channels: WeakSet[object] = WeakSet()
+# Of the parents, never touched again: ending it would take locks that nobody gives back.
+_left_behind: list[object] = []
+
+
+class _ThisProcess:
+    # It was forked while gRPC ran, or one of its ancestors was.
+    is_barred: ClassVar[bool] = False
+
+
+def belongs_to_this_process(facade: object) -> None:
+    """In a forked child every attribute of it is Gone."""
+    _facades.add(facade)
+
+
+def channel_opened(channel: object) -> None:
+    """From now on until it is closed and forgotten gRPC runs here."""
+    _channels.add(channel)
+
+
+def leave_behind(thing: object) -> None:
+    """In a forked child: keeps it, as it is, until the process ends."""
+    _left_behind.append(thing)
+
+
+def check_may_connect() -> None:
+    """Raises NotAllowed in a process that was forked while gRPC ran in its parent."""
+    if _ThisProcess.is_barred:
+        raise NotAllowed(
+            "This process was forked while a client was open, and gRPC does not survive that. "
+            "Create the client after the fork and close those of the parent (Client.close, "
+            "Admin.close) before it, or start the process with multiprocessing's 'spawn' or "
+            "'forkserver'."
+        )
+
+
+def _on_fork_in_child() -> None:
+    if _channels:
+        _ThisProcess.is_barred = True
+        # One reference for ever: what the list holds is not ended with the interpreter either.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_left_behind))
+    gone = Gone(
+        f"It was opened in process {os.getppid()}, before that forked this one, and stayed there. "
+        "Create the client after the fork, in the process that uses it."
+    )
+    _left_behind.extend(_channels)
+    for facade in list(_facades):
+        state = vars(facade)
+        _left_behind.append(dict(state))
+        for name in state:
+            state[name] = gone
+
+
+os.register_at_fork(after_in_child=_on_fork_in_child)

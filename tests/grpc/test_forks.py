@@ -1,0 +1,67 @@
+"""Processes that fork while they have a client: nothing hangs, nothing dies, the parent goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.forking import EXIT_CODE
+
+_TIMEOUT_S = 100
+
+
+def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
+    """What tests/support/forking.py says. Its environment is a user's, who knows of nothing."""
+    environment = dict(os.environ)
+    environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.forking", scenario, broker.url],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_what_the_parent_opened_says_so_in_the_child(broker: BrokerProcess) -> None:
+    """Every call raises at once, children end in peace, and the parent loses nothing."""
+    answer = run("inherited", broker)
+    used, *idle = answer["children"]
+    assert {name: error for name, error in used[0].items() if error != "AlreadyClosed"} == {}
+    assert used[1] == EXIT_CODE
+    assert idle == [["idle", EXIT_CODE]] * 10
+    assert answer["parent"] == "all stored"
+
+
+def test_a_client_cannot_be_made_beside_the_parents(broker: BrokerProcess) -> None:
+    """gRPC would hang or end the process: so it is refused, with a sentence."""
+    answer = run("new_beside_open", broker)
+    refused = ["NotAllowed"] * 3
+    assert answer["pool"] == [refused] * 4
+    assert answer["children"] == [[refused, EXIT_CODE]] * 3
+    assert answer["parent"] == "all stored"
+
+
+def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
+    """Where the parent had none, and where it closed them before: what a prefork server does."""
+    answer = run("new_beside_none", broker)
+    *published, held = answer["children"]
+    assert answer["pool"] == ["published"] * 4
+    assert published == [["published", EXIT_CODE]] * 5
+    assert held == ["AlreadyClosed", EXIT_CODE]
+    assert answer["parent"] == "published"
+
+
+def test_the_asyncio_client_knows_it_too(broker: BrokerProcess) -> None:
+    """A child that runs a loop of its own gets the same answers."""
+    answer = run("asyncio_client", broker)
+    assert answer["children"] == [[["AlreadyClosed"] * 3, EXIT_CODE]] * 3
+    assert answer["parent"] == "all stored"
