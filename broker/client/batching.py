@@ -1,19 +1,20 @@
 """How messages become entries.
 
 A container holds the messages that wait for company; `take` gives the batches that become one entry
-each, in the order in which they must be sent: the sequence ids of the entries rise, because that is
-what the broker recognises a resent entry by.
+each (or several, where one would be too large), in the order in which they must be sent: sequence
+ids rise from message to message over all of them, because the broker takes an entry whose id is not
+above the last one for a resent one.
 
 * `PlainContainer`: no batching. Every message is an entry and has no batch index.
 * `DefaultContainer`: all messages share a batch (Pulsar's BatchMessageContainer).
 * `KeyBasedContainer`: one batch per key (Pulsar's BatchMessageKeyBasedContainer). The limits hold
-  for the container as a whole. Messages of different keys interleave, so each names its own id.
+  for the container as a whole. Messages are numbered in the order of the batches.
 
     >>> container = KeyBasedContainer("p", -1)
-    >>> for sequence_id, key in enumerate([b"a", b"b", b"a"]):
-    ...     container.add(NewMessage(b"v", key, sequence_id), None)
+    >>> for key in (b"a", b"b", b"a"):
+    ...     container.add(NewMessage(b"v", key), None)
     >>> [(len(batch.builder), batch.sequence_id) for batch in container.take()]
-    [(1, 1), (2, 2)]
+    [(1, 0), (2, 2)]
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from broker.client.message_id import MessageId
 from broker.client.new_message import NewMessage
 from broker.client.options import BatchingType, Result
-from storage.codec import key_bytes
 from storage.native import NativeBatchBuilder
 
+Cell = TypeVar("Cell")
 # Who learns what became of a message: a callback, someone who waits, nobody.
 Listener = (
     Callable[[Result, MessageId | None], object]
@@ -36,6 +37,19 @@ Listener = (
     | asyncio.Future[MessageId]
     | None
 )
+
+
+# What a compaction that takes messages out of a batch adds to it: the batch index of each that is
+# left, and a few bytes for the columns' lengths.
+_REBUILD_MESSAGE_BYTES = 4
+_REBUILD_BYTES = 64
+
+
+def entry_bytes_with_room(size_bytes: int, messages: int) -> int:
+    """How large an entry may become. One message alone survives whole or not at all."""
+    if messages == 1:
+        return size_bytes
+    return size_bytes + messages * _REBUILD_MESSAGE_BYTES + _REBUILD_BYTES
 
 
 class Batch:
@@ -61,31 +75,38 @@ class Batch:
         self.listeners.append(listener)
         self.sequence_id = message.sequence_id
 
-    def single_messages(self) -> list[Batch]:
-        """The same messages, a batch each."""
-        builder, batches = self.builder, []
-        builder.complete_flags()
-        rows = len(builder)
-        ids = builder.sequence_ids or range(self.sequence_id - rows + 1, self.sequence_id + 1)
-        for row in range(rows):
-            message = NewMessage(
-                builder.values[row],
-                key_bytes(builder.keys[row]),
-                ids[row],
-                builder.properties.get(row),
-                builder.event_times.get(row, 0),
-                builder.ordering_keys.get(row),
-            )
-            batch = Batch(builder.producer_name)
-            batch.add(message, self.listeners[row], names_sequence_id=False)
-            # Whether there is a key, and a value, is told by the flags alone.
-            batch.builder.flags[0] = builder.flags[row]
-            batches.append(batch)
-        return batches
+    def halves(self) -> tuple[Batch, Batch]:
+        """The same messages, under the same sequence ids, in two batches."""
+        middle = len(self.listeners) // 2
+        return self._part(0, middle), self._part(middle, len(self.listeners))
+
+    def _part(self, first: int, end: int) -> Batch:
+        whole, part = self.builder, Batch(self.builder.producer_name)
+        whole.complete_flags()
+        builder, rows = part.builder, range(first, end)
+        builder.keys, builder.values = whole.keys[first:end], whole.values[first:end]
+        builder.flags = whole.flags[first:end]
+        builder.sequence_ids = whole.sequence_ids[first:end]
+        builder.event_times = _of_rows(whole.event_times, rows)
+        builder.properties = _of_rows(whole.properties, rows)
+        builder.ordering_keys = _of_rows(whole.ordering_keys, rows)
+        part.listeners = self.listeners[first:end]
+        part.sequence_id = self.sequence_id - len(self.listeners) + end
+        if builder.sequence_ids:
+            part.sequence_id = builder.sequence_ids[-1]
+        return part
+
+
+def _of_rows(column: dict[int, Cell], rows: range) -> dict[int, Cell]:
+    return {row - rows.start: cell for row, cell in column.items() if row in rows}
 
 
 class Container(Protocol):
-    """Messages that wait for company. A message's sequence id is above `last_sequence_id`."""
+    """Messages that wait for company.
+
+    A message whose sequence id is -1 gets the next one; one that was given is above
+    `last_sequence_id`, that of the last message so far.
+    """
 
     is_plain: bool
     size_bytes: int
@@ -157,7 +178,9 @@ class DefaultContainer:
 
     def add(self, message: NewMessage, listener: Listener) -> None:
         batch, rows, expected = self.batch, self.rows, self.last_sequence_id + 1
-        if message.sequence_id != expected and not self.names_sequence_ids:
+        if message.sequence_id < 0:
+            message = message._replace(sequence_id=expected)
+        elif message.sequence_id != expected and not self.names_sequence_ids:
             if rows:
                 batch.builder.sequence_ids = list(range(expected - rows, expected))
                 self.names_sequence_ids = True
@@ -194,13 +217,26 @@ class PlainContainer(DefaultContainer):
 
 
 class KeyBasedContainer:
-    """A batch per key; the ordering key goes before the partition key, as in Pulsar."""
+    """A batch per key; the ordering key goes before the partition key, as in Pulsar.
+
+    Batches stand in the order of their last messages. They are numbered when they are taken, one
+    after the other: so all of an entry's messages come before all of the next one's, also where a
+    batch is taken apart later, and the broker drops none for a higher one that it has stored.
+
+    A sequence id that the caller gave cannot be moved: such a message shares a batch only with its
+    neighbours of the same key that have one, too.
+    """
 
     is_plain = False
 
     def __init__(self, producer_name: str, last_sequence_id: int) -> None:
         self._producer_name = producer_name
-        self._batches: dict[bytes | None, Batch] = {}
+        # What takes no more messages, and the last sequence id of it.
+        self._closed: list[Batch] = []
+        self._last_closed_id = last_sequence_id
+        self._open: dict[bytes | None, Batch] = {}
+        # Whether the sequence ids of the open batches were given by the caller.
+        self._is_given = False
         self._last_sequence_id = last_sequence_id
         self.rows = 0
         self.size_bytes = 0
@@ -211,17 +247,29 @@ class KeyBasedContainer:
 
     def add(self, message: NewMessage, listener: Listener) -> None:
         key = message.key if message.ordering_key is None else message.ordering_key
-        batch = self._batches.get(key)
-        if batch is None:
-            batch = self._batches[key] = Batch(self._producer_name)
-        batch.add(message, listener, names_sequence_id=True)
-        self._last_sequence_id = message.sequence_id
+        is_given = message.sequence_id >= 0
+        if is_given != self._is_given or (is_given and key not in self._open):
+            self._close_open()
+            self._is_given = is_given
+        # Put in again: the one with the last message stands last.
+        batch = self._open.pop(key) if key in self._open else Batch(self._producer_name)
+        self._open[key] = batch
+        batch.add(message, listener, names_sequence_id=is_given)
+        self._last_sequence_id = message.sequence_id if is_given else self._last_sequence_id + 1
         self.rows += 1
         self.size_bytes += message.size_bytes
 
+    def _close_open(self) -> None:
+        for batch in self._open.values():
+            if not self._is_given:
+                batch.sequence_id = self._last_closed_id + len(batch.listeners)
+            self._last_closed_id = batch.sequence_id
+            self._closed.append(batch)
+        self._open = {}
+
     def take(self) -> list[Batch]:
-        batches = sorted(self._batches.values(), key=lambda batch: batch.sequence_id)
-        self._batches = {}
+        self._close_open()
+        batches, self._closed = self._closed, []
         self.rows = self.size_bytes = 0
         return batches
 

@@ -14,11 +14,11 @@ ROW_BYTES = 9
 
 
 class NewMessage(NamedTuple):
-    """A message that is to be sent. `value` None is a null value."""
+    """A message that is to be sent. `value` None is a null value; sequence id -1: the next one."""
 
     value: bytes | None
     key: bytes | None
-    sequence_id: int
+    sequence_id: int = -1
     properties: dict[str, str] | None = None
     event_time_ms: int = 0
     ordering_key: bytes | None = None

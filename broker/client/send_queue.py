@@ -7,8 +7,8 @@ One lock guards it; a message costs one short hold of it. The rules:
   when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
 * At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; then the caller waits or
   gets Overloaded.
-* An entry above the broker's limit fails alone, with InvalidRequest; a batch above it is taken
-  apart first.
+* A batch above the broker's limit is halved until its parts are below; a message that is too large
+  alone fails alone, with InvalidRequest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from broker.client.batching import (
     DefaultContainer,
     Listener,
     QuickRows,
+    entry_bytes_with_room,
 )
 from broker.client.listeners import tell
 from broker.client.new_message import NewMessage, checked_message
@@ -155,9 +156,7 @@ class SendQueue:
             if not self._rows_max:
                 self._wait_for_room(wait)
         last = container.last_sequence_id
-        if message.sequence_id < 0:
-            message = message._replace(sequence_id=last + 1)
-        elif message.sequence_id <= last:
+        if 0 <= message.sequence_id <= last:
             raise InvalidRequest(
                 f"Sequence id {message.sequence_id} is not above {last}, the last one."
             )
@@ -234,11 +233,11 @@ class SendQueue:
             plain=is_plain,
         )
         entry = PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
-        if len(data) <= self._stream.entry_bytes_max:
+        if entry_bytes_with_room(len(data), len(batch.listeners)) <= self._stream.entry_bytes_max:
             yield entry
         elif len(batch.listeners) > 1:
-            for single in batch.single_messages():
-                yield from self._entries(single)
+            for half in batch.halves():
+                yield from self._entries(half)
         else:
             error = InvalidRequest(
                 f"A message makes an entry of {len(data)} bytes; the broker takes up to "
@@ -291,14 +290,10 @@ class SendQueue:
     def on_end(self, error: LedgerfoldError) -> None:
         """The stream ended for good: so does everything that is still here."""
         with self.lock:
-            self._sync()
-            batches = self._container.take()
+            # Into the stream, which fails it behind everything that was sent before.
+            self._seal()
             self._error = error
             self._refuse_quick()
-        for batch in batches:
-            if None in batch.listeners:
-                self._note_unheard(error)
-            self._tell(Outcome(PendingEntry(b"", -1, batch.listeners, False), NOWHERE, error))
         self._wake_waiting()
 
     def _tell(self, outcome: Outcome) -> None:

@@ -113,6 +113,7 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         # Cleared: receipts and answers to acknowledgements wait.
         self.may_answer = asyncio.Event()
         self.may_answer.set()
+        self.entry_bytes_max = ENTRY_BYTES_MAX
         self.frames_published = 0
         self.opened: list[Any] = []
 
@@ -157,7 +158,7 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
             ready=data_pb2.PublishReady(
                 producer_name=name,
                 last_sequence_id=topic.sequence_ids.get(name, -1),
-                entry_bytes_max=ENTRY_BYTES_MAX,
+                entry_bytes_max=self.entry_bytes_max,
             )
         )
 

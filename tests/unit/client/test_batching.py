@@ -54,35 +54,47 @@ def test_gaps_between_sequence_ids_survive() -> None:
 
 
 def test_a_batch_per_key_in_order_of_their_last_messages() -> None:
-    """Entry sequence ids rise, so that the broker can tell a resent one."""
-    container = KeyBasedContainer("p", -1)
-    fill(container, (b"a", b"1", 0), (b"b", b"2", 1), (b"a", b"3", 2), (None, b"4", 3))
+    """Sequence ids rise from entry to entry, and no entry's lie between those of another."""
+    container = KeyBasedContainer("p", 9)
+    fill(container, (b"a", b"1", -1), (b"b", b"2", -1), (b"a", b"3", -1), (None, b"4", -1))
+    assert container.last_sequence_id == 13
     batches = container.take()
-    assert [batch.sequence_id for batch in batches] == [1, 2, 3]
+    assert [batch.sequence_id for batch in batches] == [10, 12, 13]
     assert [rows_of(build(batch)) for batch in batches] == [
-        [(b"b", b"2", 1)],
-        [(b"a", b"1", 0), (b"a", b"3", 2)],
-        [(None, b"4", 3)],
+        [(b"b", b"2", 10)],
+        [(b"a", b"1", 11), (b"a", b"3", 12)],
+        [(None, b"4", 13)],
     ]
     assert (container.rows, container.size_bytes) == (0, 0)
+
+
+def test_a_given_sequence_id_keeps_its_place_among_the_keys() -> None:
+    """It cannot be moved: a message shares a batch only with neighbours of its own key."""
+    container = KeyBasedContainer("p", -1)
+    rows = [(b"a", -1), (b"b", -1), (b"a", -1), (b"a", 10), (b"a", 20), (b"b", 21), (b"a", 22)]
+    for key, sequence_id in [*rows, (b"a", -1), (b"b", -1)]:
+        container.add(NewMessage(b"v", key, sequence_id), None)
+    found = [[row[2] for row in rows_of(build(batch))] for batch in container.take()]
+    assert found == [[0], [1, 2], [10, 20], [21], [22], [23], [24]]
+    assert container.last_sequence_id == 24
 
 
 def test_the_ordering_key_goes_before_the_partition_key() -> None:
     """As in Pulsar's BatchMessageKeyBasedContainer."""
     container = KeyBasedContainer("p", -1)
-    for sequence_id, key in enumerate((b"a", b"b")):
-        container.add(NewMessage(b"v", key, sequence_id, ordering_key=b"same"), None)
+    for key in (b"a", b"b"):
+        container.add(NewMessage(b"v", key, ordering_key=b"same"), None)
     assert [len(batch.listeners) for batch in container.take()] == [2]
 
 
 def test_a_batch_taken_apart_keeps_every_part_of_its_messages() -> None:
-    """What is too large together goes one by one."""
+    """What is too large together goes in halves."""
     container = DefaultContainer("p", -1)
     container.add(NewMessage(b"1", b"a", 0, {"n": "v"}, 77, b"o"), None)
     container.add(NewMessage(None, None, 1), None)
     (batch,) = container.take()
     whole = list(decode(build(batch)).messages())
-    parts = [next(decode(build(one)).messages()) for one in batch.single_messages()]
+    parts = [next(decode(build(one)).messages()) for one in batch.halves()]
     assert [part._replace(batch_index=n, batch_size=2) for n, part in enumerate(parts)] == whole
 
 

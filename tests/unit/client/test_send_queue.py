@@ -238,6 +238,35 @@ def test_a_batch_above_the_brokers_limit_is_taken_apart() -> None:
     assert [row[2] for entry in stream.contents() for row in entry] == [0, 2]
 
 
+def test_a_key_based_batch_that_is_taken_apart_stays_in_order() -> None:
+    """One key has too much for an entry: what goes later has the higher sequence ids."""
+    producer, queue, stream = producer_of(
+        batching_type=BatchingType.KeyBased, batching_max_allowed_size_in_bytes=100_000
+    )
+    for key, size in (("a", 3000), ("b", 10), ("b", 20), ("a", 3001)):
+        producer.send_async(b"x" * size, None, partition_key=key)
+    queue.seal()
+    sent = [[(len(row[1]), row[2]) for row in entry] for entry in stream.contents()]
+    assert sent == [[(10, 0), (20, 1)], [(3000, 2)], [(3001, 3)]]
+    assert [entry.sequence_id for entry in stream.entries] == [1, 2, 3]
+
+
+def test_a_batch_leaves_room_for_what_a_compaction_adds() -> None:
+    """4 bytes for each message, where it takes others away: so it is halved before the limit."""
+    producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=100_000)
+    stream.entry_bytes_max = 100_000
+    for _ in range(400):
+        producer.send_async(b"x", None, partition_key="k")
+    queue.seal()
+    (whole,) = stream.entries
+    stream.entries.clear()
+    stream.entry_bytes_max = len(whole.data) + 4 * 400 - 1
+    for _ in range(400):
+        producer.send_async(b"x", None, partition_key="k")
+    queue.seal()
+    assert [len(entry.listeners) for entry in stream.entries] == [200, 200]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
