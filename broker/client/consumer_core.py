@@ -179,7 +179,10 @@ class ConsumerCore:
             # All of it lies before a seek: nobody else would acknowledge it.
             self.stream.acknowledge(position)
             return ()
-        return rows if len(wanted) == len(rows) else [rows[indexes.index(one)] for one in wanted]
+        if len(wanted) == len(rows):
+            return rows
+        left = set(wanted)
+        return [row for row, index in zip(rows, indexes, strict=True) if index in left]
 
     # Acknowledging.
 

@@ -19,9 +19,59 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
 
 from storage.entry import EARLIEST, Position
+
+
+class _Batch:
+    """The messages of one entry: a bit for each that is not acknowledged.
+
+    Memory: a bit, and after a compaction took messages away 4 bytes, for each message of it.
+    """
+
+    __slots__ = ("_bits", "_first", "_indexes", "left")
+
+    def __init__(self, batch_indexes: Sequence[int]) -> None:
+        first, last, self.left = batch_indexes[0], batch_indexes[-1], len(batch_indexes)
+        whole = range(first, last + 1)
+        # Rising; mostly without gaps.
+        self._indexes = whole if len(whole) == self.left else array("I", batch_indexes)
+        self._bits = bytearray(b"\xff") * (self.left // 8 + 1)
+        # No row before this one waits.
+        self._first = 0
+
+    def is_waiting(self, batch_index: int) -> bool:
+        row = self._row(batch_index)
+        return row >= 0 and self._bits[row >> 3] & 1 << (row & 7) != 0
+
+    def acknowledge(self, batch_index: int) -> None:
+        row = self._row(batch_index)
+        if row >= 0:
+            self._clear(row)
+
+    def acknowledge_upto(self, batch_index: int) -> None:
+        end = bisect_right(self._indexes, batch_index)
+        for row in range(self._first, end):
+            self._clear(row)
+        self._first = max(self._first, end)
+
+    def _row(self, batch_index: int) -> int:
+        """-1: none of these messages."""
+        indexes = self._indexes
+        if type(indexes) is range:
+            return batch_index - indexes.start if batch_index in indexes else -1
+        row = bisect_left(indexes, batch_index)
+        return row if row < len(indexes) and indexes[row] == batch_index else -1
+
+    def _clear(self, row: int) -> None:
+        at, bit = row >> 3, 1 << (row & 7)
+        if self._bits[at] & bit:
+            self._bits[at] ^= bit
+            self.left -= 1
 
 
 class BatchAcknowledgements:
@@ -32,20 +82,20 @@ class BatchAcknowledgements:
     """
 
     def __init__(self) -> None:
-        # Bit i stands for batch index i.
-        self._waiting: dict[Position, int] = {}
+        # In order of opening: that is the order of positions, but for what came again.
+        self._waiting: OrderedDict[Position, _Batch] = OrderedDict()
         self._cumulative = EARLIEST
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def opened(self, position: Position, batch_indexes: Sequence[int]) -> Sequence[int]:
-        """A batch came: which of these of its messages are to be handed out."""
+        """A batch came: which of these of its messages (rising) are to be handed out."""
         waiting = self._waiting.get(position)
         if waiting is None:
-            self._waiting[position] = sum(1 << index for index in batch_indexes)
+            self._waiting[position] = _Batch(batch_indexes)
             return batch_indexes
-        return [index for index in batch_indexes if waiting >> index & 1]
+        return list(filter(waiting.is_waiting, batch_indexes))
 
     def acknowledge(self, position: Position, batch_index: int) -> bool:
         """Whether the entry is to be acknowledged now."""
@@ -54,29 +104,28 @@ class BatchAcknowledgements:
         waiting = self._waiting.get(position)
         if waiting is None:
             return False
-        waiting &= ~(1 << batch_index)
-        return self._keep(position, waiting)
+        waiting.acknowledge(batch_index)
+        return self._is_done(position, waiting)
 
     def acknowledge_cumulative(self, position: Position, batch_index: int) -> Position | None:
         """The entry up to which is to be acknowledged now; None when that is nothing new.
 
         In the middle of a batch it is the entry before it, as in Pulsar.
         """
-        whole = batch_index < 0
-        if not whole and position in self._waiting:
-            left = self._waiting[position] >> (batch_index + 1) << (batch_index + 1)
-            whole = self._keep(position, left)
-        for earlier in [known for known in self._waiting if known < position]:
-            del self._waiting[earlier]
+        whole, waiting = batch_index < 0, self._waiting.get(position)
+        if not whole and waiting is not None:
+            waiting.acknowledge_upto(batch_index)
+            whole = self._is_done(position, waiting)
+        while self._waiting and next(iter(self._waiting)) < position:
+            self._waiting.popitem(last=False)
         upto = position if whole else Position(position.ledger_id, position.entry_id - 1)
         if upto <= self._cumulative:
             return None
         self._cumulative = upto
         return upto
 
-    def _keep(self, position: Position, waiting: int) -> bool:
-        if waiting:
-            self._waiting[position] = waiting
+    def _is_done(self, position: Position, waiting: _Batch) -> bool:
+        if waiting.left:
             return False
         del self._waiting[position]
         return True

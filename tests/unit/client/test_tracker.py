@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from broker.client.tracker import BatchAcknowledgements, DelayedPositions
 from storage.entry import Position
 
@@ -50,6 +55,46 @@ def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
     tracker.opened(FIRST, range(4))
     tracker.acknowledge(FIRST, 1)
     assert tracker.opened(FIRST, range(4)) == [0, 2, 3]
+
+
+def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
+    """It changes a bit in place: nothing as long as the batch is made anew each time."""
+    tracker = BatchAcknowledgements()
+    tracker.opened(FIRST, range(300_000))
+    tracemalloc.start()
+    try:
+        for index in (299_999, 0, 150_000):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            assert not tracker.acknowledge(FIRST, index)
+            assert tracker.acknowledge_cumulative(FIRST, 5) in (None, Position(1, -1))
+            assert tracemalloc.get_traced_memory()[1] - before < 2_000
+    finally:
+        tracemalloc.stop()
+
+
+@given(
+    st.sets(st.integers(0, 40), min_size=1),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 42)), max_size=60),
+)
+def test_any_acknowledgements_leave_what_a_set_says(
+    indexes: set[int], acknowledged: list[tuple[bool, int]]
+) -> None:
+    """One by one and cumulatively, with gaps, repeated, of messages that are not there."""
+    tracker, left = BatchAcknowledgements(), set(indexes)
+    tracker.opened(FIRST, sorted(indexes))
+    for is_cumulative, index in acknowledged:
+        if is_cumulative:
+            upto = tracker.acknowledge_cumulative(FIRST, index)
+            left = {one for one in left if one > index}
+            is_done = upto == FIRST
+        else:
+            is_done = tracker.acknowledge(FIRST, index)
+            left.discard(index)
+        assert is_done == (not left)
+        if is_done:
+            return
+        assert tracker.opened(FIRST, sorted(indexes)) == sorted(left)
 
 
 def test_cumulative_in_the_middle_acknowledges_the_entry_before() -> None:
