@@ -121,7 +121,7 @@ class Client:
         # Nothing here may block, and `add` is never told to.
         core = await open_producer(self._connection, config, lambda: True)
         producer = Producer(core, self._forget)
-        self._open[producer] = core.shut_down
+        await self._opened(producer, core.shut_down)
         return producer
 
     async def subscribe(
@@ -157,7 +157,7 @@ class Client:
         )
         core = await open_consumer(self._connection, config)
         consumer = Consumer(core, self._forget)
-        self._open[consumer] = core.shut_down
+        await self._opened(consumer, core.shut_down)
         return consumer
 
     async def create_reader(
@@ -181,7 +181,7 @@ class Client:
         )
         core = await open_reader(self._connection, config)
         reader = Reader(core, self._forget)
-        self._open[reader] = core.close
+        await self._opened(reader, core.close)
         return reader
 
     async def create_table_view(
@@ -191,7 +191,7 @@ class Client:
         config = TableViewConfig(topic, subscription_name, schema)
         core = await TableViewCore.open(self._connection, config, run_here)
         view = TableView(core, self._forget)
-        self._open[view] = core.close
+        await self._opened(view, core.close)
         return view
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
@@ -219,6 +219,13 @@ class Client:
         if self._connected is not None:
             connection, self._connected = self._connected, None
             await connection.close()
+
+    async def _opened(self, opened: Any, shut_down: Callable[[], Awaitable[None]]) -> None:
+        """Raises AlreadyClosed when the client was closed while this was on its way."""
+        if self._is_closed:
+            await shut_down()
+            raise AlreadyClosed("The client is closed.")
+        self._open[opened] = shut_down
 
     def _forget(self, opened: object) -> None:
         self._open.pop(opened, None)

@@ -47,7 +47,6 @@ class Consumer:
     ) -> None:
         self._core = core
         self._forget = forget
-        self._moving = asyncio.Lock()
         belongs_to_this_process(self)
 
     def topic(self) -> str:
@@ -80,8 +79,7 @@ class Consumer:
 
     async def seek(self, messageid: MessageId | int) -> None:
         """Moves the subscription to a message id, or to a publish time in ms."""
-        async with self._moving:
-            await self._core.seek(messageid)
+        await self._core.seek(messageid)
 
     async def has_message_available(self) -> bool:
         """An estimate, as `broker.client.Consumer.has_message_available` says."""

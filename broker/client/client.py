@@ -143,7 +143,7 @@ class Client:
             lambda connection: open_producer(connection, config, lambda: self._io.is_current)
         )
         producer = Producer(core, self._io, self._forget)
-        self._open[producer] = core.shut_down
+        self._opened(producer, core.shut_down)
         return producer
 
     def subscribe(
@@ -188,7 +188,7 @@ class Client:
         )
         core = self._call(lambda connection: open_consumer(connection, config))
         consumer = Consumer(core, self._io, self._forget, message_listener)
-        self._open[consumer] = core.shut_down
+        self._opened(consumer, core.shut_down)
         return consumer
 
     def create_reader(
@@ -219,7 +219,7 @@ class Client:
         )
         core = self._call(lambda connection: open_reader(connection, config))
         reader = Reader(core, self._io, self._forget)
-        self._open[reader] = core.close
+        self._opened(reader, core.close)
         return reader
 
     def create_table_view(
@@ -236,7 +236,7 @@ class Client:
         view = self._call(
             lambda connection: TableView.open(connection, config, self._io, self._forget)
         )
-        self._open[view] = view.shut_down
+        self._opened(view, view.shut_down)
         return view
 
     def get_topic_partitions(self, topic: str) -> list[str]:
@@ -249,9 +249,10 @@ class Client:
         Raises the first error of these, once everything is closed.
         """
         first_error: LedgerfoldError | None = None
-        while self._open:
+        # Copied in one step: other threads may open and close meanwhile.
+        while opened := list(self._open):
             try:
-                next(iter(self._open)).close()
+                opened[0].close()
             except LedgerfoldError as error:
                 first_error = first_error or error
         self.shutdown()
@@ -275,6 +276,16 @@ class Client:
         if self._is_closed:
             raise AlreadyClosed("The client is closed.")
         return self._io.call(opening(self._connection))
+
+    def _opened(
+        self, opened: _Closable, shut_down: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Raises AlreadyClosed when the client was closed while this was on its way."""
+        self._open[opened] = shut_down
+        if self._is_closed:
+            self._forget(opened)
+            self._io.call(shut_down())
+            raise AlreadyClosed("The client is closed.")
 
     def _forget(self, opened: Any) -> None:
         self._open.pop(opened, None)

@@ -20,7 +20,7 @@ from ledgerfold.v1 import data_pb2, data_pb2_grpc
 
 from broker.client import forks
 from broker.status_map import error_from_rpc
-from storage.errors import InvalidRequest, Timeout
+from storage.errors import AlreadyClosed, InvalidRequest, Timeout
 
 _SERVICE = "/ledgerfold.v1.DataService/"
 _SCHEMES = ("ledgerfold", "grpc", "pulsar")
@@ -118,20 +118,30 @@ class Connection:
         return Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object) -> Answer:
-        """A unary call; tried again while that may help, up to the operation timeout."""
+        """A unary call; tried again while that may help, up to the operation timeout.
+
+        Raises AlreadyClosed when the connection is closed meanwhile.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.settings.operation_timeout_s
         backoff = self.backoff()
-        while True:
+        while self._channel is not None:
             left_s = deadline - loop.time()
             try:
                 return await method(request, timeout=max(left_s, 0.001))
             except grpc.RpcError as rpc_error:
                 error = error_from_rpc(rpc_error)
+            except asyncio.CancelledError:
+                # A channel that closes cancels its calls; only this task's own end goes on as such.
+                task = asyncio.current_task()
+                if self._channel is not None or task is None or task.cancelling():
+                    raise
+                break
             wait_s = backoff.next_s()
             if not error.retryable or isinstance(error, Timeout) or left_s < wait_s:
                 raise error
             await asyncio.sleep(wait_s)
+        raise AlreadyClosed("The client is closed.")
 
     async def close(self) -> None:
         """Further calls raise AlreadyClosed. Closing twice is fine."""

@@ -133,6 +133,8 @@ class ConsumerCore:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._last_received = MessageId.earliest
+        # One seek at a time: each has the stream to itself while it is not connected.
+        self._moving = asyncio.Lock()
 
     @classmethod
     async def open(cls, connection: Connection, config: ConsumerConfig) -> ConsumerCore:
@@ -290,6 +292,10 @@ class ConsumerCore:
     async def seek(self, place: MessageId | int) -> None:
         """The broker moves the subscription while this consumer is not connected."""
         self._raise_ended()
+        async with self._moving:
+            await self._seek(place)
+
+    async def _seek(self, place: MessageId | int) -> None:
         config = self.config
         inclusive = config.start_message_id_inclusive
         if inclusive:

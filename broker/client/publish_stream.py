@@ -5,7 +5,9 @@
 3. After a lost connection the producer's name is opened again and everything without a receipt is
    sent again, in order. The broker drops what it has stored already (the entry's sequence id is not
    above the highest it knows) and answers with position (-1, -1).
-4. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
+4. If the broker knows a higher sequence id then than was ever sent, another producer published
+   under the name meanwhile: what has no receipt would be taken for its. It fails, with NotAllowed.
+5. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from broker.client.kept_stream import KeptStream
 from broker.frames import encode_publish
 from broker.names import partition_index
 from storage.entry import ENTRY_BYTES_MAX, Position
-from storage.errors import LedgerfoldError, ServiceError, Timeout
+from storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
 
 # A frame costs about as much as 100 KB of it: small entries travel together.
 FRAME_BYTES = 512 * 1024
@@ -78,6 +80,8 @@ class PublishStream(KeptStream):
         self.producer_name = producer_name
         # As the broker said when the stream was first opened.
         self.last_sequence_id = -1
+        # Also of what has no receipt.
+        self._highest_sent = -1
         self.entry_bytes_max = ENTRY_BYTES_MAX
         self._send_timeout_s = send_timeout_s
         self._done: Callable[[Sequence[Outcome]], None] = _nobody
@@ -127,6 +131,13 @@ class PublishStream(KeptStream):
             self.producer_name = ready.producer_name
             self.last_sequence_id = ready.last_sequence_id
             self.what = f"producer {ready.producer_name!r} of topic {self._topic}"
+            self._highest_sent = ready.last_sequence_id
+        elif ready.last_sequence_id > self._highest_sent:
+            raise NotAllowed(
+                f"Another producer published up to sequence id {ready.last_sequence_id} under the "
+                f"name of the {self.what} while this one was not connected. Its messages without a "
+                "receipt may not be stored: make a new producer, and send them again."
+            )
         self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
 
     def _next_frame(self) -> bytes | None:
@@ -142,6 +153,7 @@ class PublishStream(KeptStream):
             self._sent.append(entry)
             entries.append(entry.data)
             size += len(entry.data)
+        self._highest_sent = max(self._highest_sent, self._sent[-1].sequence_id)
         return encode_publish(entries)
 
     def _on_response(self, response: data_pb2.PublishResponse) -> None:

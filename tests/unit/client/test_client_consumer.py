@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -507,3 +509,33 @@ def test_threads_share_a_consumer(client: Client) -> None:
     for one in threads:
         one.join()
     assert sorted(seen) == list(range(200))
+
+
+def test_seeks_of_two_threads_follow_one_another(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """Each moves the subscription while the consumer is away: none comes in between."""
+    fill(client, 3, 2)
+    consumer = subscribe(client)
+    inside, together = 0, asyncio.Event()
+    original = broker.service.Seek
+
+    async def seek(request: Any, context: Any) -> Any:
+        nonlocal inside
+        inside += 1
+        if inside == 2:
+            together.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(together.wait(), 0.1)
+        inside -= 1
+        return await original(request, context)
+
+    broker.stop_now()
+    broker.service.Seek = seek  # type: ignore[method-assign]
+    broker.start_now()
+    io = IoThread.shared()
+    moves = [io.start(consumer._core.seek(place)) for place in (1500, MessageId.earliest)]
+    for move in moves:
+        move.result(10)
+    assert not together.is_set()
+    assert [consumer.receive(5000).data() for _ in range(6)] == [b"%d" % n for n in range(6)]

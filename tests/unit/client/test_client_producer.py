@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from typing import Any
 
 import pytest
 
 from broker.client import BatchingType, Client, CompressionType, MessageId, Result
 from broker.client.io_thread import IoThread
+from broker.client.opening import open_producer
 from storage.codec import decode
 from storage.errors import (
     AlreadyClosed,
     DiskFailure,
     InvalidRequest,
+    LedgerfoldError,
     NotAllowed,
     ProducerBusy,
     StorageError,
@@ -335,3 +339,65 @@ def test_a_callback_may_send_but_not_wait(client: Client) -> None:
     producer.send_async(b"1", on_first)
     assert second.wait(5)
     assert len(refused) == 3
+
+
+def test_a_name_that_another_producer_used_meanwhile_is_not_trusted(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """What is sent again would be taken for the other's messages, and answered as stored."""
+    producer = client.create_producer("t", "me")
+    producer.send(b"0")
+
+    def other_publishes_and_this_one_breaks(entry: bytes) -> None:
+        broker.service.before_store = lambda entry: None
+        broker.topic("t").sequence_ids["me"] = 7
+        raise Unavailable("The test broke the connection.")
+
+    broker.service.before_store = other_publishes_and_this_one_breaks
+    with pytest.raises(NotAllowed, match="make a new producer"):
+        producer.send(b"1")
+    assert broker.topic("t").values() == [b"0"]
+
+
+def test_closing_the_client_ends_an_opening_that_waits(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """The thread that opens gets a typed error, at once."""
+    asked, outcomes = threading.Event(), []
+
+    async def never_answer(request: object, context: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    broker.service.GetPartitions = never_answer  # type: ignore[method-assign]
+
+    def open_one() -> None:
+        try:
+            client.create_producer("t")
+        except LedgerfoldError as error:
+            outcomes.append(error)
+
+    opener = threading.Thread(target=open_one)
+    broker.stop_now()
+    broker.start_now()  # with the method of now
+    opener.start()
+    assert asked.wait(10)
+    client.shutdown()
+    opener.join(10)
+    assert [type(error) for error in outcomes] == [AlreadyClosed]
+
+
+def test_what_is_opened_while_the_client_closes_is_closed_too(
+    broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would close it any more."""
+
+    async def open_and_be_late(*arguments: Any) -> Any:
+        core = await open_producer(*arguments)
+        await asyncio.to_thread(client.shutdown)
+        return core
+
+    monkeypatch.setattr("broker.client.client.open_producer", open_and_be_late)
+    with pytest.raises(AlreadyClosed):
+        client.create_producer("t", "me")
+    assert client._open == {}
