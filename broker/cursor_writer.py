@@ -5,6 +5,9 @@ arrive meanwhile share the next write. Who asked for an answer is answered after
 holds the change. Changes that nobody waits for are written when CHANGES_MAX have come together or
 after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
 
+After stop() nothing is ever written any more: the topic may be gone, and another one of its name
+there.
+
 A write that the disk refuses is tried again after DELAY_MS, as long as it takes: nobody reads the
 worse for it, and who asked for an answer waits.
 
@@ -58,6 +61,7 @@ class CursorWriter:
         self._failure: Exception | None = None
         # The disk refused the last write: nothing but time starts another one.
         self._is_paused = False
+        self._is_stopped = False
 
     @property
     def is_durable(self) -> bool:
@@ -65,15 +69,19 @@ class CursorWriter:
 
     def changed(self, count: int = 1) -> None:
         """The cursor changed: it will be written soon."""
-        self._made += count
-        self._schedule()
+        if not self._is_stopped:
+            self._made += count
+            self._schedule()
 
     def when_durable(self, answer: Callable[[], None]) -> None:
         """Calls `answer` once all changes so far are durable: at once, or after a write at once.
+        Never after stop().
 
         A write that fails with anything but a StorageError is a defect: `on_error` is called then,
         and `answer` never.
         """
+        if self._is_stopped:
+            return
         if self.is_durable:
             answer()
         else:
@@ -91,7 +99,8 @@ class CursorWriter:
                 raise self._failure
 
     async def stop(self) -> None:
-        """Writes nothing any more."""
+        """Writes nothing any more, once this returns."""
+        self._is_stopped = True
         self._forget()
         if self._writing is not None:
             await asyncio.wait((self._writing,))

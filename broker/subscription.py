@@ -152,6 +152,11 @@ class Subscription:
         return None if self._session is None else self._session.pump.held_position
 
     @property
+    def is_closed(self) -> bool:
+        """Being deleted, or its topic unloaded: its cursor is not written any more."""
+        return self._closed is not None
+
+    @property
     def is_abandoned(self) -> bool:
         """Not durable, and nobody uses it: to be removed from its topic."""
         return not (self.is_durable or self._session or self._is_kept or self._is_moving)
@@ -268,8 +273,10 @@ class Subscription:
     def pass_over(self, upto: Position) -> int:
         """Acknowledges everything up to there on the consumers' behalf, who stay.
 
-        How many entries of the backlog that were.
+        How many entries of the backlog that were; none of one that is closed.
         """
+        if self.is_closed:
+            return 0
         before = backlog_entries(self)
         if not self.cursor.acknowledge_cumulative(upto):
             return 0
@@ -285,7 +292,12 @@ class Subscription:
             self._writer.changed(count)
 
     async def persist(self) -> None:
-        """Returns when the cursor is durable as it is now. Raises StorageError."""
+        """Returns when the cursor is durable as it is now.
+
+        Raises StorageError, and what it was closed with: then it never will be.
+        """
+        if self._closed is not None:
+            raise self._closed
         if self._writer is not None:
             self._writer.changed()
             await self._writer.flush()
@@ -294,7 +306,8 @@ class Subscription:
         """A seek: the next entry delivered is the first behind `mark_delete` (EARLIEST: all).
 
         Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
-        Raises SubscriptionBusy while another move is on its way, StorageError.
+        Raises SubscriptionBusy while another move is on its way, StorageError, and what the
+        subscription was closed with.
         """
         if self._is_moving:
             raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
@@ -303,6 +316,8 @@ class Subscription:
             await self._disconnect(
                 Moved(f"Subscription {self.name!r} of {self.topic} moved: connect again.")
             )
+            if self._closed is not None:
+                raise self._closed
             self.cursor.reset(mark_delete)
             self._is_kept = not self.is_durable
             await self.persist()

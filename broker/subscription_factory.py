@@ -1,11 +1,14 @@
 """Subscriptions come into being here, and go: created, loaded from their record, deleted.
 
 A topic keeps its subscriptions by name and knows how to write and delete a cursor record; nothing
-else of it is needed.
+else of it is needed. Records are found by the topic's name: after every wait, and before a record
+is written or deleted, it is asked whether the topic is still the one of that name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -17,7 +20,7 @@ from broker.emulation import Emulation
 from broker.reading import LogReader, mark_delete_before
 from broker.subscription import Subscription
 from storage.entry import EARLIEST, Position
-from storage.errors import SubscriptionBusy, SubscriptionNotFound
+from storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
 
 
 class SubscriptionTopic(Protocol):
@@ -25,6 +28,11 @@ class SubscriptionTopic(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def is_loaded(self) -> bool:
+        """Neither unloaded nor deleted."""
+        ...
 
     @property
     def log(self) -> LogReader: ...
@@ -75,12 +83,14 @@ async def create_subscription(
     """The topic's subscription of that name: a new one at `start`, or the one there is.
 
     `by_consumer`: it comes into being because a consumer wants it, not administration.
-    A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError.
+    A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError,
+    Moved (the topic was unloaded).
     """
     existing = topic.subscriptions.get(name)
     if existing is not None:
         return existing
-    mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
+    with _while_loaded(topic):
+        mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have been faster during the await.
     existing = topic.subscriptions.get(name)
     if existing is not None:
@@ -110,11 +120,15 @@ async def create_subscription(
 async def seek_subscription(
     topic: SubscriptionTopic, name: str, start: StartPosition
 ) -> Subscription:
-    """Moves it to `start`. Raises SubscriptionNotFound, SubscriptionBusy, StorageError."""
+    """Moves it to `start`.
+
+    Raises SubscriptionNotFound, SubscriptionBusy, StorageError, Moved (the topic was unloaded).
+    """
     subscription = existing_subscription(topic, name)
     at, read_compacted = start.WhichOneof("at"), subscription.read_compacted
     looks_at_raw = at == "publish_time_ms" and not topic.emulation().seek_by_time_reads_view
-    position, _ = await topic.log.resolve_start(start, read_compacted and not looks_at_raw)
+    with _while_loaded(topic):
+        position, _ = await topic.log.resolve_start(start, read_compacted and not looks_at_raw)
     if at == "earliest":
         mark_delete = EARLIEST
     elif looks_at_raw:
@@ -129,7 +143,7 @@ async def seek_subscription(
 async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: bool = False) -> None:
     """Deletes it with its cursor. `force`: disconnects its consumers first.
 
-    Raises SubscriptionNotFound, SubscriptionBusy, StorageError.
+    Raises SubscriptionNotFound, SubscriptionBusy, StorageError, Moved (the topic was unloaded).
     """
     subscription = existing_subscription(topic, name)
     if subscription.consumers and not force:
@@ -138,6 +152,10 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
             topic.name, name, f"{count} consumers are connected. Close them, or use force."
         )
     await subscription.close(SubscriptionNotFound(topic.name, name), keep_cursor=False)
+    _check_loaded(topic)
+    if existing_subscription(topic, name) is not subscription:
+        # Another call was faster, and somebody has made a new one.
+        raise SubscriptionNotFound(topic.name, name)
     if subscription.is_durable:
         await topic.delete_cursor(name)
     remove_subscription(topic, subscription)
@@ -155,6 +173,22 @@ def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
     if subscription is None:
         raise SubscriptionNotFound(topic.name, name)
     return subscription
+
+
+@contextmanager
+def _while_loaded(topic: SubscriptionTopic) -> Iterator[None]:
+    """What is found inside is true of the topic. Raises Moved; ledgers of one that goes, go."""
+    try:
+        yield
+    except StorageError:
+        _check_loaded(topic)
+        raise
+    _check_loaded(topic)
+
+
+def _check_loaded(topic: SubscriptionTopic) -> None:
+    if not topic.is_loaded:
+        raise Moved(f"{topic.name} was unloaded; try again.")
 
 
 async def _mark_delete_at(

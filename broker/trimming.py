@@ -79,8 +79,9 @@ async def truncate(topic: Topic) -> None:
         end = log.last_position()
     _remove(topic, [each.ledger_id for each in doomed], end, drops_compacted=drops_compacted)
     for subscription in tuple(topic.subscriptions.values()):
-        subscription.pass_over(end)
-        await subscription.persist()
+        if not subscription.is_closed:
+            subscription.pass_over(end)
+            await subscription.persist()
     _log.info("%s: truncated up to %s", topic.name, end)
 
 

@@ -34,6 +34,7 @@ class FakeTopic:
 
     def __init__(self) -> None:
         self.name = "t"
+        self.is_loaded = True
         self.profile = Emulation()
         self.log = FakeLog()
         self.clock = ManualClock(1_000)

@@ -43,6 +43,7 @@ SERVICE = "ledgerfold.v1.DataService"
 class FakeTopic:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_loaded = True
         self.log = FakeLog()
         self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
