@@ -44,6 +44,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.CompactionFailed: 1,
     errors.CompactionCancelled: 1,
     errors.CompactionFenced: 1,
+    errors.EntryTooLarge: 1,
     errors.CompactorUnavailable: 1,
     errors.CompactionQueueFull: 1,
     errors.ServiceError: 1,
