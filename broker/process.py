@@ -1,7 +1,7 @@
 """The broker process: from the lock on the data directory to the last flush.
 
-Start: lock, metadata, recovery, server, then the compactor in the background; one line on standard
-output says that it serves and where:
+Start: lock, metadata, the end of what a killed broker's worker left running, recovery, server, then
+the compactor in the background; one line on standard output says that it serves and where:
 
     {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
@@ -27,6 +27,7 @@ from broker.broker import Broker
 from broker.clock import Clock, ManualClock, WallClock
 from broker.server import Server
 from broker.settings import BrokerSettings
+from broker.worker_remains import end_left_over
 from storage.files import REAL
 from storage.ledger import LedgerStore
 from storage.lock import DirectoryLock
@@ -66,6 +67,8 @@ async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: Direct
     store = LedgerStore(
         settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock.now_ms
     )
+    # It would write into what recovery removes.
+    end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
     lock.record_boot()
     _log.info("Recovered %s: %s", settings.data_dir, report)

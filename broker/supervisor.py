@@ -14,6 +14,11 @@ States (admin.proto, CompactorState) and what moves them:
     DISABLED     `--compactor off`
 
 Health is grpc.health.v1, Watch of "ledgerfold.v1.CompactorService".
+
+A worker takes plans only from those who know its secret: one made up for a process of our own, and
+LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
+a scratch folder of its own, and a run ends only when nothing of its worker is left
+(worker_remains.py): no two ever meet.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
-import shutil
+import os
+import secrets
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -45,6 +51,7 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from broker.compaction_interfaces import OnProgress
 from broker.worker_connection import CHANNEL_OPTIONS, WorkerConnection
 from broker.worker_process import WorkerProcess
+from broker.worker_remains import end_left_over, new_scratch, remove_scratch
 from storage.errors import CompactorUnavailable
 
 if TYPE_CHECKING:
@@ -54,6 +61,10 @@ SERVICE = "ledgerfold.v1.CompactorService"
 PAUSE_MIN_MS = 500
 PAUSE_MAX_MS = 30_000
 HEALTHY_MS = 60_000
+SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
+_NO_SECRET = (
+    f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
+)
 _NO_PYSPARK = "PySpark is not installed. Install it with: pip install 'ledgerfold[spark]'"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
@@ -89,7 +100,7 @@ def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
     return min(previous_ms * 2, PAUSE_MAX_MS)
 
 
-def worker_command(settings: BrokerSettings) -> list[str]:
+def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
     return [
         sys.executable,
         "-m",
@@ -99,7 +110,7 @@ def worker_command(settings: BrokerSettings) -> list[str]:
         "--spark-master",
         settings.spark_master,
         "--local-dir",
-        str(_local_dir(settings)),
+        str(local_dir),
     ]
 
 
@@ -125,7 +136,7 @@ class CompactorSupervisor:
         self._settings, self._sleep = settings, sleep
         self._clock_ms = clock_ms or _monotonic_ms
         self._needs_pyspark = command is None
-        self._command = list(command or worker_command(settings))
+        self._command = command
         self._limits = limits or SupervisorLimits()
         self._connection: WorkerConnection | None = None
         self._process: WorkerProcess | None = None
@@ -215,13 +226,30 @@ class CompactorSupervisor:
     async def _life(self) -> Ending:
         """One worker, from its start to its end."""
         if self._settings.compactor != "local":
-            return await self._serve(self._settings.compactor, None)
+            secret = os.environ.get(SECRET_VARIABLE, "")
+            if not secret:
+                return Ending(_NO_SECRET.format(self._settings.compactor), is_hopeless=True)
+            return await self._serve(self._settings.compactor, None, secret)
         if self._needs_pyspark and importlib.util.find_spec("pyspark") is None:
             return Ending(_NO_PYSPARK, is_hopeless=True)
-        log_path = self._settings.data_dir / "compactor" / "worker.log"
+        data_dir = self._settings.data_dir
         try:
-            await asyncio.to_thread(_make_fresh, _local_dir(self._settings))
-            process = await WorkerProcess.start(self._command, log_path)
+            await asyncio.to_thread(end_left_over, data_dir)
+            scratch = await asyncio.to_thread(new_scratch, data_dir)
+        except OSError as error:
+            return Ending(f"it could not be started: {error}")
+        try:
+            return await self._live_in(scratch, data_dir / "compactor" / "worker.log")
+        finally:
+            await asyncio.to_thread(remove_scratch, scratch)
+
+    async def _live_in(self, scratch: Path, log_path: Path) -> Ending:
+        command = self._command or worker_command(self._settings, scratch)
+        secret = secrets.token_hex()
+        try:
+            process = await WorkerProcess.start(
+                command, log_path, scratch.name, {SECRET_VARIABLE: secret}
+            )
         except OSError as error:
             return Ending(f"it could not be started: {error}")
         self._process = process
@@ -229,7 +257,7 @@ class CompactorSupervisor:
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not say where it listens")
             if address is not None:
-                ending = await self._serve(address, process)
+                ending = await self._serve(address, process, secret)
         finally:
             self._process = None
             await process.stop(self._limits.stop)
@@ -237,10 +265,10 @@ class CompactorSupervisor:
             return Ending(process.unavailable_message or f"See {log_path}.", is_hopeless=True)
         return ending
 
-    async def _serve(self, address: str, process: WorkerProcess | None) -> Ending:
-        """Until its process or its health stream ends."""
+    async def _serve(self, address: str, process: WorkerProcess | None, secret: str) -> Ending:
+        """Until its process or its health stream ends. A process of ours is gone afterwards."""
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-            connection = WorkerConnection(channel, process, self._limits.cancel)
+            connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
             watching = asyncio.create_task(self._watch_health(channel))
             why = "the broker stopped it"
@@ -250,10 +278,20 @@ class CompactorSupervisor:
                 why = await self._why_ended(watching, process)
             finally:
                 self._connection = None
-                connection.ended.set_result(why)
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+                await self._close(connection, watching, why)
         return Ending(why)
+
+    async def _close(
+        self, connection: WorkerConnection, watching: asyncio.Task[str], why: str
+    ) -> None:
+        """Ends the worker first: a run that learns of its end removes what the worker wrote."""
+        try:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            if connection.process is not None:
+                await connection.process.stop(self._limits.stop)
+        finally:
+            connection.ended.set_result(why)
 
     async def _why_ended(self, watching: asyncio.Task[str], process: WorkerProcess | None) -> str:
         if process is not None:
@@ -307,13 +345,3 @@ class CompactorSupervisor:
 
 def _monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
-
-
-def _local_dir(settings: BrokerSettings) -> Path:
-    return settings.data_dir / "compactor" / "work"
-
-
-def _make_fresh(directory: Path) -> None:
-    """What an earlier worker left there is of no use to this one."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)

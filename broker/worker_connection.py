@@ -32,6 +32,8 @@ from storage.errors import (
     StorageError,
 )
 
+# As compactor.proto has it.
+SECRET_KEY = "ledgerfold-compactor-secret-bin"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -39,26 +41,34 @@ CHANNEL_OPTIONS = (
     # The worker is next to us, whatever the environment says of proxies.
     ("grpc.enable_http_proxy", 0),
 )
-# How long a broken call waits to learn that the worker died, and of what.
-_DEATH_SECONDS = 5.0
+# How long a broken call waits to learn that the worker died, and of what, and until all that it
+# started is ended.
+_DEATH_SECONDS = 20.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 _RunCall = grpc.aio.UnaryStreamCall[Any, Any]
 
 
 class WorkerConnection:
-    """`process` None: a worker that others started. `ended` holds why it is over."""
+    """`process` None: a worker that others started. `ended` holds why it is over, once nothing of
+    it is left. `secret`: what the worker asks of those it serves."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, process: WorkerProcess | None, cancel_seconds: float
+        self,
+        channel: grpc.aio.Channel,
+        process: WorkerProcess | None,
+        secret: str,
+        cancel_seconds: float,
     ) -> None:
         self.process = process
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._stub: Any = CompactorServiceStub(channel)
+        self._metadata = ((SECRET_KEY, secret.encode()),)
         self._cancel_seconds = cancel_seconds
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Raises CompactionError, StorageError."""
-        call = _Call(self._stub.Run(RunRequest(plan=plan)), on_progress)
+        responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
+        call = _Call(responses, on_progress)
         reading = asyncio.create_task(call.read())
         try:
             await self._done_or_ended(reading)
@@ -72,7 +82,8 @@ class WorkerConnection:
 
     async def cancel(self, run_id: str) -> bool:
         """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
-        return bool((await self._stub.Cancel(CancelRequest(run_id=run_id))).found)
+        asked = CancelRequest(run_id=run_id)
+        return bool((await self._stub.Cancel(asked, metadata=self._metadata)).found)
 
     async def _done_or_ended(self, reading: asyncio.Task[Manifest]) -> None:
         either: set[asyncio.Future[Any]] = {reading, self.ended}
@@ -99,8 +110,7 @@ class WorkerConnection:
                 await self._done_or_ended(reading)
         except (TimeoutError, grpc.RpcError):
             if self.process is not None:
-                self.process.kill()
-                await asyncio.wait({self.process.exited})
+                await self.process.kill()
 
 
 class _Call:

@@ -4,9 +4,11 @@
   so it does not outlive a broker that was killed.
 * Its standard output brings JSON lines: {"event":"listening","port":N,"pid":P}, or
   {"event":"unavailable","message":"..."} before it ends with code 3. Other lines are passed over.
-* Its standard error goes to a file, which is emptied at each start.
+* Its standard error goes to a new file at each start: an older worker goes on with the old one.
 * It leads a process group of its own: Ctrl-C at the terminal reaches only the broker, which decides
-  when the worker goes; and what the worker leaves behind (its JVM) can be ended with it.
+  when the worker goes.
+* Its token is in its environment, and in that of all it starts, which so can be ended with it
+  (worker_remains.py).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from broker.worker_remains import WORKER_VARIABLE, end_processes
 
 EXIT_UNAVAILABLE = 3
 _LINE_BYTES_MAX = 1024 * 1024
@@ -29,21 +33,30 @@ class WorkerProcess:
     """A started worker. `exited` is done when it has ended."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, stdin: int, output: asyncio.StreamReader
+        self,
+        process: asyncio.subprocess.Process,
+        token: str,
+        stdin: int,
+        output: asyncio.StreamReader,
     ) -> None:
         self.pid = process.pid
         self.exited = asyncio.create_task(process.wait())
         self.unavailable_message = ""
-        self._process, self._stdin = process, stdin
+        self._process, self._token, self._stdin = process, token, stdin
+        self._is_stopped = False
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read_output(output))
 
     @classmethod
-    async def start(cls, command: Sequence[str], log_path: Path) -> WorkerProcess:
-        """Raises OSError."""
+    async def start(
+        cls, command: Sequence[str], log_path: Path, token: str, environment: Mapping[str, str]
+    ) -> WorkerProcess:
+        """`environment` is added to ours. Raises OSError."""
         # NOTE: pipes of our own, because asyncio's Process.wait() also waits until every holder of
         # its pipes is gone (before CPython 3.12.4), and the worker's JVM inherits them.
-        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(log_path)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         stdin_read, stdin_write = os.pipe()
         stdout_read, stdout_write = os.pipe()
         try:
@@ -54,6 +67,7 @@ class WorkerProcess:
                 stdout=stdout_write,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, **environment, WORKER_VARIABLE: token},
             )
         except BaseException:
             os.close(stdin_write)
@@ -61,7 +75,7 @@ class WorkerProcess:
         finally:
             for descriptor in (log, stdin_read, stdout_write):
                 os.close(descriptor)
-        return cls(process, stdin_write, output)
+        return cls(process, token, stdin_write, output)
 
     async def listening(self, timeout_seconds: float) -> str | None:
         """Its address, once it listens. None when it ended, or said nothing in time."""
@@ -88,6 +102,9 @@ class WorkerProcess:
 
     async def stop(self, grace_seconds: float) -> None:
         """Asks it to end (closes its input, SIGTERM), then kills it and what it started."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         if self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
@@ -98,15 +115,18 @@ class WorkerProcess:
                 await asyncio.wait({self.exited}, timeout=grace_seconds)
         finally:
             # Also when the caller is cancelled while it waits.
-            self.kill()
-        await asyncio.wait({self.exited})
+            await self.kill()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
-    def kill(self) -> None:
-        """SIGKILL for its process group, at once."""
+    async def kill(self) -> None:
+        """SIGKILL for it and all that it started; returns when they are gone: nothing of them
+        writes any more (but see worker_remains.py for where and how long)."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        await asyncio.wait({self.exited})
+        if not await asyncio.to_thread(end_processes, self._token):
+            _log.error("What compactor %d started does not end", self.pid)
 
     async def _read_output(self, output: asyncio.StreamReader) -> None:
         while True:

@@ -1,8 +1,11 @@
 """`python -m compactor`: the worker process (worker.py).
 
+LEDGERFOLD_COMPACTOR_SECRET in its environment is what every call must bring. A broker that starts a
+worker makes one up; for a worker that serves brokers which did not start it, set the same for all.
+
 Standard output carries JSON lines for whoever started it, nothing else; what Spark and its children
-print goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 3 cannot work here (no Java, no
-pyspark), with the reason in an "unavailable" event.
+print goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option, 3
+cannot work here (no Java, no pyspark), with the reason in an "unavailable" event.
 """
 
 from __future__ import annotations
@@ -21,10 +24,19 @@ from compactor.java import Java, find_java
 from storage.errors import CompactorUnavailable
 
 EXIT_UNAVAILABLE = 3
+SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    # Spark and what it starts need not know it.
+    secret = os.environ.pop(SECRET_VARIABLE, "")
+    if not secret:
+        parser.error(
+            f"set {SECRET_VARIABLE} in the environment, here and for the brokers to be served: "
+            "a worker carries out no plan of anybody else"
+        )
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
@@ -37,14 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.dup2(2, 1)
     try:
         java = find_java(os.environ)
-        return _serve(options, java, events)
+        return _serve(options, java, events, secret.encode())
     except CompactorUnavailable as error:
         event = {"event": "unavailable", "message": error.message}
         os.write(events, json.dumps(event).encode() + b"\n")
         return EXIT_UNAVAILABLE
 
 
-def _serve(options: argparse.Namespace, java: Java, events: int) -> int:
+def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) -> int:
     try:
         from compactor.class_archive import class_archive, default_cache_dir
         from compactor.worker import Worker, WorkerSettings, print_event
@@ -62,6 +74,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int) -> int:
             java=java,
             archive=class_archive(options.cache_dir or default_cache_dir(os.environ), java),
             announce=print_event(events),
+            secret=secret,
         )
         return await Worker(settings).run()
 
@@ -74,7 +87,9 @@ def _serve(options: argparse.Namespace, java: Java, events: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compactor", description="Runs compactions on Spark for a Ledgerfold broker."
+        prog="python -m compactor",
+        description="Runs compactions on Spark for a Ledgerfold broker.",
+        epilog=f"{SECRET_VARIABLE} in the environment: a secret that its brokers know, too.",
     )
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default: %(default)s"

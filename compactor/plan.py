@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from compactor.policies import latest
+from compactor.plan_check import check_plan
 from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest
 
 # One task reads about this many bytes of key sections, and copies from about this many of segments.
 SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
@@ -93,7 +91,7 @@ def position_of(record: PositionRecord) -> Position:
 
 def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
     """The plan's segments with their ranges. Raises InvalidRequest when they make no sense."""
-    _check(plan)
+    check_plan(plan)
     previous = position_of(plan.horizon_previous) if plan.compacted_segments else EARLIEST
     if plan.HasField("horizon_previous"):
         previous = position_of(plan.horizon_previous)
@@ -115,27 +113,6 @@ def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
         )
         entries += record.entries
     return tuple(segments)
-
-
-def _check(plan: CompactionPlan) -> None:
-    if plan.policy != latest.NAME:
-        raise InvalidRequest(f"Unknown compaction policy {plan.policy!r}; known: {latest.NAME!r}.")
-    if not Path(plan.ledgers_dir).is_absolute():
-        raise InvalidRequest(f"The ledgers folder {plan.ledgers_dir!r} must be an absolute path.")
-    if not 0 <= plan.compacted_segments <= len(plan.segments) < latest.SEGMENTS_MAX:
-        raise InvalidRequest(
-            f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
-        )
-    for record in plan.segments:
-        if not record.sealed:
-            raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
-    for number, (before, after) in enumerate(pairwise(plan.segments), 1):
-        # A raw segment may reach back below the horizon: from there on only it belongs to the run.
-        is_boundary = number == plan.compacted_segments
-        if position_of(before.last) >= position_of(after.last if is_boundary else after.first):
-            raise InvalidRequest(
-                f"The plan's segments {before.path} and {after.path} are not in order of id."
-            )
 
 
 def cut(plan: CompactionPlan, cores: int) -> TaskPlan:

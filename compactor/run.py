@@ -1,8 +1,9 @@
 """One run in the worker: the new ledger's folder, the Spark job, the manifest.
 
-However a run ends, its folder is complete (and then named by a manifest) or gone. Tasks that Spark
-was told to stop may go on for a moment; they cannot create the folder, only files in it, so
-removing it is tried until it holds.
+However a run ends, its folder is complete (and then named by a manifest) or gone. The folder is the
+run's own: one that is there already is somebody else's, and is not touched. Tasks that Spark was
+told to stop, or whose JVM is gone, may go on for a moment; they cannot create the folder, only
+files in it, so removing it is tried until it holds.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import logging
 import re
 import threading
+import time
 from pathlib import Path
 
 from ledgerfold.v1.admin_pb2 import (
@@ -31,11 +33,15 @@ from storage.errors import (
     CompactionCancelled,
     CompactionFailed,
     DiskFailure,
+    InvalidRequest,
     LedgerfoldError,
 )
 from storage.files import Files
 
-_REMOVAL_TRIES = 1000
+# Tasks without a JVM end sooner.
+_REMOVAL_SECONDS = 5.0
+# Between a connection that broke because the JVM died and the system's word for it.
+_JVM_END_SECONDS = 2.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
@@ -52,43 +58,72 @@ class CompactionRun:
         self._session, self._files, self._clock = session, files, clock
         self._before = session.progress.value
         self._is_cancelled = threading.Event()
+        # Why it was ended, when it was not a cancellation.
+        self._why = ""
 
     @property
     def progress(self) -> CompactionProgress:
         return progress_of(self._session.progress.value.minus(self._before), self._tasks)
 
-    def cancel(self) -> None:
-        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start."""
+    def cancel(self, why: str = "") -> None:
+        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start.
+
+        `why`: it fails with that, instead of being cancelled.
+        """
+        self._why = self._why or why
         self._is_cancelled.set()
         # A JVM that is gone runs nothing, which `execute` learns by itself.
         with contextlib.suppress(Py4JError, OSError):
             self._session.context.cancelJobGroup(self.plan.run_id)
 
     def execute(self) -> Manifest:
-        """Raises CompactionCancelled, CompactionFailed, StorageError; no files are left then."""
+        """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest (the folder is
+        there already); no files of the run are left then.
+        """
+        self._check_cancelled()
         folder = self._tasks.output.folder
+        self._make(folder)
         try:
             return self._execute(folder)
         except LedgerfoldError:
             self._remove(folder)
             raise
         except (Py4JError, OSError) as error:
+            named = self._named(error)
             self._remove(folder)
-            if self._is_cancelled.is_set():
-                raise CompactionCancelled("The compaction was cancelled.") from error
-            _log.exception("Run %s failed", self.plan.run_id)
-            raise CompactionFailed(self._stage, _sentence(error)) from error
+            raise named from error
         except BaseException:
             self._remove(folder)
             raise
 
+    def _make(self, folder: Path) -> None:
+        if not self._files.exists(folder.parent):
+            raise InvalidRequest(f"There is no ledgers folder {folder.parent} on this machine.")
+        if self._files.exists(folder):
+            raise InvalidRequest(f"{folder} is there already; a run makes its own folder.")
+        self._files.make_dir(folder)
+
+    def _named(self, error: Exception) -> LedgerfoldError:
+        """What is the matter, of our own errors."""
+        # Spark's own errors come from a JVM that is alive. All others may be about its end, which
+        # the system tells a moment later.
+        is_sparks = isinstance(error, Py4JJavaError)
+        jvm_end = self._session.jvm_end(0 if is_sparks else _JVM_END_SECONDS)
+        if jvm_end is not None:
+            return CompactionFailed(self._stage, f"Spark's JVM ended ({jvm_end})")
+        if self._is_cancelled.is_set():
+            return self._cancelled()
+        _log.error("Run %s failed", self.plan.run_id, exc_info=error)
+        return CompactionFailed(self._stage, _sentence(error))
+
+    def _cancelled(self) -> LedgerfoldError:
+        if self._why:
+            return CompactionFailed(self._stage, self._why)
+        return CompactionCancelled("The compaction was cancelled.")
+
     def _execute(self, folder: Path) -> Manifest:
-        self._check_cancelled()
         self._before = self._session.progress.value
         memory.reset_peaks()
-        # What a run of the same ledger id left when its worker was killed.
-        self._files.remove_dir(folder)
-        self._files.make_dir(folder)
         crash_points.reach("worker.phase-one")
         with self._session.job_group(self.plan.run_id):
             self._check_cancelled()
@@ -117,17 +152,19 @@ class CompactionRun:
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():
-            raise CompactionCancelled("The compaction was cancelled.")
+            raise self._cancelled()
 
     def _remove(self, folder: Path) -> None:
-        for tries_left in reversed(range(_REMOVAL_TRIES)):
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while True:
             try:
                 self._files.remove_dir(folder)
                 return
             except (DiskFailure, FileNotFoundError) as error:
                 # A task that is being stopped created or renamed a file under our hands.
-                if not tries_left:
+                if time.monotonic() > deadline:
                     _log.error("What run %s wrote is left behind: %s", self.plan.run_id, error)
+                    return
 
 
 def _sentence(error: Exception) -> str:

@@ -10,7 +10,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 from ledgerfold.v1.compactor_pb2 import Manifest
 
 from compactor.run import CompactionRun
-from storage.errors import CompactionCancelled
+from storage.errors import CompactionCancelled, CompactionFailed
 
 # Progress at most this often, and a cancellation repeated this often.
 _TICK_SECONDS = 0.1
@@ -25,6 +25,7 @@ class RunningCompaction:
         self._end = asyncio.wrap_future(self._future)
         self._end.add_done_callback(lambda end: on_end())
         self._cancelling: asyncio.Task[None] | None = None
+        self._why = ""
 
     async def progress(self) -> AsyncIterator[CompactionProgress]:
         """Now and at each change, until the run has ended."""
@@ -37,14 +38,17 @@ class RunningCompaction:
             await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
 
     async def result(self) -> Manifest:
-        """Raises CompactionCancelled, CompactionFailed, StorageError."""
+        """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest."""
         await asyncio.wait({self._end})
         if self._future.cancelled():
+            if self._why:
+                raise CompactionFailed("start", self._why)
             raise CompactionCancelled("The compaction was cancelled.")
         return self._end.result()
 
-    def cancel(self) -> None:
-        """The run ends soon; if it waits for another, at once."""
+    def cancel(self, why: str = "") -> None:
+        """The run ends soon; if it waits for another, at once. `why`: it fails with that."""
+        self._why = self._why or why
         if self._cancelling is None and not self._future.cancel():
             self._cancelling = asyncio.create_task(self._cancel_until_ended())
 
@@ -59,5 +63,5 @@ class RunningCompaction:
 
     async def _cancel_until_ended(self) -> None:
         while not self._end.done():
-            await asyncio.to_thread(self._run.cancel)
+            await asyncio.to_thread(self._run.cancel, self._why)
             await asyncio.wait({self._end}, timeout=_TICK_SECONDS)

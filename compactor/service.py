@@ -2,11 +2,16 @@
 
 A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
 A call that its client gave up ends its run as Cancel does.
+
+Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
+read, and a folder that is made and removed, so it is not taken from just any process that finds the
+port.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from typing import Any
@@ -27,19 +32,28 @@ from compactor.rpc_errors import abort_with
 from compactor.run import CompactionRun
 from compactor.running import RunningCompaction
 from compactor.session import Session
-from storage.errors import CompactorUnavailable, InvalidRequest, LedgerfoldError
+from storage.errors import CompactorUnavailable, InvalidRequest, LedgerfoldError, NotAllowed
 from storage.files import Files
 
 NAME = "ledgerfold.v1.CompactorService"
+# As compactor.proto has it.
+SECRET_KEY = "ledgerfold-compactor-secret-bin"
 
 
 class CompactorService(CompactorServiceServicer):
     """`executor` has one thread, so that runs queue up. `session` is None until Spark is warm."""
 
     def __init__(
-        self, executor: Executor, files: Files, clock: Clock, info: GetCompactorInfoResponse
+        self,
+        executor: Executor,
+        files: Files,
+        clock: Clock,
+        info: GetCompactorInfoResponse,
+        secret: bytes,
     ) -> None:
         self.session: Session | None = None
+        self._secret = secret
+        self._why_stopped = ""
         self._executor, self._files, self._clock, self._info = executor, files, clock, info
         self._runs: dict[str, RunningCompaction] = {}
 
@@ -47,6 +61,7 @@ class CompactorService(CompactorServiceServicer):
         self, request: RunRequest, context: Any
     ) -> AsyncIterator[RunResponse]:
         try:
+            self._check_secret(context)
             run = self._start(request.plan)
             context.add_done_callback(lambda _: run.cancel())
             async for progress in run.progress():
@@ -58,6 +73,7 @@ class CompactorService(CompactorServiceServicer):
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
     ) -> CancelResponse:
+        await self._authorize(context)
         run = self._runs.get(request.run_id)
         if run is not None:
             run.cancel()
@@ -66,16 +82,34 @@ class CompactorService(CompactorServiceServicer):
     async def GetCompactorInfo(  # noqa: N802
         self, request: GetCompactorInfoRequest, context: Any
     ) -> GetCompactorInfoResponse:
+        await self._authorize(context)
         return self._info
 
-    async def stop(self) -> None:
-        """Cancels all runs and waits for their ends: their files are gone then."""
+    async def stop(self, why: str) -> None:
+        """Fails all runs and waits for their ends: their files are gone then. Takes no more."""
+        self._why_stopped = why
         runs = list(self._runs.values())
         for run in runs:
-            run.cancel()
+            run.cancel(why)
         await asyncio.gather(*(run.ended() for run in runs))
 
+    async def _authorize(self, context: Any) -> None:
+        try:
+            self._check_secret(context)
+        except LedgerfoldError as error:
+            await abort_with(context, error)
+
+    def _check_secret(self, context: Any) -> None:
+        given = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
+        if not hmac.compare_digest(given, self._secret):
+            raise NotAllowed(
+                "This worker serves those who know its secret: give the broker the same "
+                "LEDGERFOLD_COMPACTOR_SECRET."
+            )
+
     def _start(self, plan: CompactionPlan) -> RunningCompaction:
+        if self._why_stopped:
+            raise CompactorUnavailable(f"The compactor is ending: {self._why_stopped}.")
         if self.session is None:
             raise CompactorUnavailable("The compactor is starting. Try again when it serves.")
         if plan.run_id in self._runs:

@@ -20,6 +20,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -81,9 +83,16 @@ class Session:
         finally:
             self.context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
-    def wait_for_jvm(self) -> None:
-        """Returns when the JVM has ended."""
-        self.context._gateway.proc.wait()  # type: ignore[union-attr]
+    def jvm_end(self, timeout_seconds: float | None = None) -> str | None:
+        """How the JVM ended ("signal SIGKILL", "exit code 1"); None: it still runs after the time.
+
+        No time: waits for its end.
+        """
+        try:
+            code = self.context._gateway.proc.wait(timeout_seconds)  # type: ignore[union-attr]
+        except subprocess.TimeoutExpired:
+            return None
+        return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
     def stop(self) -> None:
         self.context.stop()

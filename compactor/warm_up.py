@@ -22,7 +22,7 @@ from compactor.policies import latest
 from compactor.session import Session
 from storage.entry import stamp
 from storage.files import Files
-from storage.names import segment_path
+from storage.names import LEDGERS, segment_path
 from storage.native import NativeBatchBuilder
 from storage.segment import tally_segment
 
@@ -31,6 +31,7 @@ _LEDGER, _COMPACTED = 1, 2
 
 def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
     """Works in `folder`, which is gone afterwards. Raises what a job raises."""
+    ledgers_dir = folder.absolute() / LEDGERS
     if not session.is_local:
         session.context.parallelize(range(session.cores), session.cores).count()
         return
@@ -39,8 +40,8 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
             run_id="warm-up",
             topic="warm-up",
             policy=latest.NAME,
-            ledgers_dir=str(folder.absolute()),
-            segments=[_segment(folder, entry_id, files) for entry_id in (0, 1)],
+            ledgers_dir=str(ledgers_dir),
+            segments=[_segment(ledgers_dir, entry_id, files) for entry_id in (0, 1)],
             ledger_id=_COMPACTED,
             horizon=Position(ledger_id=_LEDGER, entry_id=1),
             segment_bytes_max=1 << 20,
@@ -53,14 +54,14 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
         files.remove_dir(folder)
 
 
-def _segment(folder: Path, entry_id: int, files: Files) -> SegmentRecord:
+def _segment(ledgers_dir: Path, entry_id: int, files: Files) -> SegmentRecord:
     """A file of one entry: first a value, then the same key's tombstone."""
     builder = NativeBatchBuilder("warm-up")
     builder.add(None if entry_id else b"value", b"key")
     built = builder.build(sequence_id=entry_id, publish_time_ms=0)
     entry = stamp(built, _LEDGER, entry_id, append_time_ms=0, producer_number=1)
     record = SegmentRecord(path=segment_path(_LEDGER, entry_id), size_bytes=len(entry))
-    path = folder / record.path
+    path = ledgers_dir / record.path
     files.make_dir(path.parent)
     file = files.create(path)
     file.write([entry])

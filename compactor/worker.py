@@ -3,9 +3,9 @@
 1. The port listens; one JSON line on standard output says which. Health says NOT_SERVING.
 2. Spark starts and warms up, on a thread. Health says SERVING.
 3. On the first start of a machine the JVM's class-data archive is written, for the next ones.
-4. The end: SIGTERM, SIGINT, or end of file on standard input (the parent is gone). Runs are
-   cancelled, Spark is stopped. A second signal exits at once. When the JVM dies, so does the
-   worker: whoever started it starts it anew.
+4. The end: SIGTERM, SIGINT, or, where standard input is a pipe from the parent, its end of file
+   (the parent is gone). Runs fail and say why, Spark is stopped. A second signal exits at once.
+   When the JVM dies, so does the worker: its parent starts another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import signal
-import sys
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -52,7 +52,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`local_dir` is the worker's alone and is emptied. `announce` prints an event."""
+    """`local_dir` is the worker's alone and is emptied. `announce` prints an event. `secret`: what
+    every call has to bring."""
 
     listen: str
     spark_master: str
@@ -60,6 +61,7 @@ class WorkerSettings:
     java: Java
     archive: ClassArchive
     announce: Callable[[dict[str, object]], None]
+    secret: bytes
 
 
 class Worker:
@@ -69,9 +71,13 @@ class Worker:
         self._settings = settings
         self._executor = ThreadPoolExecutor(1, "spark")
         self._stopping = asyncio.Event()
+        self._why_stopped = "the worker was told to stop"
         self._is_jvm_dead = False
+        self._is_signalled = False
         self._health = HealthServicer()
-        self._service = CompactorService(self._executor, REAL, time.time, _info(settings))
+        self._service = CompactorService(
+            self._executor, REAL, time.time, _info(settings), settings.secret
+        )
 
     async def run(self) -> int:
         """The exit code."""
@@ -85,8 +91,9 @@ class Worker:
         code = EXIT_DONE
         if not self._stopping.is_set():
             code = await self._serve(starting, stopping)
+        # In this order: the broker first hears what became of its runs.
+        await self._service.stop(self._why_stopped)
         await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
-        await self._service.stop()
         await server.stop(_GRACE_SECONDS)
         await self._stop_spark()
         return code
@@ -105,7 +112,7 @@ class Worker:
         await stopping
         if not self._is_jvm_dead:
             return EXIT_DONE
-        _log.error("The JVM ended by itself")
+        _log.error("%s", self._why_stopped)
         return EXIT_FAILED
 
     async def _listen(self) -> grpc.aio.Server:
@@ -148,8 +155,9 @@ class Worker:
 
     def _watch_signals(self) -> None:
         def stop(number: int) -> None:
-            if self._stopping.is_set():
+            if self._is_signalled:
                 os._exit(128 + number)
+            self._is_signalled = True
             self._stopping.set()
 
         loop = asyncio.get_running_loop()
@@ -157,20 +165,25 @@ class Worker:
             loop.add_signal_handler(number, stop, number)
 
     def _watch_parent(self) -> None:
+        if not _is_pipe(0):
+            return
+
         def end_of_input() -> None:
-            while os.read(sys.stdin.fileno(), 4096):
+            while os.read(0, 4096):
                 continue
 
         self._watch("parent", end_of_input, self._stopping.set)
 
     def _watch_jvm(self, session: Session) -> None:
         def ended() -> None:
-            self._is_jvm_dead = not self._stopping.is_set()
+            if not self._stopping.is_set():
+                self._is_jvm_dead = True
+                self._why_stopped = f"Spark's JVM ended ({session.jvm_end()})"
             self._stopping.set()
 
-        self._watch("jvm", session.wait_for_jvm, ended)
+        self._watch("jvm", session.jvm_end, ended)
 
-    def _watch(self, name: str, wait: Callable[[], None], then: Callable[[], None]) -> None:
+    def _watch(self, name: str, wait: Callable[[], object], then: Callable[[], None]) -> None:
         """A daemon thread: it keeps neither the loop nor the process from ending."""
         loop = asyncio.get_running_loop()
 
@@ -180,6 +193,15 @@ class Worker:
                 loop.call_soon_threadsafe(then)
 
         threading.Thread(target=watch, name=name, daemon=True).start()
+
+
+def _is_pipe(descriptor: int) -> bool:
+    """Not so what a shell, a service manager or `nohup` gives: a terminal, /dev/null, nothing."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _info(settings: WorkerSettings) -> GetCompactorInfoResponse:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 LOCK = "lock"
 METADATA = "metadata"
+LEDGERS = "ledgers"
 SEGMENT_SUFFIX = ".log"
 # Being written; renamed when complete.
 ASIDE_SUFFIX = ".tmp"
@@ -28,7 +29,7 @@ def metadata_dir(data_dir: Path) -> Path:
 
 
 def ledgers_dir(data_dir: Path) -> Path:
-    return data_dir / "ledgers"
+    return data_dir / LEDGERS
 
 
 def segment_name(number: int) -> str:

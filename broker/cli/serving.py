@@ -51,7 +51,8 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _add_compactor(add: Callable[..., object]) -> None:
-    add("--compactor", default="local", metavar="local|off|HOST:PORT", help="default: local")
+    elsewhere = "default: local; HOST:PORT: a worker whose LEDGERFOLD_COMPACTOR_SECRET is ours, too"
+    add("--compactor", default="local", metavar="local|off|HOST:PORT", help=elsewhere)
     add("--spark-master", default="local[2]", metavar="MASTER", help="default: local[2]")
     add(
         "--compaction-monitor-interval",

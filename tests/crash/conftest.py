@@ -9,6 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
+# Sets the secret in the environment.
+from tests.support import compactor_process  # noqa: F401
+
 
 @pytest.fixture(scope="session")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -12,7 +12,7 @@ from compactor import plan as plan_module
 from compactor.run import CompactionRun
 from compactor.session import Session
 from storage.entry import Compression
-from storage.errors import Corruption
+from storage.errors import Corruption, InvalidRequest
 from storage.files import REAL
 from tests.model.policy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
@@ -52,7 +52,7 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
     first = CompactionRun(log.plan(100, retain), session, REAL, time.time)
     manifest = first.execute()
     assert first.progress.tasks_done == first.progress.tasks_total > 1
-    assert read_messages(tmp_path, manifest.segments) == log.expected(retain)
+    assert read_messages(log.ledgers_dir, manifest.segments) == log.expected(retain)
     outcome = log.outcome(retain)
     counts = manifest.counts
     assert (counts.messages_in, counts.messages_out) == (
@@ -67,8 +67,8 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
     )
     _add(log, 2, range(7, 12))
     second = CompactionRun(log.plan(101, retain, manifest), session, REAL, time.time).execute()
-    assert read_messages(tmp_path, second.segments) == log.expected(retain)
-    files = sorted(path.name for path in (tmp_path / "101").iterdir())
+    assert read_messages(log.ledgers_dir, second.segments) == log.expected(retain)
+    files = sorted(path.name for path in (log.ledgers_dir / "101").iterdir())
     assert files == [Path(record.path).name for record in second.segments]
 
 
@@ -76,13 +76,13 @@ def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Pat
     """One flipped bit in one of many segments: its file and place, and no folder."""
     log = LogBuilder(tmp_path)
     _add(log, 3, range(1, 7))
-    path = tmp_path / log.segments[3].path
+    path = log.ledgers_dir / log.segments[3].path
     damage(path, 100)
     run = CompactionRun(log.plan(100), session, REAL, time.time)
     with pytest.raises(Corruption, match="is damaged at byte 80") as raised:
         run.execute()
     assert str(path) in raised.value.message
-    assert not (tmp_path / "100").exists()
+    assert not (log.ledgers_dir / "100").exists()
 
 
 def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> None:
@@ -93,11 +93,24 @@ def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> N
     manifest = CompactionRun(log.plan(100), session, REAL, time.time).execute()
     assert list(manifest.segments) == []
     assert (manifest.counts.keys, manifest.counts.removed_events) == (1, 1)
-    assert not (tmp_path / "100").exists()
+    assert not (log.ledgers_dir / "100").exists()
 
 
 def test_a_plan_without_segments_is_an_empty_manifest(session: Session, tmp_path: Path) -> None:
     """Nothing in range: no job, no files."""
-    manifest = CompactionRun(LogBuilder(tmp_path).plan(100), session, REAL, time.time).execute()
+    log = LogBuilder(tmp_path)
+    manifest = CompactionRun(log.plan(100), session, REAL, time.time).execute()
     assert list(manifest.segments) == []
-    assert not (tmp_path / "100").exists()
+    assert not (log.ledgers_dir / "100").exists()
+
+
+def test_a_folder_that_is_there_is_refused_and_left_alone(session: Session, tmp_path: Path) -> None:
+    """A run makes its own: what is there belongs to somebody else."""
+    log = LogBuilder(tmp_path)
+    log.add_segment(1, [[Message(b"k", b"1")]])
+    other = log.ledgers_dir / "100" / "00000000000000000000.log"
+    other.parent.mkdir()
+    other.write_bytes(b"another's")
+    with pytest.raises(InvalidRequest, match="is there already"):
+        CompactionRun(log.plan(100), session, REAL, time.time).execute()
+    assert other.read_bytes() == b"another's"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -12,8 +14,11 @@ from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CompactionPlan,
     GetCompactorInfoRequest,
+    RunRequest,
 )
+from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 
+from compactor.service import SECRET_KEY
 from tests.model.policy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
@@ -32,7 +37,7 @@ def _log(folder: Path) -> LogBuilder:
 def _endless(folder: Path) -> CompactionPlan:
     """A plan whose first segment is a pipe that nobody writes to: its task waits for ever."""
     log = _log(folder)
-    path = folder / log.segments[0].path
+    path = log.ledgers_dir / log.segments[0].path
     path.unlink()
     os.mkfifo(path)
     return log.plan(100)
@@ -45,7 +50,7 @@ def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path
     assert responses[0].HasField("progress")
     assert (manifest.run_id, manifest.ledger_id) == ("run-100", 100)
     assert (manifest.horizon.ledger_id, manifest.horizon.entry_id) == (1, 1)
-    assert read_messages(tmp_path, manifest.segments) == log.expected()
+    assert read_messages(log.ledgers_dir, manifest.segments) == log.expected()
     assert (manifest.counts.messages_in, manifest.counts.messages_out) == (3, 2)
     assert manifest.counts.worker_peak_bytes > 0
 
@@ -53,13 +58,32 @@ def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path
 def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: Path) -> None:
     """The caller learns the file and the place in one sentence, not from a stack trace."""
     log = _log(tmp_path)
-    damage(tmp_path / log.segments[0].path, 100)
+    damage(log.ledgers_dir / log.segments[0].path, 100)
     with pytest.raises(grpc.RpcError) as raised:
         worker.run(log.plan(100))
     assert raised.value.code() == grpc.StatusCode.DATA_LOSS
     assert reason_of(raised.value) == "DATA_CORRUPT"
-    assert str(raised.value.details()).startswith(str(tmp_path / log.segments[0].path))
-    assert not (tmp_path / "100").exists()
+    assert str(raised.value.details()).startswith(str(log.ledgers_dir / log.segments[0].path))
+    assert not (log.ledgers_dir / "100").exists()
+
+
+def test_calls_without_the_secret_are_refused(worker: CompactorProcess, tmp_path: Path) -> None:
+    """Any process of the machine can find the port: what it asks for is not even looked at."""
+    log = _log(tmp_path)
+    with grpc.insecure_channel(worker.address) as channel:
+        stranger: Any = CompactorServiceStub(channel)
+        wrong = [(SECRET_KEY, b"a guess")]
+        for ask in (
+            lambda: list(stranger.Run(RunRequest(plan=log.plan(100)))),
+            lambda: list(stranger.Run(RunRequest(plan=log.plan(100)), metadata=wrong)),
+            lambda: stranger.Cancel(CancelRequest(run_id="run-100")),
+            lambda: stranger.GetCompactorInfo(GetCompactorInfoRequest()),
+        ):
+            with pytest.raises(grpc.RpcError) as raised:
+                ask()
+            assert raised.value.code() == grpc.StatusCode.PERMISSION_DENIED
+            assert reason_of(raised.value) == "NOT_ALLOWED"
+    assert not (log.ledgers_dir / "100").exists()
 
 
 def test_an_unknown_policy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
@@ -77,7 +101,7 @@ def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:
     waiting = _log(tmp_path / "waiting").plan(100)
     waiting.run_id = "waiting"
     with worker.running(plan) as call, worker.running(waiting) as second:
-        wait_until((tmp_path / "endless" / "100").exists, "the run's folder")
+        wait_until((tmp_path / "endless" / "ledgers" / "100").exists, "the run's folder")
         assert worker.stub.Cancel(CancelRequest(run_id="waiting")).found
         wait_until(second.done, "the end of the waiting run")
         assert worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found
@@ -85,7 +109,7 @@ def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:
         for ended in (second, call):
             assert ended.code() == grpc.StatusCode.CANCELLED
             assert reason_of(ended) == "COMPACTION_CANCELLED"
-    assert not (tmp_path / "endless" / "100").exists()
+    assert not (tmp_path / "endless" / "ledgers" / "100").exists()
     assert not worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found
     log = _log(tmp_path / "next")
     assert read_messages(log.ledgers_dir, worker.run(log.plan(5))[1].segments) == log.expected()
@@ -95,9 +119,9 @@ def test_a_client_that_leaves_ends_its_run(worker: CompactorProcess, tmp_path: P
     """A broken call leaves neither a run nor files."""
     plan = _endless(tmp_path)
     with worker.running(plan) as call:
-        wait_until((tmp_path / "100").exists, "the run's folder")
+        wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
         call.cancel()
-    wait_until(lambda: not (tmp_path / "100").exists(), "the folder's removal")
+    wait_until(lambda: not (tmp_path / "ledgers" / "100").exists(), "the folder's removal")
     wait_until(
         lambda: not worker.stub.Cancel(CancelRequest(run_id=plan.run_id)).found, "the run's end"
     )
@@ -120,7 +144,7 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
     environment = {"LEDGERFOLD_CRASH_AT": "worker.segment-written"}
     with CompactorProcess(tmp_path, cache_dir, environment) as doomed:
         doomed.wait_until_serving()
-        log = _log(tmp_path / "ledgers")
+        log = _log(tmp_path)
         with pytest.raises(grpc.RpcError) as raised:
             doomed.run(log.plan(100))
         assert reason_of(raised.value) == "COMPACTION_FAILED"
@@ -136,7 +160,7 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
 
 def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
     """Killed in the middle of a run: the run fails, the process ends with 1 for its supervisor."""
-    plan = _endless(tmp_path / "ledgers")
+    plan = _endless(tmp_path)
     with CompactorProcess(tmp_path, cache_dir) as orphaned:
         orphaned.wait_until_serving()
         with orphaned.running(plan) as call:
@@ -145,6 +169,16 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
             for pid in java:
                 os.kill(pid, signal.SIGKILL)
             wait_until(call.done, "the end of the run")
+            assert call.code() == grpc.StatusCode.INTERNAL
+            assert reason_of(call) == "COMPACTION_FAILED"
+            assert "Spark's JVM ended (signal SIGKILL)" in str(call.details())
         assert orphaned.process.wait(30) == 1
         wait_until(lambda: not orphaned.children(), "the end of its Python workers")
         assert not (tmp_path / "ledgers" / "100").exists()
+
+
+def test_a_worker_whose_input_is_no_pipe_stays(tmp_path: Path, cache_dir: Path) -> None:
+    """Started by hand or by a service manager, on /dev/null: nobody will close that."""
+    with CompactorProcess(tmp_path, cache_dir, stdin=subprocess.DEVNULL) as started:
+        started.wait_until_serving()
+        assert started.process.poll() is None

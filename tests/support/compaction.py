@@ -1,10 +1,10 @@
 """Segments and plans made from plain messages, and compacted ledgers read back, without a broker.
 
-log = LogBuilder(ledgers_dir)
+log = LogBuilder(data_dir)
 log.add_segment(1, [[Message(b"a", b"1"), Message(b"a", b"2")], [Message(b"b", b"3")]])
 plan = log.plan(ledger_id=2)
 ... run it ...
-read_messages(ledgers_dir, manifest.segments) == log.expected()
+read_messages(log.ledgers_dir, manifest.segments) == log.expected()
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 
 from storage.codec import StoredMessage, decode
 from storage.entry import Compression, read_header, stamp, verify_sections
+from storage.names import ledgers_dir
 from storage.native import NativeBatchBuilder
 from storage.segment import SegmentWriter, tally_segment
 from tests.model.policy_model import Message, Outcome, latest
@@ -53,8 +54,9 @@ class LogBuilder:
     Every other entry is of version 1, as if an older build had written it.
     """
 
-    def __init__(self, ledgers_dir: Path) -> None:
-        self.ledgers_dir = ledgers_dir
+    def __init__(self, data_dir: Path) -> None:
+        self.ledgers_dir = ledgers_dir(data_dir)
+        self.ledgers_dir.mkdir(parents=True, exist_ok=True)
         self.segments: list[SegmentRecord] = []
         self.messages: list[Stored] = []
         self._sequence = itertools.count()

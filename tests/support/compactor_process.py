@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,9 +23,12 @@ from grpc_status import rpc_status
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 
+from broker.worker_connection import SECRET_KEY
 from tests.support.processes import MARK, end, marked, new_mark
 
 SERVICE = "ledgerfold.v1.CompactorService"
+# In the environment, for the brokers that a test starts with this process's address.
+SECRET = os.environ.setdefault("LEDGERFOLD_COMPACTOR_SECRET", secrets.token_hex())
 
 
 class CompactorProcess:
@@ -37,6 +42,7 @@ class CompactorProcess:
         folder: Path,
         cache_dir: Path | None = None,
         environment: dict[str, str] | None = None,
+        stdin: int = subprocess.PIPE,
     ) -> None:
         self.local_dir = folder / "local"
         self.mark = new_mark()
@@ -48,7 +54,7 @@ class CompactorProcess:
                     *("--local-dir", str(self.local_dir)),
                     *(("--cache-dir", str(cache_dir)) if cache_dir else ()),
                 ],
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 start_new_session=True,
@@ -58,7 +64,7 @@ class CompactorProcess:
         event = json.loads(self.process.stdout.readline())
         self.address = f"127.0.0.1:{event['port']}"
         self.channel = grpc.insecure_channel(self.address, options=[("grpc.enable_http_proxy", 0)])
-        self.stub: Any = CompactorServiceStub(self.channel)
+        self.stub = _KnownStub(self.channel)
         self.health: Any = health_pb2_grpc.HealthStub(self.channel)
 
     def __enter__(self) -> CompactorProcess:
@@ -122,6 +128,16 @@ class CompactorProcess:
         finally:
             call.cancel()
             reader.join()
+
+
+class _KnownStub:
+    """The service's calls, each with the worker's secret."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._stub: Any = CompactorServiceStub(channel)
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(getattr(self._stub, name), metadata=[(SECRET_KEY, SECRET.encode())])
 
 
 def _read_to_end(call: Any) -> None:

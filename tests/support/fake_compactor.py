@@ -4,6 +4,8 @@
     python fake_compactor.py serve-later FIFO       the same, but SERVING only after a write to FIFO
     python fake_compactor.py unavailable            says so and exits with 3
     python fake_compactor.py crash                  exits with 1 before it listens
+    python fake_compactor.py family FILE            listens, with a child in a session of its own
+                                                    that appends to FILE without end
 
 What a run does is the plan's `policy`: "latest" answers with a manifest; "hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
@@ -15,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -38,6 +41,7 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
     async def Run(  # noqa: N802
         self, request: compactor_pb2.RunRequest, context: Any
     ) -> AsyncIterator[compactor_pb2.RunResponse]:
+        await check_secret(context)
         plan = request.plan
         cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
@@ -62,10 +66,17 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
     async def Cancel(  # noqa: N802
         self, request: compactor_pb2.CancelRequest, context: Any
     ) -> compactor_pb2.CancelResponse:
+        await check_secret(context)
         cancel = self.cancels.get(request.run_id)
         if cancel is not None:
             cancel.set()
         return compactor_pb2.CancelResponse(found=cancel is not None)
+
+
+async def check_secret(context: Any) -> None:
+    wanted = os.environ["LEDGERFOLD_COMPACTOR_SECRET"].encode()
+    if dict(context.invocation_metadata()).get("ledgerfold-compactor-secret-bin") != wanted:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, "it knows no secret")
 
 
 async def serve(wait_for: Path | None) -> None:
@@ -100,6 +111,11 @@ def main() -> int:
             return 3
         case "crash":
             return 1
+        case "family":
+            writer = "import sys\nwhile True: open(sys.argv[1], 'a').write('x')"
+            command = [sys.executable, "-c", writer, sys.argv[2]]
+            subprocess.Popen(command, start_new_session=True)
+            asyncio.run(serve(None))
         case "serve-later":
             asyncio.run(serve(Path(sys.argv[2])))
         case _:

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class CompactorServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
+    PERMISSION_DENIED. Health is told to everybody.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -52,7 +54,9 @@ class CompactorServiceStub:
 
 
 class CompactorServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
+    PERMISSION_DENIED. Health is told to everybody.
+    """
 
     def Run(self, request, context):
         """Runs a plan. Progress comes as it changes; the last response holds the manifest. A failed run is a gRPC error
@@ -102,7 +106,9 @@ def add_CompactorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CompactorService:
-    """Missing associated documentation comment in .proto file."""
+    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
+    PERMISSION_DENIED. Health is told to everybody.
+    """
 
     @staticmethod
     def Run(request,

@@ -25,12 +25,14 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 
 from broker.settings import BrokerSettings
 from broker.supervisor import (
+    SECRET_VARIABLE,
     CompactorSupervisor,
     SupervisorLimits,
     pause_after_ms,
     worker_command,
 )
 from broker.worker_process import WorkerProcess
+from broker.worker_remains import processes
 from storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -286,12 +288,17 @@ def test_off_is_off(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_it_attaches_to_a_worker_that_others_started(tmp_path: Path) -> None:
+def test_it_attaches_to_a_worker_that_others_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The address instead of a process; it goes when its owner ends it, and is waited for."""
+    monkeypatch.setenv(SECRET_VARIABLE, "shared")
 
     async def body() -> None:
         log = tmp_path / "log"
-        worker = await WorkerProcess.start([sys.executable, FAKE, "serve"], log)
+        worker = await WorkerProcess.start(
+            [sys.executable, FAKE, "serve"], log, "token", {SECRET_VARIABLE: "shared"}
+        )
         address = await worker.listening(20)
         assert address is not None
         pauses = Pauses()
@@ -301,6 +308,63 @@ def test_it_attaches_to_a_worker_that_others_started(tmp_path: Path) -> None:
             await worker.stop(5)
             assert await pauses.next() == 0.5
             assert supervisor.state == COMPACTOR_STATE_RESTARTING
+
+    asyncio.run(body())
+
+
+def test_a_run_in_a_worker_with_another_secret_fails_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is healthy, and not ours."""
+    monkeypatch.setenv(SECRET_VARIABLE, "ours")
+
+    async def body() -> None:
+        worker = await WorkerProcess.start(
+            [sys.executable, FAKE, "serve"], tmp_path / "log", "token", {SECRET_VARIABLE: "theirs"}
+        )
+        address = await worker.listening(20)
+        assert address is not None
+        async with supervised(tmp_path, compactor=address) as supervisor:
+            with pytest.raises(CompactionFailed, match="at start: it knows no secret"):
+                await supervisor.run(plan(), ignore)
+        await worker.stop(5)
+
+    asyncio.run(body())
+
+
+def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs fail at once, and nobody wonders why the worker refuses them."""
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+
+    async def body() -> None:
+        async with supervised(tmp_path, compactor="127.0.0.1:1") as supervisor:
+            with pytest.raises(CompactorUnavailable, match=f"Set {SECRET_VARIABLE}"):
+                await supervisor.run(plan(), ignore)
+
+    asyncio.run(body())
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
+def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Path) -> None:
+    """FLT-01: what the worker started writes on, out of reach of its process group, until then."""
+    written = tmp_path / "written"
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "family", str(written), pauses=pauses) as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan("stubborn"), lambda _: reported.set()))
+            await reported.wait()
+            token = next((tmp_path / "compactor" / "work").iterdir()).name
+            assert len(list(processes(token))) == 2
+            os.kill(supervisor.pid, signal.SIGKILL)
+            with pytest.raises(CompactionFailed, match="SIGKILL"):
+                await run
+            assert list(processes(token)) == []
+            assert await pauses.next() == 0.5
+            assert list((tmp_path / "compactor" / "work").iterdir()) == []
 
     asyncio.run(body())
 
@@ -390,9 +454,12 @@ def test_stopping_the_supervisor_fails_the_run_on_its_way(tmp_path: Path) -> Non
 
 
 def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> None:
-    """This interpreter, any free port of the loopback, Spark's master, the working directory."""
-    command = worker_command(BrokerSettings(data_dir=tmp_path, spark_master="local[4]"))
+    """This interpreter, any free port of the loopback, Spark's master, the working directory.
+
+    The secret is not among it: every user of the machine can read command lines."""
+    settings = BrokerSettings(data_dir=tmp_path, spark_master="local[4]")
+    command = worker_command(settings, tmp_path / "scratch")
     assert command == [
         *(sys.executable, "-m", "compactor", "--listen", "127.0.0.1:0"),
-        *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "compactor" / "work")),
+        *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
     ]

@@ -56,7 +56,7 @@ def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> No
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     ended = subprocess.run(
         [sys.executable, "-m", "compactor"],
-        env={**environment, "PATH": str(tmp_path)},
+        env={**environment, "PATH": str(tmp_path), "LEDGERFOLD_COMPACTOR_SECRET": "s"},
         capture_output=True,
         timeout=30,
         check=False,
@@ -65,3 +65,17 @@ def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> No
     assert ended.returncode == 3
     assert event["event"] == "unavailable"
     assert "Install Java 17" in event["message"]
+
+
+def test_without_a_secret_the_process_says_what_to_set_and_exits_with_2() -> None:
+    """A worker that serves just anybody would read and remove what any local process names."""
+    name = "LEDGERFOLD_COMPACTOR_SECRET"
+    ended = subprocess.run(
+        [sys.executable, "-m", "compactor"],
+        env={key: value for key, value in os.environ.items() if key != name},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"set {name} in the environment" in ended.stderr.decode()

@@ -12,6 +12,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 from compactor.plan import cut, input_segments
 from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest
+from storage.names import segment_path
 
 MIB = 1024 * 1024
 
@@ -19,7 +20,7 @@ MIB = 1024 * 1024
 def _record(ledger_id: int, size_bytes: int = MIB) -> SegmentRecord:
     position = PositionRecord(ledger_id=ledger_id, entry_id=0)
     return SegmentRecord(
-        path=f"{ledger_id}/0.log",
+        path=segment_path(ledger_id, 0),
         sealed=True,
         size_bytes=size_bytes,
         key_bytes=size_bytes // 4,
@@ -70,13 +71,54 @@ def test_ranges() -> None:
 
 
 def test_plans_that_make_no_sense_are_refused() -> None:
-    """Unknown policy, relative folder, open segment, segments out of order, too many compacted."""
-    plans = [_plan(MIB, MIB) for _ in range(5)]
+    """Unknown policy, open segment, segments out of order, too many compacted."""
+    plans = [_plan(MIB, MIB) for _ in range(4)]
     plans[0].policy = "oldest"
-    plans[1].ledgers_dir = "ledgers"
-    plans[2].segments[1].sealed = False
-    plans[3].segments[1].first.ledger_id = 1
-    plans[4].compacted_segments = 3
+    plans[1].segments[1].sealed = False
+    plans[2].segments[1].first.ledger_id = 1
+    plans[3].compacted_segments = 3
     for plan in plans:
         with pytest.raises(InvalidRequest):
             input_segments(plan)
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["ledgers", "/", "/data", "/data/ledgers/", "/data/../ledgers", "/data/ledgers/..", ""],
+)
+def test_a_folder_that_is_no_ledgers_folder_is_refused(folder: str) -> None:
+    """A run removes what it wrote below it: no other folder is ever in reach."""
+    plan = _plan(MIB)
+    plan.ledgers_dir = folder
+    with pytest.raises(InvalidRequest, match="ledgers folder"):
+        input_segments(plan)
+
+
+@pytest.mark.parametrize("ledger_id", [0, -1, 2])
+def test_an_output_folder_that_is_none_or_is_read_from_is_refused(ledger_id: int) -> None:
+    """Ids begin with 1, and each is given out once."""
+    plan = _plan(MIB, MIB)
+    plan.ledger_id = ledger_id
+    with pytest.raises(InvalidRequest):
+        input_segments(plan)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../1/00000000000000000000.log",
+        "1/../2/00000000000000000000.log",
+        "/etc/passwd",
+        "1/0.log",
+        "01/00000000000000000000.log",
+        "1/00000000000000000000.log.tmp",
+        "1/00000000000000000000.log/x",
+        "",
+    ],
+)
+def test_a_path_that_is_no_segments_is_refused(path: str) -> None:
+    """Only what a broker names itself."""
+    plan = _plan(MIB)
+    plan.segments[0].path = path
+    with pytest.raises(InvalidRequest, match="no segment"):
+        input_segments(plan)

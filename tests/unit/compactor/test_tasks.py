@@ -58,7 +58,7 @@ def test_a_run_equals_the_model(
         log = _log(Path(folder), shape, compression)
         tasks = _spread(cut(log.plan(100, retain), 2), buckets)
         records, counts = run_tasks(tasks)
-        assert read_messages(Path(folder), records) == log.expected(retain)
+        assert read_messages(log.ledgers_dir, records) == log.expected(retain)
         outcome = log.outcome(retain)
         assert counts == Counts(
             messages_in=len(log.messages),
@@ -83,7 +83,7 @@ def test_a_second_run_on_the_first_ones_output_equals_the_model(
         for ledger_id, batches in enumerate(second, 50):
             log.add_segment(ledger_id, batches, compression)
         records, _ = run_tasks(log.plan(101, retain, previous))
-        assert read_messages(Path(folder), records) == log.expected(retain)
+        assert read_messages(log.ledgers_dir, records) == log.expected(retain)
 
 
 def test_files_roll_at_the_plans_limit(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_files_roll_at_the_plans_limit(tmp_path: Path) -> None:
     records, _ = run_tasks(log.plan(100, segment_bytes_max=700))
     assert len(records) > 3
     assert all(record.size_bytes <= 700 for record in records)
-    assert read_messages(tmp_path, records) == log.expected()
+    assert read_messages(log.ledgers_dir, records) == log.expected()
 
 
 def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
     log = _log(tmp_path, [[[A1, Message(b"a", b"")]]])
     records, counts = run_tasks(log.plan(100))
     assert (records, counts.removed_events) == ([], 1)
-    assert list((tmp_path / "100").iterdir()) == []
+    assert list((log.ledgers_dir / "100").iterdir()) == []
 
 
 def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
     plan.horizon.entry_id = 2
     records, counts = run_tasks(plan)
     assert counts.messages_in == 2
-    assert read_messages(tmp_path, records) == [log.messages[1], log.messages[2]]
+    assert read_messages(log.ledgers_dir, records) == [log.messages[1], log.messages[2]]
 
 
 def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
 def test_damage_is_an_error_with_file_and_place(tmp_path: Path, section: str) -> None:
     """A flipped bit anywhere in a surviving entry fails the run and says where."""
     log = _log(tmp_path, [[[A1, B1], [A2]]])
-    path = tmp_path / log.segments[0].path
+    path = log.ledgers_dir / log.segments[0].path
     size = log.segments[0].size_bytes
     damage(path, {"header": 20, "key": HEADER_BYTES + 4, "value": size - 4}[section])
     with pytest.raises(Corruption) as raised:
@@ -139,7 +139,7 @@ def test_damage_is_an_error_with_file_and_place(tmp_path: Path, section: str) ->
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     """A segment that is named and not there fails the run."""
     log = _log(tmp_path, [[[A1]]])
-    (tmp_path / log.segments[0].path).unlink()
+    (log.ledgers_dir / log.segments[0].path).unlink()
     with pytest.raises(MissingFile):
         run_tasks(log.plan(100))
 

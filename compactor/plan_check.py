@@ -1,0 +1,63 @@
+"""Whether a plan may be carried out: checked wholly before a run touches anything.
+
+A plan names a folder that the run makes, fills and, when it fails, removes. So what it says is not
+taken on trust, whoever sent it: names are what a broker would write (storage/names.py), and the
+output folder is none of those it reads from.
+"""
+
+from __future__ import annotations
+
+import os.path
+from itertools import pairwise
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import Position, SegmentRecord
+
+from compactor.policies import latest
+from storage.errors import InvalidRequest
+from storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
+
+
+def check_plan(plan: CompactionPlan) -> None:
+    """Raises InvalidRequest."""
+    if plan.policy != latest.NAME:
+        raise InvalidRequest(f"Unknown compaction policy {plan.policy!r}; known: {latest.NAME!r}.")
+    _check_folder(plan.ledgers_dir)
+    if plan.ledger_id <= 0:
+        raise InvalidRequest(f"A plan for ledger {plan.ledger_id}: ids begin with 1.")
+    if not 0 <= plan.compacted_segments <= len(plan.segments) < latest.SEGMENTS_MAX:
+        raise InvalidRequest(
+            f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
+        )
+    for record in plan.segments:
+        _check_segment(record, plan.ledger_id)
+    for number, (before, after) in enumerate(pairwise(plan.segments), 1):
+        # A raw segment may reach back below the horizon: from there on only it belongs to the run.
+        is_boundary = number == plan.compacted_segments
+        if _ids(before.last) >= _ids(after.last if is_boundary else after.first):
+            raise InvalidRequest(
+                f"The plan's segments {before.path} and {after.path} are not in order of id."
+            )
+
+
+def _check_folder(path: str) -> None:
+    is_plain = os.path.isabs(path) and os.path.normpath(path) == path
+    if not is_plain or os.path.basename(path) != LEDGERS:
+        raise InvalidRequest(
+            f"The ledgers folder {path!r} must be an absolute path that ends with {LEDGERS!r}."
+        )
+
+
+def _check_segment(record: SegmentRecord, ledger_id: int) -> None:
+    folder, _, name = record.path.partition("/")
+    found, number = parse_ledger_dir(folder), parse_segment_name(name)
+    if found is None or number is None or record.path != segment_path(found, number):
+        raise InvalidRequest(f"The plan names {record.path!r}, which is no segment.")
+    if found == ledger_id:
+        raise InvalidRequest(f"The plan reads {record.path} from the folder that it writes into.")
+    if not record.sealed:
+        raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
+
+
+def _ids(position: Position) -> tuple[int, int]:
+    return position.ledger_id, position.entry_id

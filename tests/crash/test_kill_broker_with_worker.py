@@ -1,0 +1,59 @@
+"""kill -9 of a broker whose worker is held where it is: the next start ends all that is left of it.
+
+Without that, the old worker's tasks write on into the folder that recovery removes, and its end
+takes the scratch folder of the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
+
+from broker.client import Client
+from broker.client.admin import Admin
+from broker.worker_remains import processes
+from tests.conftest import MakeBroker
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc"),
+]
+
+
+def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
+    broker_process: MakeBroker,
+) -> None:
+    """The first start succeeds, nothing of the old worker is left, and the new one compacts."""
+    broker = broker_process(compactor="local")
+    broker.wait_for_compactor()
+    token = _token(broker.data_dir)
+    old = list(processes(token))
+    assert len(old) >= 3, "the worker, its JVM, Spark's daemon"
+    # So they cannot follow their parents by themselves, as after a kill in the middle of a write.
+    for pid in old:
+        os.kill(pid, signal.SIGSTOP)
+    broker.kill()
+    broker.restart()
+    assert list(processes(token)) == []
+    broker.wait_for_compactor()
+    assert _token(broker.data_dir) != token
+    with Client(broker.url) as client:
+        client.create_producer("t").send(b"value", partition_key="key")
+    with Admin(broker.url) as admin:
+        admin.trigger_compaction("t")
+        for _ in admin.watch_compaction("t", timeout_seconds=120):
+            pass
+        assert admin.runs("t", limit=1)[0].state == RUN_STATE_SUCCESS
+    assert broker.stop() == 0
+    assert list((broker.data_dir / "compactor" / "work").iterdir()) == []
+
+
+def _token(data_dir: Path) -> str:
+    """Of the one worker that there is."""
+    (folder,) = (data_dir / "compactor" / "work").iterdir()
+    return folder.name
