@@ -34,6 +34,7 @@ _BASE = struct.Struct("<I4B2q2qq2I4I")
 _BASE_BODY = struct.Struct("<4B2q2qq2I4I")
 # Version 2 goes on with: durable entries | crc32c of all that is before.
 _HEADER = struct.Struct("<I4B2q2qq2I6I")
+_U32 = struct.Struct("<I")
 _CHECKED_BYTES = _HEADER.size - 4
 # Of the version that is written, and of any: a property of a header (EntryHeader.header_bytes).
 HEADER_BYTES = _HEADER.size
@@ -141,7 +142,8 @@ class EntryHeader(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """Of the whole entry, header included."""
-        return self.header_bytes + self.key_bytes + self.value_bytes
+        header_bytes = HEADER_BYTES if self.version >= FORMAT_VERSION else HEADER_BYTES_MIN
+        return header_bytes + self.key_bytes + self.value_bytes
 
     @property
     def stored_bytes(self) -> int:
@@ -169,17 +171,18 @@ def entry_bytes_after_rebuild_max(size_bytes: int, messages: int) -> int:
 
 
 def crc32c(data: Buffer) -> int:
-    return int(google_crc32c.value(data if type(data) is bytes else bytes(data)))
+    value: int = google_crc32c.value(data if type(data) is bytes else bytes(data))
+    return value
 
 
 def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
     """A header of the version that `body` begins with."""
     packed = _BASE_BODY.pack(*body)
-    packed = crc32c(packed).to_bytes(4, "little") + packed
+    packed = _U32.pack(google_crc32c.value(packed)) + packed
     if body[0] < FORMAT_VERSION:
         return packed
-    packed += durable_entries.to_bytes(4, "little")
-    return packed + crc32c(packed).to_bytes(4, "little")
+    packed += _U32.pack(durable_entries)
+    return packed + _U32.pack(google_crc32c.value(packed))
 
 
 def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -> bytes:

@@ -29,6 +29,7 @@ from storage.entry import (
 )
 from storage.errors import Corruption
 from storage.segment import shifted
+from storage.window import Window
 
 BLOCK_BYTES = 256 * 1024
 # What is read at a place behind which nothing else is wanted: a header and a short key section.
@@ -48,21 +49,6 @@ class KeyVersion(NamedTuple):
     key_is_base64: bool
 
 
-class _Window:
-    """The part of a file that is in memory."""
-
-    def __init__(self, pread: Callable[[int, int], Buffer], size_bytes: int) -> None:
-        self._pread, self._size_bytes = pread, size_bytes
-        self.view, self.base = memoryview(b""), 0
-
-    def place(self, offset: int, size: int, wanted: int) -> int:
-        """Where in `view` the `size` bytes at `offset` begin; a read that it takes is `wanted`."""
-        if offset - self.base + size > len(self.view):
-            wanted = min(max(size, wanted), self._size_bytes - offset)
-            self.view, self.base = memoryview(self._pread(wanted, offset)), offset
-        return offset - self.base
-
-
 def scan_keys(
     pread: Callable[[int, int], Buffer], segment: SegmentRecord
 ) -> Iterator[tuple[EntryHeader, memoryview]]:
@@ -70,7 +56,7 @@ def scan_keys(
 
     Raises Corruption.
     """
-    window = _Window(pread, segment.size_bytes)
+    window = Window(pread, segment.size_bytes)
     offset, last, wanted = 0, Position(-1, -1), BLOCK_BYTES
     while offset < segment.size_bytes:
         try:

@@ -49,7 +49,11 @@ from storage.files import Files, ReadFile
 from storage.metadata import MetadataStore
 from storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
 from storage.segment import SegmentTally, shifted
+from storage.window import Window
 
+# Read at once from an open segment, or one entry where that is larger.
+_BLOCK_BYTES = 256 * 1024
+_TALLIED_AT_ONCE = 1024
 # Read at once in the search for good entries behind a bad one.
 _SEARCH_BYTES = 4 * 1024 * 1024
 _MAX_MS = 2**63 - 1
@@ -197,14 +201,19 @@ def _recover_segment(
         return _damaged_record(segment, first, first, 0), error
     file = files.open_read(path)
     size, offset, expected = file.size_bytes, 0, first
-    tally = SegmentTally(segment.path)
+    tally, window = SegmentTally(segment.path), Window(file.pread, size)
+    headers: list[EntryHeader] = []
     try:
         while offset < size:
-            header = _whole_entry(file, size, offset, str(path), expected)
-            tally.add_stored(header)
-            offset += header.size_bytes
+            headers.append(_whole_entry(window, offset, str(path), expected))
+            offset += headers[-1].size_bytes
             expected = expected.next
+            if len(headers) == _TALLIED_AT_ONCE:
+                tally.add_stored(headers)
+                headers.clear()
     except (Corruption, IncompatibleFormat) as damage:
+        tally.add_stored(headers)
+        headers.clear()
         behind = _search(file, offset, expected)
         may_be_torn = not report.is_same_boot or _reaches_beyond(file, size, offset)
         if isinstance(damage, Corruption) and may_be_torn and not behind.is_proof:
@@ -213,6 +222,7 @@ def _recover_segment(
             return _damaged_record(tally.record, first, behind.last, size), damage
     finally:
         file.close()
+    tally.add_stored(headers)
     if tally.record.entries:
         # NOTE: a process that was killed leaves entries that are only in the system's memory. From
         # now on they count as stored: they are read, and refused when they are sent again.
@@ -221,16 +231,15 @@ def _recover_segment(
     return tally.record, None
 
 
-def _whole_entry(
-    file: ReadFile, file_bytes: int, offset: int, path: str, expected: Position
-) -> EntryHeader:
+def _whole_entry(window: Window, offset: int, path: str, expected: Position) -> EntryHeader:
     """The header of an entry that is good in every byte."""
     try:
-        header = read_header(file.pread(HEADER_BYTES, offset), 0, path)
-        size = min(header.size_bytes, file_bytes - offset)
-        verify_sections(file.pread(size, offset), header, 0, path)
+        at = window.place(offset, HEADER_BYTES, _BLOCK_BYTES)
+        header = read_header(window.view, at, path)
+        at = window.place(offset, header.size_bytes, _BLOCK_BYTES)
+        verify_sections(window.view, header, at, path)
     except Corruption as error:
-        raise shifted(error, offset) from error
+        raise shifted(error, window.base) from error
     if header.position != expected:
         raise Corruption(path, offset, f"entry {expected}", f"entry {header.position}")
     return header

@@ -7,7 +7,9 @@ in a SegmentRecord, final when the segment is sealed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 import google_crc32c
@@ -19,6 +21,9 @@ from storage.errors import Corruption, EntryTooLarge, MissingFile
 from storage.files import REAL, AppendFile, Files
 from storage.names import ASIDE_SUFFIX, segment_path
 
+# Adding entries one by one costs as much as reading them: the record is a protobuf message.
+_TALLIED_AT_ONCE = 1024
+
 
 class SegmentTally:
     """Adds entries up to a SegmentRecord."""
@@ -26,30 +31,41 @@ class SegmentTally:
     def __init__(self, path: str) -> None:
         self.record = SegmentRecord(path=path)
 
-    def add(self, header: EntryHeader, position: Position, append_time_ms: int) -> None:
-        """One more entry at the end. `header` need not be stamped; its checksum is for add_crc."""
+    def add(
+        self,
+        headers: Sequence[EntryHeader],
+        first: Position,
+        last: Position,
+        append_time_max_ms: int,
+        crcs: bytes,
+    ) -> None:
+        """One or more entries at the end, from `first` to `last`.
+
+        `headers` need not be stamped; `crcs` are the first four bytes of each stored one.
+        """
         record = self.record
+        times = [header.publish_time_ms for header in headers]
+        earliest = min(times)
         if not record.entries:
-            record.first.ledger_id, record.first.entry_id = position
-            record.publish_time_min_ms = header.publish_time_ms
-        record.last.ledger_id, record.last.entry_id = position
-        record.entries += 1
-        record.messages += header.message_count
-        record.size_bytes += header.size_bytes
-        record.key_bytes += header.key_bytes
-        publish_ms = header.publish_time_ms
-        record.publish_time_min_ms = min(record.publish_time_min_ms, publish_ms)
-        record.publish_time_max_ms = max(record.publish_time_max_ms, publish_ms)
-        record.append_time_max_ms = max(record.append_time_max_ms, append_time_ms)
+            record.first.ledger_id, record.first.entry_id = first
+            record.publish_time_min_ms = earliest
+        record.last.ledger_id, record.last.entry_id = last
+        record.entries += len(headers)
+        record.messages += sum(header.message_count for header in headers)
+        record.size_bytes += sum(header.size_bytes for header in headers)
+        record.key_bytes += sum(header.key_bytes for header in headers)
+        record.publish_time_min_ms = min(record.publish_time_min_ms, earliest)
+        record.publish_time_max_ms = max(record.publish_time_max_ms, *times)
+        record.append_time_max_ms = max(record.append_time_max_ms, append_time_max_ms)
+        record.checksum = google_crc32c.extend(record.checksum, crcs)
 
-    def add_crc(self, header_crc: bytes) -> None:
-        """The first four bytes of the stored header."""
-        self.record.checksum = google_crc32c.extend(self.record.checksum, header_crc)
-
-    def add_stored(self, header: EntryHeader) -> None:
-        """One more entry whose header is as it is stored."""
-        self.add(header, header.position, header.append_time_ms)
-        self.add_crc(header.crc.to_bytes(4, "little"))
+    def add_stored(self, headers: Sequence[EntryHeader]) -> None:
+        """Entries at the end whose headers are as they are stored. None is fine."""
+        if headers:
+            append_time_max_ms = max(header.append_time_ms for header in headers)
+            crcs = b"".join(header.crc.to_bytes(4, "little") for header in headers)
+            first, last = headers[0].position, headers[-1].position
+            self.add(headers, first, last, append_time_max_ms, crcs)
 
 
 def shifted(error: Corruption, base: int) -> Corruption:
@@ -99,11 +115,13 @@ def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> Seg
     Raises Corruption, MissingFile, EntryTooLarge (nobody could be sent that entry).
     """
     tally = SegmentTally(record.path)
-    for header, _ in scan_segment(path, record, files):
-        if header.size_bytes > ENTRY_BYTES_MAX:
-            at = str(header.position)
-            raise EntryTooLarge(str(path), at, header.size_bytes, ENTRY_BYTES_MAX)
-        tally.add_stored(header)
+    headers = (header for header, _ in scan_segment(path, record, files))
+    while some := list(islice(headers, _TALLIED_AT_ONCE)):
+        largest = max(some, key=attrgetter("size_bytes"))
+        if largest.size_bytes > ENTRY_BYTES_MAX:
+            at = str(largest.position)
+            raise EntryTooLarge(str(path), at, largest.size_bytes, ENTRY_BYTES_MAX)
+        tally.add_stored(some)
     tally.record.sealed = True
     return tally.record
 
@@ -135,8 +153,7 @@ class SegmentWriter:
     def append_many(self, headers: list[EntryHeader], buffers: list[Buffer]) -> None:
         """Entries end to end in `buffers`, which may be cut anywhere; `headers` are theirs."""
         self._file.write(buffers)
-        for header in headers:
-            self._tally.add_stored(header)
+        self._tally.add_stored(headers)
 
     def seal(self) -> SegmentRecord:
         """Syncs, renames, syncs the folder."""

@@ -187,9 +187,13 @@ class LedgerWriter:
         )
 
     def _account(self, tally: SegmentTally, written: list[_Queued], stamped: list[bytes]) -> None:
-        for queued, header in zip(written, stamped, strict=True):
-            tally.add(queued.header, queued.position, queued.append_time_ms)
-            tally.add_crc(header[_HEADER_CRC])
+        tally.add(
+            [queued.header for queued in written],
+            written[0].position,
+            written[-1].position,
+            max(queued.append_time_ms for queued in written),
+            b"".join([header[_HEADER_CRC] for header in stamped]),
+        )
         self._publish(tally)
         self.durable = written[-1].position
         self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
