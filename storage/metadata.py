@@ -66,6 +66,58 @@ def _decode(kind: type[M], key: bytes, value: bytes) -> M:
         raise Corruption(name, 1, f"a {kind.__name__}", str(error)) from error
 
 
+# What begins a key, and what its value is.
+_KINDS: dict[str, type[Message]] = {
+    "store": StoreRecord,
+    "namespace": NamespaceRecord,
+    "topic": TopicRecord,
+    "partitioned": PartitionedTopicRecord,
+    "ledger": LedgerRecord,
+    "cursor": CursorRecord,
+    "producer": ProducerRecord,
+    "run": RunRecord,
+}
+
+
+def decode_record(key: bytes, value: bytes) -> Message:
+    """A record of any kind, which must be that of its key.
+
+    Raises Corruption, IncompatibleFormat (a later build wrote it).
+    """
+    kind = _KINDS.get(key.partition(b"/")[0].decode(errors="replace"))
+    if kind is None:
+        raise Corruption(f"metadata record {key!r}", 0, "a known kind of record", "this key")
+    record = _decode(kind, key, value)
+    if key_of(record) != key:
+        name = f"metadata record {key.decode(errors='replace')!r}"
+        raise Corruption(name, 1, "the record of that key", f"that of {key_of(record)!r}")
+    return record
+
+
+def encode_record(record: Message) -> bytes:
+    return _encode(record)
+
+
+def key_of(record: Message) -> bytes:
+    """Under which a record is kept."""
+    match record:
+        case NamespaceRecord():
+            return _key("namespace", record.name)
+        case TopicRecord():
+            return _key("topic", record.name)
+        case PartitionedTopicRecord():
+            return _key("partitioned", record.name)
+        case LedgerRecord():
+            return _ledger_key(record.ledger_id)
+        case CursorRecord():
+            return _key("cursor", record.topic, record.subscription)
+        case ProducerRecord():
+            return _key("producer", record.topic, record.name)
+        case RunRecord():
+            return _key("run", record.topic, f"{record.number:020d}")
+    return _STORE
+
+
 class MetadataBatch:
     """Puts and deletes that become durable together, or not at all."""
 

@@ -13,6 +13,9 @@ from pathlib import Path
 LOCK = "lock"
 METADATA = "metadata"
 LEDGERS = "ledgers"
+# What repairs did, and copies of what they changed.
+REPAIRS = "repairs"
+MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
 # Being written; renamed when complete.
 ASIDE_SUFFIX = ".tmp"

@@ -120,10 +120,13 @@ class RocksKeyValue:
 
     def _scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self._typed_errors("A metadata read"):
-            for key, value in self._db.items(from_key=prefix):
-                if not key.startswith(prefix):
-                    break
-                yield bytes(key), bytes(value)
+            cursor = self._db.iter()
+            cursor.seek(prefix)
+            while cursor.valid() and (key := bytes(cursor.key())).startswith(prefix):
+                yield key, bytes(cursor.value())
+                cursor.next()
+            # A block that cannot be read ends the iteration without a word.
+            cursor.status()
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)

@@ -16,6 +16,7 @@ from broker import __version__
 from broker.cli.clock import add_clock
 from broker.cli.compaction import add_runs
 from broker.cli.consuming import add_consume, add_read
+from broker.cli.damage import add_repair, add_verify
 from broker.cli.demos import add_demo
 from broker.cli.exit_codes import DONE, exit_code
 from broker.cli.explaining import add_explain
@@ -56,6 +57,8 @@ def make_parser() -> argparse.ArgumentParser:
         add_clock,
         add_import,
         add_segment,
+        add_verify,
+        add_repair,
         add_demo,
     ):
         add(commands)

@@ -1,0 +1,210 @@
+"""`verify` and `repair`: a data directory is checked, and mended as far as it can be. No broker."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.cli.exit_codes import DAMAGED, DONE
+from broker.cli.output import Row, add_output, aligned, print_document, wants_table
+
+if TYPE_CHECKING:
+    from storage.files import Files
+    from storage.repair_plan import RepairPlan, Step
+    from storage.rocks_reading import StoredPairs
+    from storage.survey import Survey
+    from storage.verify import Finding
+
+Commands = argparse._SubParsersAction
+
+
+def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="check every byte and record of a data directory",
+        description="Checks every record, reference, checksum and file of a data directory that no "
+        "broker has open. Changes nothing. Ends with 6 when something is damaged.",
+    )
+    _add_data(parser)
+    parser.set_defaults(run=_verify)
+
+
+def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "repair",
+        help="give up what is damaged in a data directory, and keep the rest",
+        description="Shows what it would do and what would be lost by it; does it with --yes. "
+        "What it changes is kept as it was under DATA/repairs.",
+    )
+    _add_data(parser)
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.set_defaults(run=_repair)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("data", type=Path, metavar="DATA", help="what `serve --data` was given")
+    add_output(parser, ("table", "json"))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from storage.errors import Corruption
+    from storage.verify import findings, metadata_finding, totals
+
+    began = time.monotonic()
+    with _locked(options.data):
+        try:
+            survey = _survey(options.data, _stored(options.data))
+        except Corruption as error:
+            found, summary = [metadata_finding(error)], "nothing else could be looked at"
+        else:
+            found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
+    _print(options, map(_row, found))
+    damaged = sum(not each.is_note for each in found)
+    ending = f"{damaged} damaged, {len(found) - damaged} notes; {summary}"
+    _say(options, f"{ending}; {time.monotonic() - began:.1f} seconds")
+    if damaged:
+        _say(options, f"`ledgerfold repair {options.data}` shows what can be done.")
+    return DAMAGED if damaged else DONE
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from storage.repair import unfinished_repairs
+    from storage.repair_plan import make_plan
+
+    with _locked(options.data):
+        stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
+        plan = make_plan(_survey(options.data, stored), now_ms)
+        _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
+        if options.yes:
+            _do(options, plan, stored, now_ms)
+    if not options.yes and (plan.steps or unfinished_repairs(options.data, _files())):
+        _say(options, f"{_loss(plan.steps)} Nothing was done yet: add --yes to do it.")
+        return DAMAGED
+    return DAMAGED if plan.refused else DONE
+
+
+def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
+    from storage.names import metadata_dir
+    from storage.repair import Repair
+    from storage.rocks import RocksKeyValue
+
+    data: Path = options.data
+    repair = Repair(data, stored.pairs, lambda: RocksKeyValue(metadata_dir(data)), _files(), now_ms)
+    folder = repair.do(plan)
+    if folder is not None:
+        _say(options, f"{_loss(plan.steps)} Done; {folder} has what was there before, and a list.")
+
+
+def _loss(steps: list[Step]) -> str:
+    from storage.repair import messages_lost
+
+    known, may_be_more = messages_lost(steps)
+    more = ", and others that nobody can count" if may_be_more else ""
+    return f"{known} messages lost{more}." if known or may_be_more else "No message is lost."
+
+
+# -- the directory ---------------------------------------------------------------------------
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
+    from broker import __version__
+    from storage.lock import DirectoryLock
+    from storage.names import metadata_dir
+
+    if not metadata_dir(data).is_dir():
+        missing = str(metadata_dir(data))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
+    with DirectoryLock(data, __version__):
+        yield
+
+
+def _stored(data: Path) -> StoredPairs:
+    from storage.names import metadata_dir
+    from storage.rocks_reading import read_pairs
+
+    return read_pairs(metadata_dir(data))
+
+
+def _survey(data: Path, stored: StoredPairs) -> Survey:
+    from storage.survey import take
+
+    return take(data, stored.pairs, _files(), stored.damage)
+
+
+def _files() -> Files:
+    from storage.files import REAL
+
+    return REAL
+
+
+def _repairs(data: Path) -> list[Finding]:
+    from storage.repair import unfinished_repairs
+    from storage.verify import Finding
+
+    return [
+        Finding(
+            "repair",
+            "a repair that came to its end",
+            "one that did not; repeat it",
+            path=f"repairs/{name}",
+            is_note=True,
+        )
+        for name in unfinished_repairs(data, _files())
+    ]
+
+
+# -- printing --------------------------------------------------------------------------------
+
+
+def _row(finding: Finding) -> Row:
+    return {
+        "kind": finding.kind,
+        "level": "note" if finding.is_note else "damage",
+        "topic": finding.topic,
+        "ledger": finding.ledger_id if finding.ledger_id >= 0 else "",
+        "file": finding.path,
+        "byte": finding.offset if finding.offset >= 0 else "",
+        "expected": finding.expected,
+        "found": finding.found,
+    }
+
+
+def _step_row(step: Step) -> Row:
+    return {
+        "topic": step.topic,
+        "ledger": step.ledger_id if step.ledger_id >= 0 else "",
+        "entries": step.entries,
+        "messages_lost": "unknown" if step.messages is None else step.messages,
+        "what": step.what,
+    }
+
+
+def _refused_row(step: Step) -> Row:
+    return {**_step_row(step), "what": f"left as it is: {step.what}"}
+
+
+def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:
+    """A table, or one array; an absent value is null there."""
+    listed = list(rows)
+    if wants_table(options):
+        if listed:
+            print(aligned(listed))
+        return
+    nothing = {"": None, "unknown": None}
+    print_document(
+        [{name: nothing.get(value, value) for name, value in row.items()} for row in listed]
+    )
+
+
+def _say(options: argparse.Namespace, sentence: str) -> None:
+    """For people; beside the array, not in it."""
+    print(sentence, file=sys.stdout if wants_table(options) else sys.stderr)

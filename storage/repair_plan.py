@@ -1,0 +1,404 @@
+"""What a repair would do, and what would be lost by it. Pure: storage/repair.py does it.
+
+What is chosen, so that nobody has to choose at night:
+
+* A raw ledger keeps every good entry, before and behind the damage, under its own id: segments are
+  split around what is bad. What is lost is recorded in the ledger's record, which is closed by it.
+* A compacted ledger is given up where nothing is lost by that: when the raw ledgers still hold
+  every message, the next compaction makes it anew. Else its good entries stay, and what the bad
+  ones held is lost to readers of the compacted view. Compaction stays enabled either way: raw
+  ledgers go on waiting for it.
+* A ledger whose record is gone gets one from its files, a topic one from its ledgers (its policies
+  are lost), a subscription one that begins with the oldest message: again rather than never.
+* Other records that cannot be read, or belong to no topic, go.
+* Metadata whose log is damaged are read up to there. Files that no record names are kept as copies
+  then: the records of some may be what was lost.
+* Torn tails and files that no record names are left to the next start of the broker.
+* What a later build wrote is refused, not lost.
+
+    plan = make_plan(survey, now_ms)
+    for step in plan.steps:
+        print(step.what, step.messages)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from google.protobuf.message import Message
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    RUN_STATE_SUCCESS,
+    CursorRecord,
+    LedgerRecord,
+    PositionRange,
+    ProducerRecord,
+    SegmentRecord,
+    StoreRecord,
+    TopicRecord,
+)
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+from storage.errors import IncompatibleFormat
+from storage.metadata import key_of
+from storage.names import parse_segment_name, segment_path
+from storage.repair_losses import compacted_losses, new_losses
+from storage.segment_check import Extent, SegmentCheck
+from storage.survey import LedgerCheck, Survey
+from storage.verify import NO_LEDGER, horizon_of, last_compacted
+
+
+class Extract(NamedTuple):
+    """Bytes of `source` that become the segment `target`. Paths as in a SegmentRecord."""
+
+    source: str
+    offset: int
+    size_bytes: int
+    target: str
+
+
+class Cut(NamedTuple):
+    """Of the segment `path` only these bytes stay, after the records say so."""
+
+    path: str
+    offset: int
+    size_bytes: int
+
+
+class Step(NamedTuple):
+    """One thing that is done, in words. `messages`: lost by it; None when nobody knows."""
+
+    what: str
+    topic: str = ""
+    ledger_id: int = NO_LEDGER
+    entries: str = ""
+    messages: int | None = 0
+
+
+@dataclass(slots=True)
+class RepairPlan:
+    """`copies`: files to keep, as they are, first. `refused`: what is left as it is, and why."""
+
+    steps: list[Step] = field(default_factory=list)
+    refused: list[Step] = field(default_factory=list)
+    puts: dict[bytes, Message] = field(default_factory=dict)
+    deletes: set[bytes] = field(default_factory=set)
+    extracts: list[Extract] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    copies: set[str] = field(default_factory=set)
+    copies_metadata: bool = False
+
+
+def make_plan(survey: Survey, now_ms: int) -> RepairPlan:
+    """Of everything that storage/verify.py calls damage; `now_ms` for records made anew."""
+    return _Planner(survey, now_ms).run()
+
+
+class _Planner:
+    def __init__(self, survey: Survey, now_ms: int) -> None:
+        self._survey, self._now_ms = survey, now_ms
+        self._plan = RepairPlan()
+        self._topics = {name: _copy(each) for name, each in survey.topics().items()}
+        # As they will be, without those that are to be deleted.
+        self._ledgers = {each: check.record for each, check in survey.ledgers.items()}
+        self._topics_with_loss: set[str] = set()
+
+    def run(self) -> RepairPlan:
+        self._accept_metadata()
+        self._make_topics()
+        for check in self._survey.ledgers.values():
+            if check.is_raw and not check.is_whole:
+                self._mend_raw(check)
+        for topic in self._topics.values():
+            before = topic.SerializeToString()
+            self._list_ledgers(topic)
+            if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
+                self._mend_view(topic)
+            if topic.SerializeToString() != before or topic.name not in self._survey.topics():
+                self._put(topic)
+        self._drop_strays()
+        self._mend_unreadable()
+        self._mend_store()
+        return self._plan
+
+    def _step(self, what: str, topic: str = "", ledger_id: int = NO_LEDGER) -> None:
+        self._plan.steps.append(Step(what, topic, ledger_id))
+
+    def _put(self, record: Message) -> None:
+        self._plan.puts[key_of(record)] = record
+
+    def _delete(self, key: bytes) -> None:
+        self._plan.deletes.add(key)
+
+    def _accept_metadata(self) -> None:
+        if self._survey.metadata_damage is not None:
+            self._plan.copies_metadata = True
+            self._plan.copies |= set(self._survey.unnamed)
+            what = "what was written last to the metadata is lost, if it was ever acknowledged"
+            self._plan.steps.append(Step(what, messages=None))
+
+    # -- raw ledgers -----------------------------------------------------------------------
+
+    def _mend_raw(self, check: LedgerCheck) -> None:
+        record = check.record
+        if self._is_refused(check):
+            return
+        segments: list[SegmentRecord] = []
+        for each in check.segments:
+            for extent in each.extents:
+                target = segment_path(record.ledger_id, extent.first.entry_id)
+                segments.append(self._kept(each, extent, target))
+        mended = self._closed(record, segments)
+        del mended.lost[:]
+        for first, last in check.lost():
+            lost = PositionRange(
+                ledger_id=record.ledger_id, first_entry_id=first, last_entry_id=last
+            )
+            mended.lost.append(lost)
+        losses = new_losses(check)
+        for loss in losses:
+            what = "is lost; the good entries around it are kept"
+            self._plan.steps.append(
+                Step(what, record.topic, record.ledger_id, loss.entries, loss.messages)
+            )
+        if not losses:
+            self._step("its record is made to agree with its files", record.topic, record.ledger_id)
+        self._ledgers[record.ledger_id] = mended
+        self._put(mended)
+
+    def _is_refused(self, check: LedgerCheck) -> bool:
+        newer = [each.newer for each in check.segments if each.newer is not None]
+        for error in newer:
+            step = Step(str(error), check.record.topic, check.record.ledger_id)
+            self._plan.refused.append(step)
+        return bool(newer)
+
+    def _kept(self, check: SegmentCheck, extent: Extent, target: str) -> SegmentRecord:
+        """The record of good entries, which stand, or are put, into the file `target`."""
+        kept = SegmentRecord()
+        kept.CopyFrom(extent.record)
+        kept.path = target
+        source, size = check.segment.path, kept.size_bytes
+        if target != source:
+            self._plan.copies.add(source)
+            self._plan.extracts.append(Extract(source, extent.offset, size, target))
+        elif size != check.size_bytes:
+            self._plan.copies.add(source)
+            self._plan.cuts.append(Cut(source, extent.offset, size))
+        return kept
+
+    def _closed(self, record: LedgerRecord, segments: list[SegmentRecord]) -> LedgerRecord:
+        mended = LedgerRecord()
+        mended.CopyFrom(record)
+        del mended.segments[:]
+        mended.segments.extend(segments)
+        mended.state = LEDGER_STATE_CLOSED
+        mended.created_ms = record.created_ms or self._now_ms
+        mended.closed_ms = record.closed_ms or self._now_ms
+        gone = {each.path for each in record.segments} - {each.path for each in segments}
+        self._plan.copies |= {path for path in gone if self._is_there(path)}
+        return mended
+
+    def _is_there(self, path: str) -> bool:
+        folder, _, name = path.partition("/")
+        return folder.isdecimal() and name in self._survey.folders.get(int(folder), [])
+
+    # -- topics ----------------------------------------------------------------------------
+
+    def _make_topics(self) -> None:
+        """Records for topics that have ledgers and none."""
+        owners = {each.record.topic for each in self._survey.ledgers.values()}
+        for name in sorted(owners - self._topics.keys()):
+            runs = self._survey.runs(name)
+            topic = TopicRecord(
+                name=name,
+                created_ms=self._now_ms,
+                compaction_cursor=bool(runs),
+                last_run_number=max((each.number for each in runs), default=0),
+                # Above that of any load there was.
+                epoch=self._now_ms,
+                last_producer_number=self._last_producer_number(name),
+            )
+            for run in runs:
+                if run.state == RUN_STATE_SUCCESS and self._is_compacted(run.ledger_id, name):
+                    topic.compacted.ledger_id = run.ledger_id
+                    topic.compacted.horizon.CopyFrom(run.horizon)
+                    topic.compacted.run_number = run.number
+            self._topics[name] = topic
+            self._step("a topic record is made from its ledgers; its policies are lost", name)
+
+    def _last_producer_number(self, topic: str) -> int:
+        numbers = [
+            each.number
+            for each in self._survey.of_topics()
+            if isinstance(each, ProducerRecord) and each.topic == topic
+        ]
+        return max(numbers, default=0)
+
+    def _is_compacted(self, ledger_id: int, topic: str) -> bool:
+        record = self._ledgers.get(ledger_id)
+        if record is None or record.topic != topic:
+            return False
+        return record.kind == LEDGER_KIND_COMPACTED
+
+    def _list_ledgers(self, topic: TopicRecord) -> None:
+        own = {
+            ledger_id
+            for ledger_id, record in self._ledgers.items()
+            if record.topic == topic.name and record.kind != LEDGER_KIND_COMPACTED
+        }
+        listed = set(topic.ledger_ids)
+        for ledger_id in sorted(listed - own):
+            self._topics_with_loss.add(topic.name)
+            what = "is gone, with all that it held; the topic names it no longer"
+            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", None))
+        for ledger_id in sorted(own - listed):
+            if topic.name in self._survey.topics():
+                self._step("the topic names it again", topic.name, ledger_id)
+        if any(self._ledgers[each].lost for each in own):
+            self._topics_with_loss.add(topic.name)
+        topic.ledger_ids[:] = sorted(own)
+
+    # -- compacted views -------------------------------------------------------------------
+
+    def _mend_view(self, topic: TopicRecord) -> None:
+        ledger_id = topic.compacted.ledger_id
+        check = self._survey.ledgers.get(ledger_id)
+        if check is not None and (check.is_raw or check.record.topic != topic.name):
+            check = None
+        last = last_compacted(self._survey, topic) if check is not None else None
+        is_behind = last is not None and last > horizon_of(topic)
+        if check is not None and check.is_whole and not is_behind:
+            return
+        if check is not None and self._is_refused(check):
+            return
+        if check is not None and self._is_covered(topic, check):
+            self._drop_view(topic, check)
+            what = "its compacted view is dropped: the raw ledgers hold all of it; compact again"
+            self._step(what, topic.name, ledger_id)
+        elif check is not None and check.extents():
+            self._keep_good(topic, check)
+        else:
+            messages = (
+                None if check is None else sum(each.messages for each in check.record.segments)
+            )
+            self._drop_view(topic, check)
+            what = "what was compacted is gone; readers get what the raw ledgers hold"
+            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
+
+    def _is_covered(self, topic: TopicRecord, check: LedgerCheck) -> bool:
+        """Whether the raw ledgers hold every message that the compacted one had."""
+        firsts = [each.first.ledger_id for each in check.record.segments if each.entries]
+        if check.is_made_up or not firsts or not topic.ledger_ids:
+            return False
+        return topic.ledger_ids[0] <= min(firsts) and topic.name not in self._topics_with_loss
+
+    def _keep_good(self, topic: TopicRecord, check: LedgerCheck) -> None:
+        record = check.record
+        own = [each.path.rpartition("/") for each in record.segments]
+        taken = [parse_segment_name(name) or 0 for folder, _, name in own]
+        free = max(taken) + 1
+        segments = []
+        for each in check.segments:
+            for extent in each.extents:
+                target = each.segment.path
+                if extent.offset or extent.record.size_bytes != each.size_bytes:
+                    target, free = segment_path(record.ledger_id, free), free + 1
+                segments.append(self._kept(each, extent, target))
+        mended = self._closed(record, segments)
+        self._ledgers[record.ledger_id] = mended
+        self._put(mended)
+        topic.compacted.horizon.CopyFrom(max_position(topic.compacted.horizon, segments[-1].last))
+        losses = compacted_losses(check)
+        what = "is lost to the compacted view; its good entries are kept"
+        for loss in losses:
+            self._plan.steps.append(
+                Step(what, topic.name, record.ledger_id, loss.entries, loss.messages)
+            )
+        if not losses:
+            self._step("its record is made to agree with its files", topic.name, record.ledger_id)
+
+    def _drop_view(self, topic: TopicRecord, check: LedgerCheck | None) -> None:
+        topic.ClearField("compacted")
+        topic.ClearField("truncated_upto")
+        if check is not None:
+            self._delete_ledger(check)
+
+    def _delete_ledger(self, check: LedgerCheck) -> None:
+        """Its files go with the next start, as those of every ledger in that state."""
+        record = LedgerRecord()
+        record.CopyFrom(check.record)
+        record.state = LEDGER_STATE_DELETING
+        self._plan.copies |= {each.path for each in record.segments if self._is_there(each.path)}
+        self._put(record)
+        del self._ledgers[record.ledger_id]
+
+    # -- what belongs to nobody ------------------------------------------------------------
+
+    def _drop_strays(self) -> None:
+        for check in self._survey.ledgers.values():
+            record, topic = check.record, self._topics[check.record.topic]
+            is_left = record.ledger_id in self._ledgers and not check.is_raw
+            if is_left and topic.compacted.ledger_id != record.ledger_id:
+                self._delete_ledger(check)
+                what = "a compacted ledger that its topic does not name is removed"
+                self._step(what, topic.name, record.ledger_id)
+        for each in self._survey.of_topics():
+            if each.topic not in self._topics:
+                self._delete(key_of(each))
+                self._step(f"a {type(each).__name__} of no topic is removed", each.topic)
+
+    def _mend_unreadable(self) -> None:
+        for key, error in self._survey.unreadable.items():
+            name = key.decode(errors="backslashreplace").replace("\0", "/")
+            if isinstance(error, IncompatibleFormat):
+                self._plan.refused.append(Step(str(error)))
+            elif key not in self._plan.puts and key != b"store":
+                self._mend_key(key, name)
+
+    def _mend_key(self, key: bytes, name: str) -> None:
+        kind, _, rest = key.decode(errors="replace").partition("/")
+        topic, _, subscription = rest.partition("\0")
+        if kind == "cursor" and topic in self._topics:
+            ledger_ids = self._topics[topic].ledger_ids
+            cursor = CursorRecord(
+                topic=topic,
+                subscription=subscription,
+                mark_delete=PositionRecord(
+                    ledger_id=ledger_ids[0] if ledger_ids else -1, entry_id=-1
+                ),
+                created_ms=self._now_ms,
+                incarnation=self._now_ms,
+            )
+            if key_of(cursor) == key:
+                self._put(cursor)
+                what = f"subscription {subscription!r} begins again with the oldest message"
+                self._step(what, topic)
+                return
+        if kind == "ledger" and rest.isdecimal():
+            folder = self._survey.folders.get(int(rest), [])
+            self._plan.copies |= {f"{int(rest)}/{each}" for each in folder}
+        self._delete(key)
+        self._step(f"the record {name!r} cannot be read, and is removed")
+
+    def _mend_store(self) -> None:
+        ids, store = self._survey.ids(), self._survey.store()
+        lowest = max(ids, default=0) + 1
+        is_new = store is None and (ids or b"store" in self._survey.unreadable)
+        if is_new or (store is not None and store.next_ledger_id < lowest):
+            version = "" if store is None else store.version
+            self._put(StoreRecord(next_ledger_id=lowest, version=version))
+            self._step(f"the next ledger is to be {lowest}")
+
+
+def max_position(*positions: PositionRecord) -> PositionRecord:
+    return max(positions, key=lambda each: (each.ledger_id, each.entry_id))
+
+
+def _copy(record: TopicRecord) -> TopicRecord:
+    copied = TopicRecord()
+    copied.CopyFrom(record)
+    return copied

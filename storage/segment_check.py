@@ -1,0 +1,296 @@
+"""What a segment file really holds, whole or damaged: extents of good entries, and what is wrong.
+
+Unlike a reader, which stops at damage, this looks behind it: where a header is good its entry's
+length is known, where it is not the next good header is searched for byte by byte. Nothing is
+changed.
+
+Rules:
+1. A good entry is good in every byte, and above the one before it. In a raw ledger it is also of
+   this ledger, and at or above the number in its file's name and below the next file's.
+2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
+3. A bad end of an unsealed segment with no good header of a higher id behind it is a torn tail, as
+   recovery has it (storage/recovery.py): it was never acknowledged.
+4. What the disk cannot read counts as zeros, page by page.
+
+Bounds: BLOCK_BYTES and one entry in memory; an Extent and a Damage for each damaged place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+from storage.entry import LATEST, EntryHeader, Position, read_header, verify_sections
+from storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from storage.files import Files, ReadFile
+from storage.segment import SegmentTally, shifted
+
+BLOCK_BYTES = 1024 * 1024
+_PAGE_BYTES = 4096
+# More than a header of any version has.
+_HEADER_ROOM = 256
+# Bytes 4 to 6 of a header: any version, a codec, a compression. Few other places are like that.
+_LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff]\x01[\x00-\x04])", re.DOTALL)
+_VERSION_AT = 4
+
+
+class Extent(NamedTuple):
+    """Good entries end to end. `record` is their tally, its path the file that they are in."""
+
+    offset: int
+    record: SegmentRecord
+
+    @property
+    def first(self) -> Position:
+        return Position(self.record.first.ledger_id, self.record.first.entry_id)
+
+    @property
+    def last(self) -> Position:
+        return Position(self.record.last.ledger_id, self.record.last.entry_id)
+
+
+@dataclass(slots=True)
+class Damage:
+    """One damaged place. `entry`: the first that it concerns, in a raw ledger.
+
+    `kind`: entry, order, file or sums. `messages`: how many the entry has, when its header is good.
+    `is_torn`: rule 3.
+    """
+
+    kind: str
+    offset: int
+    expected: str
+    found: str
+    entry: Position
+    messages: int | None = None
+    is_torn: bool = False
+
+
+@dataclass(slots=True)
+class SegmentCheck:
+    """`size_bytes` is None when the file is missing; `newer`: a later build wrote in it."""
+
+    segment: SegmentRecord
+    size_bytes: int | None = None
+    extents: list[Extent] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    newer: IncompatibleFormat | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """But for a torn tail, which recovery cuts."""
+        is_good = all(each.is_torn for each in self.damages)
+        return self.size_bytes is not None and is_good and self.newer is None
+
+    @property
+    def good_messages(self) -> int:
+        return sum(each.record.messages for each in self.extents)
+
+
+class Bounds(NamedTuple):
+    """Entries p with after < p < before. `ledger_id` -1: a compacted ledger, of any ledger."""
+
+    after: Position
+    before: Position = LATEST
+    ledger_id: int = -1
+
+
+def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Files) -> SegmentCheck:
+    """Raises DiskFailure only when the file cannot be opened."""
+    if not files.exists(path):
+        return SegmentCheck(segment)
+    file = files.open_read(path)
+    try:
+        return _Scan(file, segment, bounds).run()
+    finally:
+        file.close()
+
+
+class _Scan:
+    def __init__(self, file: ReadFile, segment: SegmentRecord, bounds: Bounds) -> None:
+        self._window = _Window(file)
+        self._segment, self._bounds, self._last = segment, bounds, bounds.after
+        # What is behind the recorded end, too: a killed repair may have left it to be cut.
+        self._end = file.size_bytes
+        self._result = SegmentCheck(segment, self._end)
+        self._tally: SegmentTally | None = None
+        # Damages that no good header of a higher id stands behind, so far.
+        self._unfollowed: deque[Damage] = deque()
+
+    def run(self) -> SegmentCheck:
+        offset = 0
+        try:
+            while offset < self._end:
+                offset = self._step(offset)
+        except IncompatibleFormat as error:
+            self._result.newer = error
+        if self._segment.sealed:
+            self._compare()
+        elif self._unfollowed and self._result.newer is None:
+            self._cut_torn(self._unfollowed[0].offset)
+        return self._result
+
+    def _cut_torn(self, offset: int) -> None:
+        for damage in self._unfollowed:
+            damage.is_torn = True
+        self._result.extents = [each for each in self._result.extents if each.offset < offset]
+
+    def _step(self, offset: int) -> int:
+        """Looks at what is at `offset`; where to go on. Raises IncompatibleFormat."""
+        try:
+            header = self._header(offset)
+        except Corruption as error:
+            self._bad("entry", offset, error.expected, error.found)
+            return self._search(offset + 1)
+        self._meet(header)
+        if offset + header.size_bytes > self._end:
+            left = f"{self._end - offset} bytes"
+            self._bad("entry", offset, f"{header.size_bytes} bytes of entry", left, header)
+            return self._search(offset + 1)
+        behind = offset + header.size_bytes
+        if not self._is_in_order(header.position):
+            self._bad("order", offset, f"an entry above {self._last}", str(header.position))
+            return behind
+        try:
+            block, at = self._window.at(offset, header.size_bytes)
+            verify_sections(block, header, at, self._segment.path)
+        except Corruption as error:
+            error = shifted(error, offset - at)
+            self._bad("entry", error.offset, error.expected, error.found, header)
+            return behind
+        self._good(header, offset)
+        return behind
+
+    def _header(self, offset: int) -> EntryHeader:
+        block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
+        with memoryview(block) as view:
+            return read_header(view[: self._end - offset + at], at, self._segment.path)
+
+    def _is_in_order(self, position: Position) -> bool:
+        in_ledger = self._bounds.ledger_id in (-1, position.ledger_id)
+        return in_ledger and self._last < position < self._bounds.before
+
+    def _meet(self, header: EntryHeader) -> None:
+        """A good header tells that what comes before it was written, damaged or not."""
+        while self._unfollowed and header.position > self._unfollowed[0].entry:
+            self._unfollowed.popleft()
+
+    def _good(self, header: EntryHeader, offset: int) -> None:
+        is_raw = self._bounds.ledger_id >= 0
+        if is_raw and header.position != self._last.next:
+            if self._tally is not None or not self._result.damages:
+                wanted = f"entry {self._last.next}"
+                self._bad("order", offset, wanted, f"entry {header.position}")
+            self._tally = None
+        if self._tally is None:
+            self._tally = SegmentTally(self._segment.path)
+            self._tally.record.sealed = True
+            self._result.extents.append(Extent(offset, self._tally.record))
+        self._tally.add_stored(header)
+        self._last = header.position
+
+    def _bad(
+        self,
+        kind: str,
+        offset: int,
+        expected: str,
+        found: str,
+        header: EntryHeader | None = None,
+    ) -> None:
+        messages = None if header is None else header.message_count
+        damage = Damage(kind, offset, expected, found, self._last.next, messages)
+        if header is not None and self._is_in_order(header.position):
+            # What is lost ends with it: the next one is expected behind it.
+            damage.entry = self._last = header.position
+        self._result.damages.append(damage)
+        self._unfollowed.append(damage)
+        self._tally = None
+
+    def _search(self, offset: int) -> int:
+        """The next good header of an entry that may come; the end when there is none."""
+        while offset < self._end:
+            block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
+            base, whole_upto = offset - at, len(block) - _HEADER_ROOM
+            is_last = base + len(block) >= self._end
+            for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
+                start = found.start() - _VERSION_AT
+                if base + start >= self._end or (start > whole_upto and not is_last):
+                    break
+                if self._is_header(base + start):
+                    return base + start
+            if is_last:
+                break
+            offset = base + max(whole_upto, at) + 1
+        return self._end
+
+    def _is_header(self, offset: int) -> bool:
+        try:
+            return self._is_in_order(self._header(offset).position)
+        except Corruption:
+            return False
+
+    def _compare(self) -> None:
+        """A sealed file with its record."""
+        segment, result = self._segment, self._result
+        size = result.size_bytes or 0
+        if result.newer is not None:
+            return
+        if size != segment.size_bytes:
+            at = min(size, segment.size_bytes)
+            self._bad("file", at, f"{segment.size_bytes} bytes", f"{size} bytes")
+        elif not result.damages:
+            found = result.extents[0].record if result.extents else SegmentRecord()
+            if found != segment:
+                self._bad("sums", 0, describe(segment), describe(found))
+
+
+def describe(segment: SegmentRecord) -> str:
+    """What tells two records of one file apart, in words."""
+    return (
+        f"{segment.entries} entries, {segment.messages} messages, {segment.key_bytes} bytes of "
+        f"keys, {segment.first.ledger_id}:{segment.first.entry_id} to "
+        f"{segment.last.ledger_id}:{segment.last.entry_id}, published from "
+        f"{segment.publish_time_min_ms} to {segment.publish_time_max_ms} and stored until "
+        f"{segment.append_time_max_ms}, checksum {segment.checksum:08x}"
+    )
+
+
+class _Window:
+    """The part of a file that was read last."""
+
+    def __init__(self, file: ReadFile) -> None:
+        self._file = file
+        self._base, self._block = 0, b""
+
+    def at(self, offset: int, size: int) -> tuple[bytes, int]:
+        """A block, and where `offset` is in it; at least `size` bytes, if there are."""
+        at = offset - self._base
+        if at < 0 or at + size > len(self._block):
+            self._base, self._block = offset, self._read(max(size, BLOCK_BYTES), offset)
+            at = 0
+        return self._block, at
+
+    def ends_at(self, end: int) -> bool:
+        return self._base + len(self._block) >= end
+
+    def _read(self, size: int, offset: int) -> bytes:
+        try:
+            return self._file.pread(size, offset)
+        except DiskFailure:
+            return b"".join(self._pages(size, offset))
+
+    def _pages(self, size: int, offset: int) -> Iterator[bytes]:
+        end = min(offset + size, self._file.size_bytes)
+        while offset < end:
+            wanted = min(_PAGE_BYTES - offset % _PAGE_BYTES, end - offset)
+            try:
+                yield self._file.pread(wanted, offset)
+            except DiskFailure:
+                yield bytes(wanted)
+            offset += wanted

@@ -1,0 +1,264 @@
+"""What is wrong with a data directory, finding by finding. Pure: storage/survey.py looked.
+
+Checked is every record (it decodes, and is that of its key), every reference (topic to ledgers and
+compacted view, ledger to topic and files, cursor, producer and run to topic, ids below the next one
+to be given out) and every byte of every segment: headers, both sections' checksums, the order of
+ids, gaps between segments, and the record's sums. A *note* is nothing wrong: what a start of the
+broker deals with, and copies that somebody may want to look at.
+
+    for finding in findings(survey):
+        print(finding.kind, finding.path, finding.offset, finding.expected, finding.found)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_STATE_DELETING,
+    TopicRecord,
+)
+
+from storage.entry import Position
+from storage.errors import Corruption, StorageError
+from storage.names import ASIDE_SUFFIX, METADATA, TORN_SUFFIX
+from storage.segment_check import SegmentCheck
+from storage.survey import LedgerCheck, Survey
+
+# -1, "": nothing of that kind.
+NO_LEDGER = NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing. `path` is relative to the data directory; `offset` a byte in that file.
+
+    Kinds: metadata, record, reference, file, entry, order, gap, sums, format; of notes: torn-tail,
+    torn-copy, aside, orphan.
+    """
+
+    kind: str
+    expected: str
+    found: str
+    topic: str = ""
+    ledger_id: int = NO_LEDGER
+    path: str = ""
+    offset: int = NO_OFFSET
+    is_note: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What was read. Entries, messages and bytes are the good ones."""
+
+    topics: int
+    ledgers: int
+    segments: int
+    entries: int
+    messages: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topics} topics, {self.ledgers} ledgers, {self.segments} segments, "
+            f"{self.entries} entries, {self.messages} messages, {self.size_bytes} bytes"
+        )
+
+
+def totals(survey: Survey) -> Totals:
+    checks = [each for ledger in survey.ledgers.values() for each in ledger.segments]
+    extents = [extent.record for each in checks for extent in each.extents]
+    return Totals(
+        topics=len(survey.topics()),
+        ledgers=len(survey.ledgers),
+        segments=len(checks),
+        entries=sum(each.entries for each in extents),
+        messages=sum(each.messages for each in extents),
+        size_bytes=sum(each.size_bytes for each in extents),
+    )
+
+
+def findings(survey: Survey) -> Iterator[Finding]:
+    """Records first, then topics, then ledgers in order of id, then what nobody names."""
+    if survey.metadata_damage is not None:
+        yield metadata_finding(survey.metadata_damage)
+    for key, error in survey.unreadable.items():
+        yield _unreadable(key, error)
+    for topic in survey.topics().values():
+        yield from _topic(survey, topic)
+    yield from _owners(survey)
+    yield from _next_id(survey)
+    for ledger_id in sorted(survey.ledgers):
+        yield from _ledger(survey.ledgers[ledger_id])
+    yield from map(_unnamed, survey.unnamed)
+
+
+def metadata_finding(damage: Corruption) -> Finding:
+    """The store of the metadata itself."""
+    return Finding("metadata", damage.expected, damage.found, path=METADATA)
+
+
+def _unreadable(key: bytes, error: StorageError) -> Finding:
+    expected, found = "a record of this version", str(error)
+    if isinstance(error, Corruption):
+        expected, found = error.expected, error.found
+    kind, _, rest = key.decode(errors="replace").partition("/")
+    topic = rest.partition("\0")[0] if kind in ("topic", "cursor", "producer", "run") else ""
+    ledger_id = int(rest) if kind == "ledger" and rest.isdecimal() else NO_LEDGER
+    name = key.decode(errors="backslashreplace").replace("\0", "/")
+    return Finding("record", expected, found, topic, ledger_id, f"metadata: {name}")
+
+
+# -- references ------------------------------------------------------------------------------
+
+
+def _topic(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
+    records = survey.ledger_records()
+    for ledger_id in topic.ledger_ids:
+        record = records.get(ledger_id)
+        if record is None:
+            found = "no record of it"
+        elif record.state == LEDGER_STATE_DELETING:
+            found = "a ledger that is to be deleted"
+        elif record.kind == LEDGER_KIND_COMPACTED:
+            found = "a compacted one"
+        elif record.topic != topic.name:
+            found = f"one of {record.topic}"
+        else:
+            continue
+        yield Finding("reference", f"raw ledger {ledger_id}", found, topic.name, ledger_id)
+    if list(topic.ledger_ids) != sorted(set(topic.ledger_ids)):
+        yield Finding("reference", "ledgers in order of id", str(topic.ledger_ids), topic.name)
+    if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
+        yield from _view(survey, topic)
+
+
+def view_problem(survey: Survey, topic: TopicRecord) -> str | None:
+    """What is wrong with the reference to a topic's compacted ledger, not with the ledger."""
+    record = survey.ledger_records().get(topic.compacted.ledger_id)
+    if record is None:
+        return "no record of it"
+    if record.kind != LEDGER_KIND_COMPACTED:
+        return "a raw ledger"
+    if record.topic != topic.name:
+        return f"one of {record.topic}"
+    return "a ledger that is to be deleted" if record.state == LEDGER_STATE_DELETING else None
+
+
+def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
+    ledger_id = topic.compacted.ledger_id
+    problem = view_problem(survey, topic)
+    if problem is not None:
+        yield Finding("reference", f"compacted ledger {ledger_id}", problem, topic.name, ledger_id)
+    last, horizon = last_compacted(survey, topic), horizon_of(topic)
+    if last is not None and last > horizon:
+        wanted = f"a horizon at or behind {last}, its last entry"
+        yield Finding("reference", wanted, f"the horizon {horizon}", topic.name, ledger_id)
+
+
+def horizon_of(topic: TopicRecord) -> Position:
+    return Position(topic.compacted.horizon.ledger_id, topic.compacted.horizon.entry_id)
+
+
+def last_compacted(survey: Survey, topic: TopicRecord) -> Position | None:
+    check = survey.ledgers.get(topic.compacted.ledger_id)
+    extents = [] if check is None else check.extents()
+    return extents[-1].last if extents else None
+
+
+def is_named(survey: Survey, check: LedgerCheck) -> bool:
+    """Whether the topic of a ledger names it."""
+    topic = survey.topics().get(check.record.topic)
+    if topic is None:
+        return False
+    ledger_id = check.record.ledger_id
+    if check.is_raw:
+        return ledger_id in topic.ledger_ids
+    return topic.HasField("compacted") and topic.compacted.ledger_id == ledger_id
+
+
+def _owners(survey: Survey) -> Iterator[Finding]:
+    """What belongs to a topic, which must be there."""
+    for ledger_id, check in sorted(survey.ledgers.items()):
+        if not is_named(survey, check):
+            kind, name = "raw" if check.is_raw else "compacted", check.record.topic
+            found = f"a {kind} ledger that it does not name"
+            yield Finding("reference", f"a record of {name}", found, name, ledger_id)
+    topics = survey.topics()
+    for record in survey.of_topics():
+        if record.topic not in topics:
+            what = type(record).__name__
+            yield Finding("reference", f"a record of {record.topic}", f"a {what}", record.topic)
+
+
+def _next_id(survey: Survey) -> Iterator[Finding]:
+    ids, store = survey.ids(), survey.store()
+    if ids and store is None and b"store" not in survey.unreadable:
+        yield Finding("record", "a store record", "none", path="metadata: store")
+    elif store is not None and max(ids, default=0) >= store.next_ledger_id:
+        wanted = f"a next ledger id above {max(ids)}"
+        yield Finding("reference", wanted, str(store.next_ledger_id), path="metadata: store")
+
+
+# -- files -----------------------------------------------------------------------------------
+
+
+def _ledger(check: LedgerCheck) -> Iterator[Finding]:
+    for segment in check.segments:
+        for finding in _segment(segment):
+            yield _of(check, finding)
+    if check.is_raw and all(each.is_whole for each in check.segments):
+        recorded = [(each.first_entry_id, each.last_entry_id) for each in check.record.lost]
+        for first, last in check.lost():
+            if (first, last) not in recorded:
+                wanted = f"entries {first} to {last}"
+                yield _of(check, Finding("gap", wanted, "no segment that holds them"))
+
+
+def _of(check: LedgerCheck, finding: Finding) -> Finding:
+    return Finding(
+        finding.kind,
+        finding.expected,
+        finding.found,
+        check.record.topic,
+        check.record.ledger_id,
+        finding.path,
+        finding.offset,
+        finding.is_note,
+    )
+
+
+def _segment(check: SegmentCheck) -> Iterator[Finding]:
+    path = f"ledgers/{check.segment.path}"
+    if check.size_bytes is None:
+        yield Finding("file", _size(check), "no such file", path=path)
+    for damage in check.damages:
+        kind = "torn-tail" if damage.is_torn else damage.kind
+        yield Finding(
+            kind,
+            damage.expected,
+            damage.found,
+            path=path,
+            offset=damage.offset,
+            is_note=damage.is_torn,
+        )
+    if check.newer is not None:
+        wanted = "a version that this build reads"
+        yield Finding("format", wanted, f"version {check.newer.version}", path=path)
+
+
+def _size(check: SegmentCheck) -> str:
+    segment = check.segment
+    return f"{segment.size_bytes} bytes" if segment.sealed else "the open segment"
+
+
+def _unnamed(path: str) -> Finding:
+    if path.endswith(TORN_SUFFIX):
+        kind, found = "torn-copy", "a copy that a start kept before it cut a torn tail"
+    elif path.endswith(ASIDE_SUFFIX):
+        kind, found = "aside", "a segment that was not completed; the next start removes it"
+    else:
+        kind, found = "orphan", "a file that no record names; the next start removes it"
+    return Finding(kind, "nothing", found, path=f"ledgers/{path}", is_note=True)
