@@ -17,12 +17,14 @@ What is asked of many positions at once (the ranges of a cursor, all cursors of 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Protocol
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
+from broker.lost import lost_between
 from broker.retention import last_entry
 from storage.entry import Position
 
@@ -34,9 +36,17 @@ class RawLedgers(Protocol):
 
 
 class LedgerSums:
-    """Raw ledgers as they are at one moment: (id, entries, bytes) of each, oldest first."""
+    """Raw ledgers as they are at one moment: (id, entries, bytes) of each, oldest first.
 
-    def __init__(self, ledgers: Sequence[tuple[int, int, int]]) -> None:
+    `gaps`: the records of those of which a repair gave up entries, by id.
+    """
+
+    def __init__(
+        self,
+        ledgers: Sequence[tuple[int, int, int]],
+        gaps: Mapping[int, LedgerRecord] = MappingProxyType({}),
+    ) -> None:
+        self._gaps = gaps
         self._ids = [ledger_id for ledger_id, _, _ in ledgers]
         self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
         self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
@@ -55,8 +65,10 @@ class LedgerSums:
         at = bisect_right(self._ids, ledger_id)
         entries = self._entries_before[at]
         if at and self._ids[at - 1] == ledger_id:
-            before = self._entries_before[at - 1]
-            return min(entries, max(before, before + entry_id + 1))
+            before, count = self._entries_before[at - 1], entry_id + 1
+            if ledger_id in self._gaps:
+                count -= lost_between(self._gaps[ledger_id], -1, entry_id)
+            return min(entries, max(before, before + count))
         return entries
 
     def estimated_bytes_behind(self, position: Position) -> int:
@@ -73,13 +85,17 @@ class LedgerSums:
 
 
 def sums_of(records: Iterable[LedgerRecord]) -> LedgerSums:
-    """Entry ids of a ledger begin at 0 and have no gaps."""
-    ledgers = []
+    """Entry ids of a ledger begin at 0; no gaps are in them but what a repair gave up."""
+    ledgers, gaps = [], {}
     for record in records:
         last = last_entry(record)
         size_bytes = sum(segment.size_bytes for segment in record.segments)
-        ledgers.append((record.ledger_id, 0 if last is None else last.entry_id + 1, size_bytes))
-    return LedgerSums(ledgers)
+        entries = 0 if last is None else last.entry_id + 1
+        if record.lost and last is not None:
+            gaps[record.ledger_id] = record
+            entries -= lost_between(record, -1, last.entry_id)
+        ledgers.append((record.ledger_id, entries, size_bytes))
+    return LedgerSums(ledgers, gaps)
 
 
 def bytes_behind(position: Position, log: RawLedgers) -> int:

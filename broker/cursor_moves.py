@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 from broker.backlog import LedgerSums
+from broker.lost import nth_before
 from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from broker.subscription_stats import backlog_entries
@@ -126,7 +127,7 @@ def nth_behind(
             continue
         available = sums.entries_between(at, last)
         if available >= count:
-            return Position(record.ledger_id, last.entry_id - (available - count))
+            return Position(record.ledger_id, nth_before(record, last.entry_id, available - count))
         count -= available
         at = last
     return log.last_position()

@@ -1,7 +1,7 @@
 """Where entries are: the raw ledgers that exist, and the positions in and between them.
 
-Positions are ordered by (ledger id, entry id) and are not dense: ledgers end, and are trimmed. A
-position that holds no entry stands for the next one that may.
+Positions are ordered by (ledger id, entry id) and are not dense: ledgers end, are trimmed, and may
+have lost entries to a repair. A position that holds no entry stands for the next one that may.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord
 
 from broker.backlog import LedgerSums, sums_of
 from broker.log_tail import LogTail
+from broker.lost import lost_between
 from storage.entry import Position
 from storage.ledger import LedgerReader
 
@@ -67,19 +68,25 @@ class LogPositions(LogTail):
         """Raw entries p with after < p <= upto in the ledgers that exist."""
         count = 0
         for ledger_id in self._record.ledger_ids:
-            last = self._reader(ledger_id).last
+            reader = self._reader(ledger_id)
+            last = reader.last
             if last is None or ledger_id < after.ledger_id or ledger_id > upto.ledger_id:
                 continue
             low = after.entry_id if ledger_id == after.ledger_id else -1
             high = (
                 min(upto.entry_id, last.entry_id) if ledger_id == upto.ledger_id else last.entry_id
             )
-            count += max(0, high - low)
+            if high > low:
+                count += high - low - lost_between(reader.record, low, high)
         return count
 
     def ledger_sums(self) -> LedgerSums:
         """To ask about many positions at once."""
         return sums_of(self.ledger_records())
+
+    def last_in(self, ledger_id: int) -> Position | None:
+        """The last durable entry of a raw ledger, None when it has none."""
+        return self._reader(ledger_id).last
 
     def _existing(self, position: Position) -> Position:
         """`position` if it may hold an entry now or later, else the first one after it that may."""

@@ -54,6 +54,8 @@ class LogReader(Protocol):
 
     def ledger_sums(self) -> LedgerSums: ...
 
+    def last_in(self, ledger_id: int) -> Position | None: ...
+
     def ledger_ids(self) -> Sequence[int]: ...
 
     async def resolve_start(
@@ -149,7 +151,7 @@ def mark_delete_before(log: LogReader, position: Position) -> Position:
     # read-compacted consumer begin at the very start (test_seek_to_the_first_entry_of_a_ledger).
     for ledger_id in reversed(log.ledger_ids()):
         if ledger_id < position.ledger_id:
-            entries = log.entries_between(Position(ledger_id, -1), Position(ledger_id, 2**63 - 1))
-            if entries:
-                return Position(ledger_id, entries - 1)
+            last = log.last_in(ledger_id)
+            if last is not None:
+                return last
     return previous

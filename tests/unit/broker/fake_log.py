@@ -134,6 +134,10 @@ class FakeLog:
 
         return LedgerSums([of(each) for each in self.ledgers])
 
+    def last_in(self, ledger_id: int) -> Position | None:
+        own = [each.header.position for each in self.raw]
+        return max((each for each in own if each.ledger_id == ledger_id), default=None)
+
     def ledger_ids(self) -> Sequence[int]:
         return self.ledgers
 

@@ -1,0 +1,30 @@
+"""Entry ids of a raw ledger that a repair gave up: no entry has them, and nobody counts them. Pure.
+
+Where they are stands in the ledger's record, in order (docs/FORMATS.md, "Metadata"). Nearly all
+ledgers have none.
+
+    >>> record = LedgerRecord(lost=[{"first_entry_id": 3, "last_entry_id": 5}])
+    >>> lost_between(record, 0, 4), nth_before(record, 7, 2)
+    (2, 2)
+"""
+
+from __future__ import annotations
+
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+
+def lost_between(record: LedgerRecord, after: int, upto: int) -> int:
+    """How many entry ids e with after < e <= upto."""
+    return sum(
+        max(0, min(each.last_entry_id, upto) - max(each.first_entry_id, after + 1) + 1)
+        for each in record.lost
+    )
+
+
+def nth_before(record: LedgerRecord, entry_id: int, count: int) -> int:
+    """The id of the `count`-th entry before the one that has `entry_id`."""
+    found = entry_id - count
+    for each in reversed(record.lost):
+        if each.first_entry_id <= entry_id and found <= each.last_entry_id:
+            found -= each.last_entry_id - each.first_entry_id + 1
+    return found
