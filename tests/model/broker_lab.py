@@ -82,6 +82,13 @@ class BrokerLab:
         self._sequence = 0
         self.open()
 
+    def resume(self, files: LossyFiles, pairs: CountedKeyValue) -> None:
+        """On a disk that is there already, instead of a new one."""
+        self.files, self._pairs = files, pairs
+        self.clock = TickingClock(1_000_000)
+        self._sequence = 0
+        self.open()
+
     def open(self) -> None:
         self.clock = TickingClock(self.clock.now_ms())
         self.metadata = MetadataStore(self._pairs)

@@ -1,17 +1,25 @@
-"""Verify and repair on a disk in memory, as the commands do it on a real one."""
+"""Verify and repair on a disk in memory, as the commands do it on a real one.
+
+offline = Offline(DATA, pairs, files)
+offline.repair()
+assert offline.damage() == []
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.files import Files
 from storage.key_value import KeyValueStore
-from storage.repair import Repair
+from storage.repair import Repair, unfinished_repairs
 from storage.repair_plan import RepairPlan, make_plan
 from storage.survey import Survey, take
 from storage.verify import Finding, findings
+from tests.model.broker_lab import DATA, BrokerLab
+from tests.support.lossy_files import CountedKeyValue, LossyFiles
 
+LEDGERS = DATA / "ledgers"
 NOW_MS = 1_700_000_000_000
 
 
@@ -31,11 +39,49 @@ class Offline:
         """Without the notes."""
         return [each for each in self.findings() if not each.is_note]
 
+    def unfinished(self) -> list[str]:
+        return unfinished_repairs(self.data_dir, self._files)
+
     def plan(self) -> RepairPlan:
         return make_plan(self.survey(), NOW_MS)
 
     def repair(self) -> RepairPlan:
         plan = self.plan()
-        open_store: Callable[[], KeyValueStore] = lambda: self._pairs  # noqa: E731
-        Repair(self.data_dir, self._pairs, open_store, self._files, NOW_MS).do(plan)
+        Repair(self.data_dir, self._pairs, lambda: self._pairs, self._files, NOW_MS).do(plan)
         return plan
+
+
+class Snapshot(NamedTuple):
+    """A data directory as files and records, to begin from again and again."""
+
+    contents: dict[Path, bytes]
+    pairs: list[tuple[bytes, bytes]]
+
+    def disk(self) -> tuple[LossyFiles, CountedKeyValue]:
+        files = LossyFiles(Path("/disk"))
+        pairs = CountedKeyValue(files)
+        pairs.write(dict(self.pairs), ())
+        for path, content in self.contents.items():
+            files.make_dir(path.parent)
+            file = files.create(path)
+            file.write([content])
+            file.sync()
+            for folder in (path.parent, LEDGERS, DATA, DATA.parent):
+                files.sync_dir(folder)
+        return files, pairs
+
+
+def taken(files: LossyFiles, pairs: CountedKeyValue) -> Snapshot:
+    contents = {}
+    for folder in files.listdir(LEDGERS):
+        for name in files.listdir(LEDGERS / folder):
+            path = LEDGERS / folder / name
+            contents[path] = files.open_read(path).pread(1 << 20, 0)
+    return Snapshot(contents, pairs.scan(b""))
+
+
+def started(files: LossyFiles, pairs: CountedKeyValue) -> BrokerLab:
+    """A broker on that disk."""
+    lab = BrokerLab.__new__(BrokerLab)
+    lab.resume(files, pairs)
+    return lab
