@@ -14,7 +14,8 @@ What is chosen, so that nobody has to choose at night:
 * Metadata whose log is damaged are read up to there. Files that no record names are kept as copies
   then: the records of some may be what was lost.
 * Torn tails and files that no record names are left to the next start of the broker.
-* What a later build wrote is refused, not lost.
+* What a later build wrote is refused, not lost: an entry's ledger stays as it is; a record, and
+  nothing is repaired.
 
     plan = make_plan(survey, now_ms)
     for step in plan.steps:
@@ -107,6 +108,10 @@ class _Planner:
         self._topics_with_loss: set[str] = set()
 
     def run(self) -> RepairPlan:
+        newer = [e for e in self._survey.unreadable.values() if isinstance(e, IncompatibleFormat)]
+        if newer:
+            self._plan.refused += [Step(str(error)) for error in newer]
+            return self._plan
         self._accept_metadata()
         self._make_topics()
         for check in self._survey.ledgers.values():
@@ -352,11 +357,9 @@ class _Planner:
                 self._step(f"a {type(each).__name__} of no topic is removed", each.topic)
 
     def _mend_unreadable(self) -> None:
-        for key, error in self._survey.unreadable.items():
+        for key in self._survey.unreadable:
             name = key.decode(errors="backslashreplace").replace("\0", "/")
-            if isinstance(error, IncompatibleFormat):
-                self._plan.refused.append(Step(str(error)))
-            elif key not in self._plan.puts and key != b"store":
+            if key not in self._plan.puts and key != b"store":
                 self._mend_key(key, name)
 
     def _mend_key(self, key: bytes, name: str) -> None:

@@ -1,0 +1,404 @@
+"""What verify says of records and references, and what repair makes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    CursorRecord,
+    LedgerRecord,
+    StoreRecord,
+)
+
+from broker.subscription_factory import create_subscription
+from storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
+from storage.metadata import MetadataBatch, MetadataStore, encode_record, key_of
+from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.support.offline import LEDGERS, Offline, Snapshot, started, taken
+
+# Messages, and those of the compacted view: five keys, then what came since.
+RAW, VIEW = 20, 5 + 11
+
+
+class Disk:
+    """A directory with ledgers 1 and 2 raw, 3 compacted (of both), 4 and 5 raw; 5 is open."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.files, self.pairs = snapshot.disk()
+        self.metadata = MetadataStore(self.pairs)
+        self.offline = Offline(DATA, self.pairs, self.files)
+        (first,) = self.files.listdir(LEDGERS / "1")
+        self.entry_bytes = self.files.size(LEDGERS / "1" / first) // 6
+
+    def kinds(self) -> list[tuple[str, int]]:
+        return [(each.kind, each.ledger_id) for each in self.offline.damage()]
+
+    def spoil(self, key: bytes) -> None:
+        """A value that is no record."""
+        assert self.pairs.get(key) is not None
+        self.pairs.write({key: b"\x01\xff\xff\xff"}, ())
+
+    def mended(self) -> tuple[int, int]:
+        """Messages that a broker reads raw, and read-compacted; after a repair."""
+        self.offline.repair()
+        assert self.offline.damage() == []
+        return self.read()
+
+    def read(self) -> tuple[int, int]:
+        lab = started(self.files, self.pairs)
+        try:
+            found = [len(lab.read(EARLIEST, read_compacted=each)) for each in (False, True)]
+            return found[0], found[1]
+        finally:
+            lab.stop()
+
+    def flip(self, ledger_id: int, at: int, segment: int = 0) -> None:
+        folder = LEDGERS / str(ledger_id)
+        path = folder / self.files.listdir(folder)[segment]
+        self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+    def set_version(self, ledger_id: int, version: int) -> None:
+        """Of the third entry's header, which is good otherwise."""
+        folder = LEDGERS / str(ledger_id)
+        path = folder / self.files.listdir(folder)[0]
+
+        def change(data: bytes) -> bytes:
+            at = 2 * self.entry_bytes
+            body = bytes([version]) + data[at + 5 : at + 72]
+            return data[:at] + crc32c(body).to_bytes(4, "little") + body + data[at + 72 :]
+
+        self.files.damage(path, change)
+
+    def trim(self, *ledger_ids: int) -> None:
+        """As retention does: raw ledgers are gone for good."""
+        topic = self.metadata.topic(TOPIC)
+        assert topic is not None
+        topic.ledger_ids[:] = [each for each in topic.ledger_ids if each not in ledger_ids]
+        with self.metadata.batch() as batch:
+            batch.put_topic(topic)
+            for each in ledger_ids:
+                batch.delete_ledger(each)
+        for each in ledger_ids:
+            self.files.remove_dir(LEDGERS / str(each))
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    lab = BrokerLab()
+    lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
+    lab.publish([([Message(b"%d" % (n % 5), b"v%d" % n)], False) for n in range(9)])
+    lab.compact()
+    lab.publish([([Message(b"%d" % n, b"w%d" % n)], False) for n in range(11)])
+    lab._drop()
+    return taken(lab.files, lab._pairs)
+
+
+@pytest.fixture
+def disk(snapshot: Snapshot) -> Disk:
+    return Disk(snapshot)
+
+
+def test_it_is_whole(disk: Disk) -> None:
+    assert disk.offline.findings() == []
+    assert disk.offline.plan().steps == []
+    assert disk.read() == (RAW, VIEW)
+
+
+# Records
+
+
+def test_a_ledger_record_is_made_from_its_files(disk: Disk) -> None:
+    """Nothing is lost; also of the compacted ledger, when the raw ones are trimmed."""
+    disk.trim(1)
+    for ledger_id in (2, 3):
+        disk.spoil(key_of(LedgerRecord(ledger_id=ledger_id)))
+    assert {each for each in disk.kinds() if each[0] == "record"} == {("record", 2), ("record", 3)}
+    assert disk.mended() == (RAW - 6, VIEW)
+    assert {each.messages for each in disk.offline.plan().steps} == set()
+
+
+def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
+    """With its view, its runs and the numbers of its producers."""
+    before = disk.metadata.topic(TOPIC)
+    assert before is not None
+    disk.spoil(key_of(before))
+    assert ("record", -1) in disk.kinds()
+    disk.offline.repair()
+    after = disk.metadata.topic(TOPIC)
+    assert after is not None
+    assert after.ledger_ids == before.ledger_ids
+    assert after.compacted == before.compacted
+    assert after.last_run_number == before.last_run_number
+    assert after.last_producer_number == before.last_producer_number
+    assert after.compaction_cursor
+    assert after.epoch > before.epoch
+    assert disk.read() == (RAW, VIEW)
+
+
+def test_a_subscription_begins_with_the_oldest_message(disk: Disk) -> None:
+    """Again rather than never."""
+    disk.spoil(key_of(CursorRecord(topic=TOPIC, subscription="s")))
+    disk.offline.repair()
+    (cursor,) = disk.metadata.cursors(TOPIC)
+    assert (cursor.mark_delete.ledger_id, cursor.mark_delete.entry_id) == (1, -1)
+    assert disk.offline.damage() == []
+
+
+@pytest.mark.parametrize("prefix", [b"producer/", b"run/"])
+def test_another_record_that_cannot_be_read_goes(disk: Disk, prefix: bytes) -> None:
+    ((key, _),) = disk.pairs.scan(prefix)
+    disk.spoil(key)
+    assert len(disk.kinds()) == 1
+    assert disk.mended() == (RAW, VIEW)
+    assert disk.pairs.get(key) is None
+
+
+def test_the_store_record_is_above_every_id(disk: Disk) -> None:
+    """Missing, unreadable or too low."""
+    harms: list[Callable[[], None]] = [
+        lambda: disk.pairs.write({}, [b"store"]),
+        lambda: disk.spoil(b"store"),
+        lambda: disk.pairs.write({b"store": encode_record(StoreRecord(next_ledger_id=5))}, ()),
+    ]
+    for harm in harms:
+        harm()
+        assert len(disk.kinds()) == 1
+        disk.offline.repair()
+        store = disk.metadata.store()
+        assert store is not None
+        assert store.next_ledger_id == 6
+        assert disk.offline.damage() == []
+
+
+def test_a_record_of_no_topic_goes(disk: Disk) -> None:
+    cursor = CursorRecord(topic="persistent://public/default/gone", subscription="s")
+    disk.pairs.write({key_of(cursor): encode_record(cursor)}, ())
+    assert disk.kinds() == [("reference", -1)]
+    disk.offline.repair()
+    assert disk.pairs.get(key_of(cursor)) is None
+    assert disk.offline.damage() == []
+
+
+def test_a_ledger_that_its_topic_forgot_is_named_again(disk: Disk) -> None:
+    topic = disk.metadata.topic(TOPIC)
+    assert topic is not None
+    topic.ledger_ids.remove(2)
+    with disk.metadata.batch() as batch:
+        batch.put_topic(topic)
+    assert disk.kinds() == [("reference", 2)]
+    assert disk.mended() == (RAW, VIEW)
+
+
+def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> None:
+    with disk.metadata.batch() as batch:
+        batch.delete_ledger(2)
+    disk.files.remove_dir(LEDGERS / "2")
+    assert disk.kinds() == [("reference", 2)]
+    (step,) = disk.offline.plan().steps
+    assert (step.ledger_id, step.entries, step.messages) == (2, "all", None)
+    # Three of its six were compacted before.
+    assert disk.mended() == (RAW - 6, VIEW - 3)
+
+
+def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
+    """A record of a later version: nothing is done at all."""
+    key = key_of(LedgerRecord(ledger_id=4))
+    value = disk.pairs.get(key)
+    assert value is not None
+    disk.pairs.write({key: b"\x63" + value[1:]}, ())
+    assert ("record", 4) in disk.kinds()
+    plan = disk.offline.plan()
+    assert (len(plan.refused), plan.steps, plan.puts) == (1, [], {})
+    assert "Use a newer build" in plan.refused[0].what
+
+
+def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
+    """Also when something else of its ledger is damaged; other ledgers are mended."""
+    disk.set_version(4, 99)
+    disk.flip(4, 2 * disk.entry_bytes - 1)
+    disk.flip(2, 50)
+    assert {("format", 4), ("entry", 2)} <= set(disk.kinds())
+    plan = disk.offline.repair()
+    assert [each.ledger_id for each in plan.refused] == [4]
+    assert ("format", 4) in disk.kinds()
+    assert ("entry", 2) not in disk.kinds()
+
+
+# Raw ledgers
+
+
+def test_ids_never_change_and_counts_are_told(disk: Disk) -> None:
+    """The second and third of six entries are damaged: a value, and a header."""
+    disk.flip(4, 2 * disk.entry_bytes - 1)
+    disk.flip(4, 2 * disk.entry_bytes + 10)
+    assert disk.kinds() == [("entry", 4), ("entry", 4)]
+    (step,) = disk.offline.plan().steps
+    assert (step.ledger_id, step.entries, step.messages) == (4, "1 to 2", 2)
+    assert disk.mended() == (RAW - 2, VIEW - 2)
+    record = disk.metadata.ledger(4)
+    assert record is not None
+    assert [each.path[-7:] for each in record.segments] == ["000.log", "003.log"]
+    assert [(each.first_entry_id, each.last_entry_id) for each in record.lost] == [(1, 2)]
+
+
+def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
+    """How many messages a bad header hid, nobody knows."""
+    disk.flip(5, 10)
+    (step,) = disk.offline.plan().steps
+    assert (step.entries, step.messages) == ("0", None)
+    disk.offline.repair()
+    record = disk.metadata.ledger(5)
+    assert record is not None
+    assert record.state == LEDGER_STATE_CLOSED
+    assert disk.read() == (RAW - 1, VIEW - 1)
+
+
+def test_a_torn_tail_is_a_note(disk: Disk) -> None:
+    """As it is for recovery, which cuts it."""
+    folder = LEDGERS / "5"
+    (name,) = disk.files.listdir(folder)
+    disk.files.damage(folder / name, lambda data: data[:-3])
+    (finding,) = disk.offline.findings()
+    assert (finding.kind, finding.is_note) == ("torn-tail", True)
+    assert disk.mended() == (RAW - 1, VIEW - 1)
+
+
+def test_a_missing_segment_is_a_range_that_is_lost(disk: Disk) -> None:
+    disk.files.remove(LEDGERS / "2" / disk.files.listdir(LEDGERS / "2")[0])
+    assert disk.kinds() == [("file", 2)]
+    (step,) = disk.offline.plan().steps
+    lost = step.messages or 0
+    assert lost > 0
+    assert disk.mended() == (RAW - lost, VIEW)
+
+
+def test_a_gap_that_nobody_recorded_is_found(disk: Disk) -> None:
+    """A segment that the record does not list."""
+    record = disk.metadata.ledger(2)
+    assert record is not None
+    assert len(record.segments) == 2
+    del record.segments[0]
+    with disk.metadata.batch() as batch:
+        batch.put_ledger(record)
+    assert ("gap", 2) in disk.kinds()
+    disk.offline.repair()
+    assert disk.offline.damage() == []
+
+
+def test_sums_that_are_wrong_are_found_and_mended(disk: Disk) -> None:
+    """Each field of a segment's record."""
+    good = disk.metadata.ledger(1)
+    assert good is not None
+    for name in ("entries", "messages", "key_bytes", "publish_time_max_ms", "checksum"):
+        record = LedgerRecord()
+        record.CopyFrom(good)
+        setattr(record.segments[0], name, getattr(record.segments[0], name) + 1)
+        with disk.metadata.batch() as batch:
+            batch.put_ledger(record)
+        assert ("sums", 1) in disk.kinds(), name
+        disk.offline.repair()
+        mended = disk.metadata.ledger(1)
+        assert mended is not None
+        assert mended.segments == good.segments, name
+
+
+def test_a_value_that_looks_like_an_entry_is_none(disk: Disk) -> None:
+    """Behind a bad header every byte is looked at; an entry of another ledger is not taken."""
+    frame = build_entry(b"k", b"v", EntryFields(message_count=1))
+    inner = stamp(frame, 9, 1, append_time_ms=1, producer_number=1)
+    folder = LEDGERS / "5"
+    (name,) = disk.files.listdir(folder)
+    disk.files.damage(folder / name, lambda data: inner + data[len(inner) :])
+    assert read_header(inner).ledger_id == 9
+    disk.offline.repair()
+    assert disk.offline.damage() == []
+    assert disk.read() == (RAW - 1, VIEW - 1)
+
+
+# Compacted views
+
+
+def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
+    """Nothing is lost, and raw ledgers go on waiting for the next compaction."""
+    disk.flip(3, 50)
+    plan = disk.offline.repair()
+    assert sum(each.messages or 0 for each in plan.steps) == 0
+    topic, ledger = disk.metadata.topic(TOPIC), disk.metadata.ledger(3)
+    assert topic is not None
+    assert ledger is not None
+    assert not topic.HasField("compacted")
+    assert topic.compaction_cursor
+    assert ledger.state == LEDGER_STATE_DELETING
+    assert disk.read() == (RAW, RAW)
+    lab = started(disk.files, disk.pairs)
+    run = lab.compact()
+    assert run is not None
+    assert lab.succeeded(run)
+    assert len(lab.read(EARLIEST, read_compacted=True)) == 11
+    lab.stop()
+
+
+def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Disk) -> None:
+    """One of its five messages is lost, and it is said which."""
+    disk.trim(1)
+    disk.flip(3, 3 * disk.entry_bytes - 1)
+    (step,) = disk.offline.plan().steps
+    assert step.messages == 1
+    assert step.entries == "1 between 1:4 and 2:2"
+    assert disk.mended() == (RAW - 6, VIEW - 1)
+
+
+def test_a_view_that_is_gone_is_lost_as_far_as_raw_data_are_trimmed(disk: Disk) -> None:
+    disk.trim(1)
+    disk.files.remove_dir(LEDGERS / "3")
+    (step,) = disk.offline.plan().steps
+    assert (step.entries, step.messages) == ("all", 5)
+    assert disk.mended() == (RAW - 6, RAW - 6)
+
+
+def test_a_horizon_before_the_last_compacted_entry_is_found(disk: Disk) -> None:
+    topic = disk.metadata.topic(TOPIC)
+    assert topic is not None
+    topic.compacted.horizon.entry_id = 0
+    with disk.metadata.batch() as batch:
+        batch.put_topic(topic)
+    assert disk.kinds() == [("reference", 3)]
+    assert disk.mended() == (RAW, RAW)
+
+
+def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
+    topic = disk.metadata.topic(TOPIC)
+    assert topic is not None
+    topic.ClearField("compacted")
+    with disk.metadata.batch() as batch:
+        batch.put_topic(topic)
+    assert disk.kinds() == [("reference", 3)]
+    plan = disk.offline.repair()
+    assert any(path.startswith("3/") for path in plan.copies)
+    assert disk.read() == (RAW, RAW)
+
+
+# Notes
+
+
+def test_what_a_start_deals_with_is_a_note(disk: Disk) -> None:
+    """Files that no record names, half written ones, copies of torn tails."""
+    for name in ("99.tmp", "00000000000000000009.log", "0.log.torn"):
+        disk.files.create(LEDGERS / "1" / name).write([b"x"])
+    assert sorted(each.kind for each in disk.offline.findings()) == ["aside", "orphan", "torn-copy"]
+    assert disk.offline.damage() == []
+    assert disk.offline.plan().steps == []
+
+
+def test_the_types_of_the_disk_are_those_of_the_store(disk: Disk) -> None:
+    """A batch writes what verify reads."""
+    batch = MetadataBatch(disk.pairs)
+    record = disk.metadata.ledger(1)
+    assert record is not None
+    batch.put_ledger(record)
+    assert batch.puts == {key_of(record): encode_record(record)}
