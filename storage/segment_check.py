@@ -192,7 +192,7 @@ class _Scan:
             self._tally = SegmentTally(self._segment.path)
             self._tally.record.sealed = True
             self._result.extents.append(Extent(offset, self._tally.record))
-        self._tally.add_stored(header)
+        self._tally.add_stored([header])
         self._last = header.position
 
     def _bad(

@@ -39,19 +39,6 @@ Listener = (
 )
 
 
-# What a compaction that takes messages out of a batch adds to it: the batch index of each that is
-# left, and a few bytes for the columns' lengths.
-_REBUILD_MESSAGE_BYTES = 4
-_REBUILD_BYTES = 64
-
-
-def entry_bytes_with_room(size_bytes: int, messages: int) -> int:
-    """How large an entry may become. One message alone survives whole or not at all."""
-    if messages == 1:
-        return size_bytes
-    return size_bytes + messages * _REBUILD_MESSAGE_BYTES + _REBUILD_BYTES
-
-
 class Batch:
     """The messages of one entry, and who waits for each."""
 

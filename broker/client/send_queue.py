@@ -25,12 +25,11 @@ from broker.client.batching import (
     DefaultContainer,
     Listener,
     QuickRows,
-    entry_bytes_with_room,
 )
 from broker.client.listeners import tell
 from broker.client.new_message import NewMessage, checked_message
 from broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
-from storage.entry import Buffer
+from storage.entry import Buffer, entry_bytes_after_rebuild_max
 from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, NotAllowed, Overloaded
 
 _log = logging.getLogger(__name__)
@@ -233,7 +232,8 @@ class SendQueue:
             plain=is_plain,
         )
         entry = PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
-        if entry_bytes_with_room(len(data), len(batch.listeners)) <= self._stream.entry_bytes_max:
+        size_bytes = entry_bytes_after_rebuild_max(len(data), len(batch.listeners))
+        if size_bytes <= self._stream.entry_bytes_max:
             yield entry
         elif len(batch.listeners) > 1:
             for half in batch.halves():
