@@ -4,16 +4,24 @@ Each producer name has a number on its topic; entry headers carry it with the se
 entry's last message. An entry is a duplicate when its sequence id is not above the highest stored
 under that name (Pulsar: MessageDeduplication). The records in the metadata store are snapshots;
 what came after them is found again in the entries' headers when the topic is loaded.
+
+A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
+(brokerDeduplicationProducerInactivityTimeoutMinutes): what it sends again afterwards is new. Its
+number is not given out again, and the entries that carry it stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
 from storage.entry import EARLIEST, LATEST, EntryHeader, Position
 from storage.metadata import MetadataStore
+
+INACTIVE_MS = 360 * 60_000
+# Time to come back after the topic was loaded: as long as it was not, nobody could connect.
+RETURN_MS = 60 * 60_000
 
 
 class Deduplication:
@@ -32,6 +40,7 @@ class Deduplication:
         self._producers = {each.name: each for each in metadata.producers(record.name)}
         self._changed: set[str] = set()
         self._captured: list[tuple[Position, list[ProducerRecord]]] = []
+        self._first_looked_at_ms: int | None = None
         positions = [
             Position(each.position.ledger_id, each.position.entry_id)
             for each in self._producers.values()
@@ -73,6 +82,37 @@ class Deduplication:
             self._producers[name] = producer
             self._recorded = min(self._recorded, position)
         return producer
+
+    def forget_inactive(self, connected: Collection[str], now_ms: int) -> list[str]:
+        """To be called now and then. Deletes the records of those long gone; their names."""
+        if self._first_looked_at_ms is None:
+            self._first_looked_at_ms = now_ms
+        for name, producer in self._producers.items():
+            if name in connected or not producer.last_active_ms:
+                producer.last_active_ms = now_ms
+        if now_ms < self._first_looked_at_ms + RETURN_MS:
+            return []
+        before_ms = now_ms - INACTIVE_MS
+        gone = [name for name, each in self._producers.items() if each.last_active_ms < before_ms]
+        if gone:
+            self._forget(gone)
+        return gone
+
+    def _forget(self, names: Sequence[str]) -> None:
+        with self._metadata.batch() as batch:
+            for name in names:
+                batch.delete_producer(self._record.name, name)
+        for name in names:
+            del self._producers[name]
+            self._changed.discard(name)
+        # A snapshot taken before must not bring them back.
+        self._captured = [
+            (position, [each for each in copies if each.name in self._producers])
+            for position, copies in self._captured
+        ]
+        if not self._producers:
+            # No header tells anything about anybody.
+            self._captured, self._recorded = [], LATEST
 
     def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
         """An entry of this producer got its position."""

@@ -6,6 +6,7 @@ Every check interval, and whenever a test clock was moved, each loaded topic is 
    ManagedLedgerImpl.rollCurrentLedgerIfFull).
 2. Message TTL: subscriptions pass what is too old (broker/cursor_moves.py).
 3. Ledgers that nothing holds back any more are deleted (broker/retention.py).
+4. Producers that have long been gone are forgotten (broker/deduplication.py).
 
 What fails, in whatever way, is logged and tried again at the next interval; neither the rest of the
 topic's checks nor other topics wait for it.
@@ -42,7 +43,7 @@ class Housekeeping:
 
     async def check_all(self) -> None:
         for topic in tuple(self._broker.topics.values()):
-            for check in (_roll, _expire, _trim):
+            for check in (_roll, _expire, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
             # However many topics there are, the loop is not kept from the streams.
@@ -70,3 +71,9 @@ async def _expire(topic: Topic) -> None:
 
 async def _trim(topic: Topic) -> None:
     await topic.trim()
+
+
+async def _forget_producers(topic: Topic) -> None:
+    gone = topic.deduplication.forget_inactive(topic.producers, topic.clock.now_ms())
+    if gone:
+        _log.info("%s: forgot %d producers that have long been gone", topic.name, len(gone))

@@ -155,6 +155,9 @@ class MetadataBatch:
     def put_producer(self, record: ProducerRecord) -> None:
         self._put(_key("producer", record.topic, record.name), record)
 
+    def delete_producer(self, topic: str, name: str) -> None:
+        self._delete(_key("producer", topic, name))
+
     def put_run(self, record: RunRecord) -> None:
         self._put(_key("run", record.topic, f"{record.number:020d}"), record)
 

@@ -265,18 +265,20 @@ class CursorRecord(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
-    __slots__ = ("topic", "name", "number", "last_sequence_id", "position")
+    __slots__ = ("topic", "name", "number", "last_sequence_id", "position", "last_active_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACTIVE_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     number: int
     last_sequence_id: int
     position: Position
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    last_active_ms: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., last_active_ms: _Optional[int] = ...) -> None: ...
 
 class RunCounts(_message.Message):
     __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us")
