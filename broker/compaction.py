@@ -10,7 +10,7 @@ Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic)
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
 * A trigger without anything new since the horizon starts no run and changes no status
   (apache/pulsar#24449), unless the profile wants a run. A topic that was never compacted and is
-  empty: a run, a success, no ledger.
+  empty: a run, a success, no ledger, and no other run until something is published.
 * Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
   is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
   "cancelled".
@@ -56,6 +56,7 @@ from broker.compaction_run import CompactionRun
 from broker.names import COMPACTION_CURSOR
 from broker.threshold import Sleep, ThresholdMonitor
 from storage.crash_points import reach
+from storage.entry import EARLIEST
 from storage.errors import (
     CompactionCancelled,
     CompactionFenced,
@@ -131,7 +132,7 @@ class CompactionScheduler:
         self._check_free(topic)
         if trigger == RUN_TRIGGER_ADMIN:
             self.compactor.retry_now()
-        if topic.emulation().skip_run_without_new_data and not _has_news(topic):
+        if topic.emulation().skip_run_without_new_data and not self._has_news(topic):
             return 0
         self._queue.check_room(len(self._reserved))
         self._reserved.add(topic.name)
@@ -249,6 +250,25 @@ class CompactionScheduler:
             return runs
         return [run for run in runs if run.number > topic.last_run_before_load]
 
+    def _has_news(self, topic: CompactableTopic) -> bool:
+        """Counts entries instead of comparing positions: a ledger that was rolled and is still
+        empty has a last position beyond the horizon, but nothing in it. Damage is news: the run
+        tells it. So is that there is nothing, the first time: a run says so with its success.
+        """
+        log = topic.log
+        if log.has_damage or log.entries_between(log.horizon or EARLIEST, log.last_position()):
+            return True
+        return log.horizon is None and not self._was_found_empty(topic)
+
+    def _was_found_empty(self, topic: CompactableTopic) -> bool:
+        runs = self._runs_known(topic)
+        return bool(
+            topic.record.compaction_cursor
+            and runs
+            and runs[-1].state == RUN_STATE_SUCCESS
+            and not runs[-1].HasField("horizon")
+        )
+
     def _is_alive(self, record: RunRecord) -> bool:
         run = self._runs.get(record.topic)
         return run is not None and run.number == record.number
@@ -324,15 +344,6 @@ def _dirtiness(run: CompactionRun) -> int:
     except Exception:
         _log.exception("The backlog of %s", run.topic.name)
         return 0
-
-
-def _has_news(topic: CompactableTopic) -> bool:
-    """Counts entries instead of comparing positions: a ledger that was rolled and is still empty
-    has a last position beyond the horizon, but nothing in it. Damage is news: the run tells it."""
-    horizon = topic.log.horizon
-    if horizon is None or topic.log.has_damage:
-        return True
-    return topic.log.entries_between(horizon, topic.log.last_position()) > 0
 
 
 def _status_of_run(run: CompactionRun) -> GetCompactionStatusResponse:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledgerfold.v1 import records_pb2
@@ -126,6 +127,10 @@ class Cursor:
     def ranges(self) -> list[Range]:
         """What is acknowledged beyond mark-delete, in order."""
         return list(map(Range, self._afters, self._uptos))
+
+    def bounds(self) -> Iterator[tuple[Position, Position]]:
+        """The same, for who only counts."""
+        return zip(self._afters, self._uptos, strict=True)
 
     @property
     def range_count(self) -> int:

@@ -47,7 +47,7 @@ class RawEntries(Protocol):
 
 
 async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: int) -> int:
-    """Passes what is older than `limit_ms`; how many entries of the backlog that were.
+    """Passes what is older than `limit_ms`, durably; how many entries of the backlog that were.
 
     Raises NothingExpired when there is nothing to do (see above), StorageError.
     """
@@ -80,6 +80,8 @@ async def _expire(topic: Topic, subscription: Subscription, limit_ms: int) -> in
     subscription.expired_ms = now_ms
     expired = subscription.pass_over(upto)
     subscription.entries_expired += expired
+    if expired:
+        await subscription.persist()
     return expired
 
 

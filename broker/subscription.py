@@ -87,17 +87,14 @@ class Subscription:
         self.entries_expired = self.expired_ms = 0
         # Of consumers that left.
         self.traffic_before = Traffic()
-        # Not above the mark-delete of the record on disk, whether a write under way gets there or
-        # not.
+        # Not beyond the mark-delete on disk, whether or not a write under way gets there.
         self._recorded_mark_delete = cursor.mark_delete
         self._persist_record = persist
-        self._writer = (
-            None
-            if persist is None
-            else CursorWriter(
+        self._writer: CursorWriter | None = None
+        if persist is not None:
+            self._writer = CursorWriter(
                 self.record, self._persist, self.fail, delay_ms=persist_delay_ms, clock=clock
             )
-        )
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
@@ -292,12 +289,8 @@ class Subscription:
             self._writer.changed(count)
 
     async def persist(self) -> None:
-        """Returns when the cursor is durable as it is now.
-
-        Raises StorageError, and what it was closed with: then it never will be.
-        """
-        if self._closed is not None:
-            raise self._closed
+        """Returns when the cursor is durable as it is now. Raises StorageError, or why not."""
+        self._check_open()
         if self._writer is not None:
             self._writer.changed()
             await self._writer.flush()
@@ -306,8 +299,7 @@ class Subscription:
         """A seek: the next entry delivered is the first behind `mark_delete` (EARLIEST: all).
 
         Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
-        Raises SubscriptionBusy while another move is on its way, StorageError, and what the
-        subscription was closed with.
+        Raises SubscriptionBusy while another move is on its way, StorageError, or why it is closed.
         """
         if self._is_moving:
             raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
@@ -316,8 +308,7 @@ class Subscription:
             await self._disconnect(
                 Moved(f"Subscription {self.name!r} of {self.topic} moved: connect again.")
             )
-            if self._closed is not None:
-                raise self._closed
+            self._check_open()
             self.cursor.reset(mark_delete)
             self._is_kept = not self.is_durable
             await self.persist()
@@ -374,10 +365,13 @@ class Subscription:
         if session is not None:
             await session.pump.stopped()
 
-    def _check_attach(self, options: ConsumerOptions) -> None:
-        options.check()
+    def _check_open(self) -> None:
         if self._closed is not None:
             raise self._closed
+
+    def _check_attach(self, options: ConsumerOptions) -> None:
+        options.check()
+        self._check_open()
         if options.durable != self.is_durable:
             kind = "durable" if self.is_durable else "non-durable"
             raise NotAllowed(f"Subscription {self.name!r} of {self.topic} exists as {kind}.")

@@ -44,7 +44,7 @@ def backlog_entries(subscription: Subscription, sums: LedgerSums | None = None) 
     log, cursor = subscription.log, subscription.cursor
     sums = sums or log.ledger_sums()
     behind = sums.entries_between(cursor.mark_delete, log.last_position())
-    return behind - sums.entries_in(cursor.ranges)
+    return behind - sums.entries_in(cursor.bounds())
 
 
 def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:

@@ -235,7 +235,14 @@ class Topic:
     # -- compaction ------------------------------------------------------------------------
 
     def compaction_backlog_bytes(self) -> int:
-        """Raw bytes behind the horizon, exact or estimated as the profile wants."""
+        """What the threshold is compared with (reference section 11.3).
+
+        Raw bytes behind the horizon, exact or estimated as the profile wants. While there is no
+        `__compaction` those behind the slowest durable cursor, estimated; without one, all.
+        """
+        if not self.record.compaction_cursor:
+            cursors = [each.mark_delete for each in self.subscriptions.values() if each.is_durable]
+            return estimated_bytes_behind(min(cursors, default=EARLIEST), self.log)
         count = bytes_behind if self.emulation().exact_backlog else estimated_bytes_behind
         return count(self.compaction_mark_delete, self.log)
 

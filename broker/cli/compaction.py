@@ -104,8 +104,14 @@ def figures(run: RunRecord) -> str:
         f"{counts.removed_events:,} removed events, "
         f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
         f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
-        f"horizon {run.horizon.ledger_id}:{run.horizon.entry_id}"
+        f"horizon {_horizon(run)}"
     )
+
+
+def _horizon(run: RunRecord) -> str:
+    """Of a run that found nothing there is none."""
+    horizon = run.horizon
+    return f"{horizon.ledger_id}:{horizon.entry_id}" if run.HasField("horizon") else "none"
 
 
 @contextmanager
@@ -189,6 +195,6 @@ def _rows(runs: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
             "bytes_out": run.counts.bytes_out,
             "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
             "ledger": run.ledger_id,
-            "horizon": f"{run.horizon.ledger_id}:{run.horizon.entry_id}",
+            "horizon": _horizon(run),
             "error": run.error_message,
         }

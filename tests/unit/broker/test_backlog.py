@@ -33,7 +33,9 @@ def test_sums_count_as_one_by_one() -> None:
             behind = counted(ledgers, after, LATEST)
             assert sums.estimated_bytes_behind(after) == 10 * behind
             for upto in (*positions, LATEST):
-                assert sums.entries_between(after, upto) == counted(ledgers, after, upto)
+                expected = counted(ledgers, after, upto)
+                assert sums.entries_between(after, upto) == expected
+                assert sums.entries_in([(after, upto)] * 2) == 2 * expected
 
 
 class CountingLog(FakeLog):

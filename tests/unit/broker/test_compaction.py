@@ -113,6 +113,34 @@ def test_adm_02_an_empty_topic_succeeds_without_ledger_or_worker() -> None:
     asyncio.run(body())
 
 
+def test_an_empty_topic_is_compacted_once_until_something_is_published() -> None:
+    """Unless the profile wants a run, or forgets with a load that there was one."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=0, backlog_bytes=0)
+
+        async def numbers() -> int:
+            number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+            await lab.ended(topic)
+            return number
+
+        assert [await numbers() for _ in range(3)] == [1, 0, 0]
+        topic.record.policies.emulation.skip_run_without_new_data = False
+        assert await numbers() == 2
+        topic.record.policies.emulation.skip_run_without_new_data = True
+        topic.record.compaction_cursor = False
+        assert [await numbers() for _ in range(2)] == [3, 0]
+        topic.record.policies.emulation.status_survives_unload = False
+        topic.last_run_before_load = 3
+        assert [await numbers() for _ in range(2)] == [4, 0]
+        topic.log.entries = 1
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 5
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
 def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
     """A trigger without anything beyond the horizon answers 0 (apache/pulsar#24449)."""
 

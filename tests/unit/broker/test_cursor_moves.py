@@ -24,7 +24,7 @@ from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import create_subscription
 from storage.entry import EARLIEST, Position
 from storage.errors import InvalidRequest, NotAllowed, NothingExpired
-from tests.model.broker_lab import BrokerLab
+from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.unit.broker.subscriptions import receive
 
@@ -72,6 +72,16 @@ def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
     stats = subscription.stats()
     assert stats["totalMsgExpired"] == 6
     assert lab.clock.now_ms() - stats["lastExpireTimestamp"] < 1_000
+
+
+def test_what_has_expired_has_durably(lab: BrokerLab) -> None:
+    """When the answer comes, a crash brings nothing of it back."""
+    subscribe(lab)
+    publish(lab, 1)
+    lab.advance(MINUTE_MS)
+    assert lab.run(expire_all(lab.topic, 1_000)) == 1
+    (stored,) = lab.metadata.cursors(TOPIC)
+    assert stored.mark_delete.entry_id == 0
 
 
 def test_a_closed_ledger_expires_by_its_end_whatever_publish_times_say() -> None:

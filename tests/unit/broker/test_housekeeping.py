@@ -15,7 +15,7 @@ from broker.log import TopicLog
 from broker.settings import BrokerSettings
 from broker.subscription_factory import create_subscription
 from broker.topic import Topic
-from storage.entry import EARLIEST
+from storage.entry import EARLIEST, Position
 from storage.errors import TopicNotFound
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -159,3 +159,26 @@ def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
     lab.topic  # noqa: B018 - loads it
     assert lab.run(ask()) == ["first", "second"]
     assert len(lab.broker._locks) == 0
+
+
+def test_without_compactions_cursor_the_slowest_durable_one_counts(lab: BrokerLab) -> None:
+    """Nothing behind it: nothing to compact; no durable cursor: all that is stored."""
+    topic = lab.topic
+    lab.publish([ENTRY])
+    lab.run(topic.log.roll())
+    lab.publish([ENTRY])
+    first, last = topic.log.first_position(), topic.log.last_position()
+    stored = topic.compaction_backlog_bytes()
+    assert stored == sum(each.size_bytes for r in topic.log.ledger_records() for each in r.segments)
+    subscription = lab.run(create_subscription(topic, "s", StartPosition()))
+    lab.run(create_subscription(topic, "away", StartPosition(earliest=True), durable=False))
+    assert topic.compaction_backlog_bytes() == 0
+
+    async def move(to: Position) -> None:
+        await subscription.move(to)
+
+    lab.run(move(first))
+    assert topic.compaction_backlog_bytes() == stored // 2
+    lab.run(move(last))
+    lab.run(topic.enable_compaction_cursor())
+    assert topic.compaction_backlog_bytes() == stored
