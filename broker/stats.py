@@ -21,6 +21,7 @@ from broker.compaction_history import CompactionStats
 from broker.names import COMPACTION_CURSOR
 from broker.traffic import iso_time
 from storage.entry import EARLIEST, Position
+from storage.errors import CompactedLedgerDamaged
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -116,11 +117,21 @@ def _ledger(record: LedgerRecord) -> dict[str, Any]:
 
 
 def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
-    """A ledger of 0 entries is one of a topic whose keys are all gone, unlike no ledger at all."""
+    """A ledger of 0 entries is one of a topic whose keys are all gone, unlike no ledger at all.
+
+    `damage` is there when it cannot be read, as far as that is known: files are looked for, their
+    content is not looked at.
+    """
     if not topic.record.HasField("compacted") or topic.record.compacted.ledger_id < 0:
         return dict(_NO_LEDGER)
-    record = broker.metadata.ledger(topic.record.compacted.ledger_id)
-    return dict(_NO_LEDGER) if record is None else _ledger(record)
+    ledger_id = topic.record.compacted.ledger_id
+    record = broker.metadata.ledger(ledger_id)
+    shown = _ledger(LedgerRecord(ledger_id=ledger_id) if record is None else record)
+    try:
+        topic.log.check_compacted()
+    except CompactedLedgerDamaged as error:
+        shown["damage"] = str(error)
+    return shown
 
 
 def _compaction_mark_delete(topic: Topic) -> Position:

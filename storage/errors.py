@@ -188,13 +188,23 @@ class StorageError(LedgerfoldError):
     reason = "STORAGE"
 
 
+_WAY_BACK = (
+    "With the broker stopped, `ledgerfold verify DATA` tells all there is, and `ledgerfold repair "
+    "DATA` what can be kept."
+)
+
+
 class Corruption(StorageError):
-    """Damaged data. Nothing was repaired, nothing was skipped."""
+    """Damaged data. Nothing was repaired, nothing was skipped. `fact`: the message without advice.
+
+    `path` is that of a file or a record; without a slash it is of what came over the wire.
+    """
 
     reason = "DATA_CORRUPT"
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
-        super().__init__(f"{path} is damaged at byte {offset}: expected {expected}, found {found}.")
+        self.fact = f"{path} is damaged at byte {offset}: expected {expected}, found {found}."
+        super().__init__(f"{self.fact} {_WAY_BACK}" if "/" in path else self.fact)
         self.path, self.offset, self.expected, self.found = path, offset, expected, found
 
 
@@ -209,10 +219,13 @@ class IncompatibleFormat(StorageError):
 
 
 class MissingFile(StorageError):
+    """A file, or a part of one. `fact`: the message without advice."""
+
     reason = "DATA_MISSING"
 
     def __init__(self, path: str, named_by: str) -> None:
-        super().__init__(f"{path}, which {named_by} names, is missing or shorter than recorded.")
+        self.fact = f"{path}, which {named_by} names, is missing or has not the recorded size."
+        super().__init__(f"{self.fact} {_WAY_BACK}")
         self.path, self.named_by = path, named_by
 
 
@@ -222,10 +235,11 @@ class CompactedLedgerDamaged(StorageError):
     reason = "COMPACTED_LEDGER_DAMAGED"
 
     def __init__(self, topic: str, ledger_id: int, cause: StorageError) -> None:
+        fact = getattr(cause, "fact", cause)
         super().__init__(
-            f"The compacted ledger {ledger_id} of {topic} cannot be read: {cause} "
-            "Restore its files and unload the topic, or give it up: delete the subscription "
-            "__compaction, then compact what raw data are left."
+            f"The compacted ledger {ledger_id} of {topic} cannot be read: {fact} {_WAY_BACK} Or "
+            "restore its files and unload the topic. Or give it up at once: unload the topic, "
+            "delete the subscription __compaction, then compact what raw data are left."
         )
         self.topic, self.ledger_id, self.cause = topic, ledger_id, cause
 

@@ -27,7 +27,7 @@ from storage.files import Files
 from storage.key_value import KeyValueStore
 from storage.metadata import encode_record
 from storage.names import ASIDE_SUFFIX, MANIFEST, REPAIRS, ledgers_dir, metadata_dir
-from storage.repair_plan import RepairPlan, Step
+from storage.repair_steps import RepairPlan, Step
 
 BLOCK_BYTES = 1024 * 1024
 # Of a manifest.

@@ -24,9 +24,6 @@ What is chosen, so that nobody has to choose at night:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
 from google.protobuf.message import Message
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -47,50 +44,9 @@ from storage.errors import IncompatibleFormat
 from storage.metadata import key_of
 from storage.names import parse_segment_name, segment_path
 from storage.repair_losses import compacted_losses, new_losses
-from storage.segment_check import Extent, SegmentCheck
+from storage.repair_steps import RepairPlan, Step
 from storage.survey import LedgerCheck, Survey
 from storage.verify import NO_LEDGER, horizon_of, last_compacted
-
-
-class Extract(NamedTuple):
-    """Bytes of `source` that become the segment `target`. Paths as in a SegmentRecord."""
-
-    source: str
-    offset: int
-    size_bytes: int
-    target: str
-
-
-class Cut(NamedTuple):
-    """Of the segment `path` only these bytes stay, after the records say so."""
-
-    path: str
-    offset: int
-    size_bytes: int
-
-
-class Step(NamedTuple):
-    """One thing that is done, in words. `messages`: lost by it; None when nobody knows."""
-
-    what: str
-    topic: str = ""
-    ledger_id: int = NO_LEDGER
-    entries: str = ""
-    messages: int | None = 0
-
-
-@dataclass(slots=True)
-class RepairPlan:
-    """`copies`: files to keep, as they are, first. `refused`: what is left as it is, and why."""
-
-    steps: list[Step] = field(default_factory=list)
-    refused: list[Step] = field(default_factory=list)
-    puts: dict[bytes, Message] = field(default_factory=dict)
-    deletes: set[bytes] = field(default_factory=set)
-    extracts: list[Extract] = field(default_factory=list)
-    cuts: list[Cut] = field(default_factory=list)
-    copies: set[str] = field(default_factory=set)
-    copies_metadata: bool = False
 
 
 def make_plan(survey: Survey, now_ms: int) -> RepairPlan:
@@ -155,7 +111,7 @@ class _Planner:
         for each in check.segments:
             for extent in each.extents:
                 target = segment_path(record.ledger_id, extent.first.entry_id)
-                segments.append(self._kept(each, extent, target))
+                segments.append(self._plan.keep(each, extent, target))
         mended = self._closed(record, segments)
         del mended.lost[:]
         for first, last in check.lost():
@@ -180,20 +136,6 @@ class _Planner:
             step = Step(str(error), check.record.topic, check.record.ledger_id)
             self._plan.refused.append(step)
         return bool(newer)
-
-    def _kept(self, check: SegmentCheck, extent: Extent, target: str) -> SegmentRecord:
-        """The record of good entries, which stand, or are put, into the file `target`."""
-        kept = SegmentRecord()
-        kept.CopyFrom(extent.record)
-        kept.path = target
-        source, size = check.segment.path, kept.size_bytes
-        if target != source:
-            self._plan.copies.add(source)
-            self._plan.extracts.append(Extract(source, extent.offset, size, target))
-        elif size != check.size_bytes:
-            self._plan.copies.add(source)
-            self._plan.cuts.append(Cut(source, extent.offset, size))
-        return kept
 
     def _closed(self, record: LedgerRecord, segments: list[SegmentRecord]) -> LedgerRecord:
         mended = LedgerRecord()
@@ -312,7 +254,7 @@ class _Planner:
                 target = each.segment.path
                 if extent.offset or extent.record.size_bytes != each.size_bytes:
                     target, free = segment_path(record.ledger_id, free), free + 1
-                segments.append(self._kept(each, extent, target))
+                segments.append(self._plan.keep(each, extent, target))
         mended = self._closed(record, segments)
         self._ledgers[record.ledger_id] = mended
         self._put(mended)

@@ -17,7 +17,7 @@ from broker.cli.output import Row, add_output, aligned, print_document, wants_ta
 
 if TYPE_CHECKING:
     from storage.files import Files
-    from storage.repair_plan import RepairPlan, Step
+    from storage.repair_steps import RepairPlan, Step
     from storage.rocks_reading import StoredPairs
     from storage.survey import Survey
     from storage.verify import Finding

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from storage.files import Files
 from storage.key_value import KeyValueStore
 from storage.repair import Repair, unfinished_repairs
-from storage.repair_plan import RepairPlan, make_plan
+from storage.repair_plan import make_plan
+from storage.repair_steps import RepairPlan
 from storage.survey import Survey, take
 from storage.verify import Finding, findings
 from tests.model.broker_lab import DATA, BrokerLab

@@ -153,6 +153,9 @@ class FakeLog:
     horizon: Position | None = None
     has_damage: bool = False
 
+    def check_compacted(self) -> None:
+        """It is whole."""
+
     def last_position(self) -> Position:
         return Position(1, self.entries - 1)
 

@@ -10,12 +10,14 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, MessageId
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
+from broker.stats import internal_stats
 from broker.subscription_factory import create_subscription, seek_subscription
 from broker.topic_operations import disable_compaction
 from storage.entry import EARLIEST
 from storage.errors import CompactedLedgerDamaged, LedgerfoldError
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.offline import Offline
 
 MESSAGES = [([Message(b"a", b"1")], False), ([Message(b"a", b"2")], False)]
 Damage = Callable[[BrokerLab], None]
@@ -122,6 +124,63 @@ def test_the_way_back_is_to_give_it_up_and_compact_again(lab: BrokerLab, damage:
     assert run.state == RUN_STATE_SUCCESS
     lab.restart()
     assert values(lab, compacted=True) == [b"2"]
+
+
+@pytest.mark.parametrize("profile", ["documented", "pulsar-4"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_advice_of_the_error_works_when_it_is_followed(
+    lab: BrokerLab, damage: Damage, profile: str
+) -> None:
+    """Step by step, in each profile, also after a run that failed: nothing of it is refused."""
+    damaged(lab, damage)
+    lab.topic.record.policies.emulation.CopyFrom(Settings(profile=profile))
+    lab.compact()
+    with pytest.raises(CompactedLedgerDamaged) as raised:
+        values(lab, compacted=True)
+    advice = "unload the topic, delete the subscription __compaction, then compact"
+    assert advice in str(raised.value)
+    lab.run(lab.broker.unload_topic(TOPIC))
+    lab.run(disable_compaction(lab.broker, TOPIC))
+    run = lab.compact()
+    assert run is not None
+    assert run.state == RUN_STATE_SUCCESS
+    assert values(lab, compacted=True) == [b"2"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_other_advice_is_to_repair(lab: BrokerLab, damage: Damage) -> None:
+    """With the broker stopped. Nothing is lost here: raw ledgers have it all, or the files do."""
+    damage(lab)
+    lab.stop()
+    offline = Offline(DATA, lab._pairs, lab.files)
+    assert offline.damage()
+    assert sum(each.messages or 0 for each in offline.repair().steps) == 0
+    lab.open()
+    assert values(lab, compacted=False) == [b"1", b"2"]
+    lab.publish([([Message(b"a", b"3")], False)])
+    run = lab.compact()
+    assert run is not None
+    assert run.state == RUN_STATE_SUCCESS
+    assert values(lab, compacted=True) == [b"3"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_internal_stats_tell_of_the_damage(lab: BrokerLab, damage: Damage) -> None:
+    """Which is known at once when a file or the record is missing, else once it was read."""
+    ledger_id = lab.topic.record.compacted.ledger_id
+    assert "damage" not in internal_stats(lab.broker, lab.topic)["compactedLedger"]
+    damaged(lab, damage)
+    with pytest.raises(CompactedLedgerDamaged):
+        values(lab, compacted=True)
+    shown = internal_stats(lab.broker, lab.topic)["compactedLedger"]
+    assert shown["ledgerId"] == ledger_id
+    assert f"compacted ledger {ledger_id} of {TOPIC} cannot be read" in shown["damage"]
+
+
+def test_internal_stats_look_for_the_files(lab: BrokerLab) -> None:
+    """Of a ledger that went while the topic was loaded, and that nobody has read since."""
+    remove_file(lab)
+    assert "damage" in internal_stats(lab.broker, lab.topic)["compactedLedger"]
 
 
 def test_files_that_were_restored_are_read_again(lab: BrokerLab) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from storage.errors import DiskFailure
+from storage.errors import Corruption, DiskFailure
 from storage.files import RealFiles
 from storage.rocks import RETRY_S, RocksKeyValue
 
@@ -178,3 +178,21 @@ def test_a_closed_store_stays_closed(pairs: RocksKeyValue) -> None:
     for _ in range(2):
         with pytest.raises(DiskFailure):
             pairs.write({b"b": b"1"}, ())
+
+
+def test_a_block_that_cannot_be_read_ends_no_scan_quietly(tmp_path: Path) -> None:
+    """RocksDB's iterator stops there as at the end; records behind it would seem to be gone."""
+    folder = tmp_path / "damaged"
+    pairs = RocksKeyValue(folder)
+    pairs.write({b"a/%d" % number: b"value" for number in range(10)}, ())
+    pairs.close()
+    # Opened again, it makes a table of its log.
+    RocksKeyValue(folder).close()
+    (table,) = folder.glob("*.sst")
+    content = bytearray(table.read_bytes())
+    content[content.index(b"value")] ^= 1
+    table.write_bytes(content)
+    pairs = RocksKeyValue(folder)
+    with pytest.raises(Corruption):
+        pairs.scan(b"a/")
+    pairs.close()

@@ -1,0 +1,230 @@
+"""`verify` and `repair` on a directory that a real broker wrote, after it is gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.errors import Corruption
+from storage.lock import DirectoryLock
+from storage.rocks import RocksKeyValue
+from storage.rocks_reading import read_pairs
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import Ran, ledgerfold
+
+DOCS = (Path(__file__).parents[3] / "docs" / "RELIABILITY.md").read_text()
+FEW = ("--compactor", "off", "--ledger-entries", "4")
+TOPIC = "persistent://public/default/t"
+
+
+def flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+def read(data: Path) -> list[str]:
+    with BrokerProcess(data, arguments=FEW) as broker:
+        ran = ledgerfold("--url", broker.url, "read", "t", "--until-end")
+        assert ran.code == 0, ran.err
+        return [row["value"] for row in ran.rows]
+
+
+def rows(ran: Ran) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(ran.out)
+    return found
+
+
+def everything(data: Path) -> dict[str, bytes]:
+    """But the lock, which says who had it last."""
+    return {
+        str(path.relative_to(data)): path.read_bytes()
+        for path in sorted(data.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten messages, four entries a ledger; the broker was killed."""
+    data = tmp_path_factory.mktemp("written") / "data"
+    with BrokerProcess(data, arguments=FEW) as broker:
+        for number in range(10):
+            ran = ledgerfold("--url", broker.url, "produce", "t", "-k", "k", "-m", f"v{number}")
+            assert ran.code == 0, ran.err
+        broker.kill()
+    return data
+
+
+@pytest.fixture
+def data(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written, tmp_path / "data")
+
+
+def segments(data: Path) -> list[Path]:
+    return sorted((data / "ledgers").rglob("*.log"))
+
+
+def test_a_whole_directory(data: Path) -> None:
+    """0, an empty array, the sums; and no byte of it is another one afterwards."""
+    before = everything(data)
+    ran = ledgerfold("verify", str(data), "-o", "json")
+    assert (ran.code, rows(ran)) == (0, [])
+    assert "1 topics, 3 ledgers, 3 segments, 10 entries, 10 messages" in ran.err
+    assert ledgerfold("repair", str(data), "--yes").code == 0
+    assert everything(data) == before
+
+
+def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
+    """What verify says, what repair would do, that it does it, and what is left."""
+    path = segments(data)[0]
+    size = path.stat().st_size // 4
+    flip(path, 2 * size - 1)
+    before = everything(data)
+    ran = ledgerfold("verify", str(data), "-o", "json")
+    (row,) = rows(ran)
+    assert ran.code == 6
+    assert row["kind"] == "entry"
+    assert row["level"] == "damage"
+    assert row["topic"] == TOPIC
+    assert row["file"] == str(path.relative_to(data))
+    assert size < row["byte"] < 2 * size
+    assert "CRC32C" in row["expected"]
+    assert "ledgerfold repair" in ran.err
+    ran = ledgerfold("repair", str(data), "-o", "table")
+    assert ran.code == 6
+    assert "1 messages lost. Nothing was done yet: add --yes" in ran.out
+    assert everything(data) == before
+    ran = ledgerfold("repair", str(data), "--yes", "-o", "json")
+    assert ran.code == 0
+    (row,) = rows(ran)
+    assert (row["entries"], row["messages_lost"]) == ("1", 1)
+    assert ledgerfold("verify", str(data)).code == 0
+    assert read(data) == ["v0", *(f"v{number}" for number in range(2, 10))]
+    kept = next((data / "repairs").rglob("*.log"))
+    assert kept.read_bytes() == before[str(path.relative_to(data))]
+
+
+def test_a_table(data: Path) -> None:
+    """For people: a line each, then the sums."""
+    flip(segments(data)[0], 100)
+    ran = ledgerfold("verify", str(data), "-o", "table")
+    header, line, ending, advice = ran.out.splitlines()
+    assert header.split() == [
+        "kind",
+        "level",
+        "topic",
+        "ledger",
+        "file",
+        "byte",
+        "expected",
+        "found",
+    ]
+    assert line.startswith("entry")
+    assert ending.startswith("1 damaged, 0 notes; 1 topics, ")
+    assert advice.startswith("`ledgerfold repair ")
+
+
+def test_what_is_not_there_or_in_use(data: Path, tmp_path: Path) -> None:
+    """Neither is made, nor opened beside its owner."""
+    for verb in ("verify", "repair"):
+        ran = ledgerfold(verb, str(tmp_path / "elsewhere"))
+        assert (ran.code, ran.out) == (3, "")
+        assert not (tmp_path / "elsewhere").exists()
+        with DirectoryLock(data, "9.9"):
+            ran = ledgerfold(verb, str(data))
+        assert ran.code == 5
+        assert "ledgerfold 9.9" in ran.err
+
+
+# The metadata's own store
+
+
+def log_of(data: Path) -> Path:
+    """RocksDB's log of writes, while it holds some."""
+    return max((data / "metadata").glob("*.log"), key=lambda path: path.stat().st_size)
+
+
+def test_damage_to_the_log_of_the_metadata(data: Path) -> None:
+    """It is told; a repair goes on with what is before it, and keeps copies of all there was."""
+    log, before = log_of(data), everything(data)
+    flip(log, log.stat().st_size // 2)
+    ran = ledgerfold("verify", str(data), "-o", "json")
+    assert ran.code == 6
+    assert rows(ran)[0]["kind"] == "metadata"
+    assert ledgerfold("repair", str(data), "--yes").code == 0
+    assert ledgerfold("verify", str(data)).code == 0
+    (folder,) = (data / "repairs").iterdir()
+    assert f"metadata/{log.name}" in everything(folder)
+    named = {str(path.relative_to(data)) for path in segments(data)}
+    assert {each for each in before if each.startswith("ledgers/")} <= named
+    assert set(read(data)) <= {f"v{number}" for number in range(10)}
+
+
+def test_metadata_that_cannot_be_opened(data: Path) -> None:
+    """Nobody knows then whose the ledgers are: nothing is done."""
+    (data / "metadata" / "CURRENT").write_text("MANIFEST-999999\n")
+    ran = ledgerfold("verify", str(data), "-o", "json")
+    assert (ran.code, rows(ran)[0]["kind"]) == (6, "metadata")
+    before = everything(data)
+    ran = ledgerfold("repair", str(data), "--yes")
+    assert ran.code == 6
+    assert "metadata" in ran.err
+    assert everything(data) == before
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_every_byte_of_a_metadata_store_that_matters_is_looked_at(
+    tmp_path: Path, is_flushed: bool
+) -> None:
+    """A store of some records: a flipped byte is damage, or the records are the same."""
+    folder = tmp_path / "metadata"
+    pairs = RocksKeyValue(folder)
+    for number in range(4):
+        pairs.write({b"key %d" % number: b"value " * 5}, ())
+    if is_flushed:
+        pairs.close()
+    shutil.copytree(folder, tmp_path / "killed")
+    folder = tmp_path / "killed"
+    good = read_pairs(folder)
+    assert (len(good.pairs.scan(b"")), good.damage) == (4, None)
+    endings = ("*.sst", "*.log", "MANIFEST-*", "CURRENT")
+    paths = [path for ending in endings for path in folder.glob(ending)]
+    assert paths
+    for path in paths:
+        for at in range(0, path.stat().st_size, 17 if is_flushed else 5):
+            flip(path, at)
+            try:
+                found = read_pairs(folder)
+                is_same = found.pairs.scan(b"") == good.pairs.scan(b"")
+                assert is_same or found.damage is not None, (path, at)
+            except Corruption:
+                pass
+            flip(path, at)
+    if not is_flushed:
+        pairs.close()
+
+
+# The document
+
+
+def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line of its console block, in order, on a directory that is damaged."""
+    section = DOCS.partition("## When data are damaged: verify and repair")[2].partition("\n## ")[0]
+    block = section.partition("```console\n")[2].partition("```")[0]
+    commands = [line.removeprefix("$ ledgerfold ").split() for line in block.splitlines()]
+    assert [each[0] for each in commands] == ["verify", "repair", "repair", "verify"]
+    flip(segments(data)[0], 100)
+    monkeypatch.chdir(data.parent)
+    assert [ledgerfold(*each).code for each in commands] == [6, 6, 0, 0]
+
+
+def test_the_document_names_every_kind() -> None:
+    """Of findings."""
+    kinds = "metadata record reference file entry order gap sums format torn-tail torn-copy aside"
+    for kind in [*kinds.split(), "orphan", "repair"]:
+        assert f"`{kind}`" in DOCS, kind
