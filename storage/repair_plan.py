@@ -238,10 +238,12 @@ class _Planner:
 
     def _is_covered(self, topic: TopicRecord, check: LedgerCheck) -> bool:
         """Whether the raw ledgers hold every message that the compacted one had."""
-        firsts = [each.first.ledger_id for each in check.record.segments if each.entries]
-        if check.is_made_up or not firsts or not topic.ledger_ids:
+        sources = {each.first.ledger_id for each in check.record.segments if each.entries}
+        sources |= {ledger_id for each in check.segments for ledger_id in each.ledger_ids}
+        if check.is_made_up or not sources or topic.name in self._topics_with_loss:
             return False
-        return topic.ledger_ids[0] <= min(firsts) and topic.name not in self._topics_with_loss
+        # Trimming takes the oldest first: from the first one on, all are there or were lost.
+        return sources <= set(topic.ledger_ids)
 
     def _keep_good(self, topic: TopicRecord, check: LedgerCheck) -> None:
         record = check.record

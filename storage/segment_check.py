@@ -74,12 +74,16 @@ class Damage:
 
 @dataclass(slots=True)
 class SegmentCheck:
-    """`size_bytes` is None when the file is missing; `newer`: a later build wrote in it."""
+    """`size_bytes` is None when the file is missing; `newer`: a later build wrote in it.
+
+    `ledger_ids`: those under which its good entries were published.
+    """
 
     segment: SegmentRecord
     size_bytes: int | None = None
     extents: list[Extent] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
+    ledger_ids: set[int] = field(default_factory=set)
     newer: IncompatibleFormat | None = None
 
     @property
@@ -192,6 +196,8 @@ class _Scan:
             self._tally = SegmentTally(self._segment.path)
             self._tally.record.sealed = True
             self._result.extents.append(Extent(offset, self._tally.record))
+        if header.ledger_id != self._last.ledger_id or self._tally.record.entries == 0:
+            self._result.ledger_ids.add(header.ledger_id)
         self._tally.add_stored([header])
         self._last = header.position
 

@@ -353,6 +353,15 @@ def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Di
     assert disk.mended() == (RAW - 6, VIEW - 1)
 
 
+def test_a_view_over_a_raw_ledger_that_is_gone_is_not_covered(disk: Disk) -> None:
+    """Not the first raw ledger, which trimming takes first: one that was lost in between."""
+    disk.trim(2)
+    disk.flip(3, 1 * disk.entry_bytes - 1)
+    (step,) = disk.offline.plan().steps
+    assert step.messages == 1
+    assert disk.mended() == (RAW - 6, VIEW - 1 - 3)
+
+
 def test_a_view_that_is_gone_is_lost_as_far_as_raw_data_are_trimmed(disk: Disk) -> None:
     disk.trim(1)
     disk.files.remove_dir(LEDGERS / "3")
