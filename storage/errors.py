@@ -254,13 +254,30 @@ class DiskFailure(StorageError):
     def __init__(
         self, path: str, operation: str, cause: OSError, *, may_be_durable: bool = True
     ) -> None:
-        is_full = cause.errno in (errno.ENOSPC, errno.EDQUOT)
-        super().__init__(
-            f"{operation} failed on {path}: {cause.strerror or cause}. "
-            + ("Free space there, and try again." if is_full else "Check the health of the disk.")
-        )
+        why = cause.strerror or str(cause)
+        super().__init__(f"{operation} failed on {path}: {why}. {_advice(cause.errno)}")
         self.path, self.operation, self.cause = path, operation, cause
         self.may_be_durable = may_be_durable
+
+    @property
+    def is_short_of_descriptors(self) -> bool:
+        return self.cause.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def _advice(error: int | None) -> str:
+    if error in (errno.ENOSPC, errno.EDQUOT):
+        return "Free space there, and try again."
+    if error == errno.EMFILE:
+        return (
+            "The disk is not to blame: the process may not open more files. Let it open more "
+            "(ulimit -n, LimitNOFILE) and start it again, or close connections."
+        )
+    if error == errno.ENFILE:
+        return (
+            "The disk is not to blame: the machine may not open more files. Raise fs.file-max, or "
+            "end what holds so many."
+        )
+    return "Check the health of the disk."
 
 
 class DirectoryLocked(StorageError):

@@ -68,6 +68,10 @@ class Files(Protocol):
         """A new file. Raises DiskFailure, also when there is one."""
         ...
 
+    def open_append(self, path: Path, size_bytes: int) -> AppendFile:
+        """A file of that very size, to go on with. Raises DiskFailure, also when it is not so."""
+        ...
+
     def open_read(self, path: Path) -> ReadFile:
         """Raises FileNotFoundError, DiskFailure."""
         ...
@@ -123,12 +127,12 @@ def _disk(path: str, operation: str) -> Iterator[None]:
 class RealAppendFile:
     """An AppendFile on a descriptor."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = -1
         self.path = str(path)
-        self.size_bytes = 0
         self._failure: DiskFailure | None = None
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
+        self.size_bytes = os.fstat(self._descriptor).st_size
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         self._check()
@@ -219,7 +223,18 @@ class RealFiles:
 
     def create(self, path: Path) -> AppendFile:
         with _disk(str(path), "Creating a file"):
-            return RealAppendFile(path)
+            return RealAppendFile(path, os.O_CREAT | os.O_EXCL)
+
+    def open_append(self, path: Path, size_bytes: int) -> AppendFile:
+        try:
+            file = RealAppendFile(path, 0)
+        except OSError as error:
+            raise DiskFailure(str(path), "Opening a file", error) from error
+        if file.size_bytes != size_bytes:
+            file.close()
+            cause = OSError(0, f"it has {file.size_bytes} bytes, and had {size_bytes}")
+            raise DiskFailure(str(path), "Opening a file", cause)
+        return file
 
     def open_read(self, path: Path) -> RealReadFile:
         with _disk(str(path), "Opening a file"):

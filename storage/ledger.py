@@ -8,7 +8,8 @@ after a crash recovery (storage/recovery.py) sees either all of a ledger or what
     with metadata.batch() as batch:
         writer = store.create_ledger("persistent://public/default/t", batch)
 
-Bounds: OPEN_FILES_MAX descriptors for reading; READERS_MAX readers, with the offsets they remember.
+Bounds: OPEN_FILES_MAX descriptors for reading, OPEN_WRITERS_MAX for writing; READERS_MAX readers,
+with the offsets they remember.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from storage import recovery
+from storage.append_files import AppendFiles
 from storage.entry import ENTRY_BYTES_MAX, EntryHeader
-from storage.errors import Corruption, MissingFile, StorageError
+from storage.errors import Corruption, DiskFailure, MissingFile, StorageError
 from storage.files import REAL, Files, ReadFile
 from storage.metadata import MetadataBatch, MetadataStore
 from storage.names import ledgers_dir
@@ -43,6 +45,7 @@ from storage.writer import LedgerWriter
 __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "StoredEntry"]
 
 OPEN_FILES_MAX = 256
+OPEN_WRITERS_MAX = 256
 READERS_MAX = 1024
 SCRATCH_BYTES = 1024 * 1024
 # What must be free before a disk that was full is written to again: room for any entry.
@@ -81,6 +84,7 @@ class LedgerStore:
         self.settings = settings or StoreSettings()
         self._metadata = metadata
         self._files = files
+        self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
         self._clock_ms = clock_ms
         self._writers: dict[int, LedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
@@ -146,6 +150,7 @@ class LedgerStore:
             self.ledgers_dir,
             self._metadata,
             self._files,
+            self._appending,
             self.settings,
             self._clock_ms,
             self._on_closed,
@@ -249,12 +254,29 @@ class LedgerStore:
             batch.put_ledger(record)
 
     def delete_files(self, ledger_id: int) -> None:
-        """Deletes files, folder, then the record. Fine when any of them is gone, or never was."""
+        """Deletes files, folder, then the record. Fine when any of them is gone, or never was.
+
+        Raises DiskFailure.
+        """
         self._forget(ledger_id)
-        recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+        try:
+            recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+        except DiskFailure as error:
+            if not error.is_short_of_descriptors:
+                raise
+            self._let_go_of_files()
+            recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+
+    def _let_go_of_files(self) -> None:
+        """Closes whatever is open and not in use: it is opened again when somebody needs it."""
+        self._appending.close_idle(0)
+        with self._lock:
+            self._open_files.clear()
 
     def _forget(self, ledger_id: int) -> None:
-        self._writers.pop(ledger_id, None)
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            writer.abandon()
         self._damaged.pop(ledger_id, None)
         self._damage.pop(ledger_id, None)
         with self._lock:

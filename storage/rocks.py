@@ -28,6 +28,7 @@ from storage.errors import Corruption, DiskFailure
 from storage.files import REAL, Files
 
 RETRY_S = 1.0
+_OPEN_FILES_MAX = 128
 _WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 # RocksDB's words when nothing, or not all, of a write reached its log: half a record is none.
 _NOT_WRITTEN = ("While appending to file", "Writer has previous error")
@@ -93,6 +94,7 @@ class RocksKeyValue:
         options.create_if_missing(True)
         options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
         options.set_max_background_jobs(2)
+        options.set_max_open_files(_OPEN_FILES_MAX)
         options.set_keep_log_file_num(2)
         options.set_max_log_file_size(1024 * 1024)
         access = AccessType.read_only() if is_read_only else AccessType.read_write()

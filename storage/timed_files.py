@@ -24,6 +24,9 @@ class TimedFiles(RealFiles):
     def create(self, path: Path) -> AppendFile:
         return _TimedAppendFile(super().create(path), self._on_sync)
 
+    def open_append(self, path: Path, size_bytes: int) -> AppendFile:
+        return _TimedAppendFile(super().open_append(path, size_bytes), self._on_sync)
+
 
 class _TimedAppendFile:
     def __init__(self, file: AppendFile, on_sync: Callable[[float], None]) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
+from storage.append_files import AppendFiles
 from storage.crash_points import reach
 from storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
 from storage.errors import AlreadyClosed, DiskFailure
@@ -54,6 +55,7 @@ class LedgerWriter:
         ledgers_dir: Path,
         metadata: MetadataStore,
         files: Files,
+        appending: AppendFiles,
         settings: StoreSettings,
         clock_ms: Callable[[], int],
         on_closed: Callable[[int], None],
@@ -66,6 +68,7 @@ class LedgerWriter:
         self._ledgers_dir = ledgers_dir
         self._metadata = metadata
         self._files = files
+        self._appending = appending
         self._settings = settings
         self._clock_ms = clock_ms
         self._on_closed = on_closed
@@ -208,7 +211,7 @@ class LedgerWriter:
         relative = segment_path(self.ledger_id, first_entry_id)
         path = self._ledgers_dir / relative
         self._files.make_dir(path.parent)
-        file = self._files.create(path)
+        file = self._appending.create(path)
         self._files.sync_dir(path.parent)
         self._files.sync_dir(self._ledgers_dir)
         reach("roll.before-record")

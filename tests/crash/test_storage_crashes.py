@@ -23,7 +23,15 @@ from storage.errors import DiskFailure
 from storage.ledger import LedgerStore, LedgerWriter, StoreSettings
 from storage.metadata import MetadataStore
 from tests.support.ledgers import append, plain
-from tests.support.lossy_files import TAILS, CountedKeyValue, Crash, LossyFiles, Tail
+from tests.support.lossy_files import (
+    TAILS,
+    CountedKeyValue,
+    Crash,
+    LossyFiles,
+    Tail,
+    everything,
+    nothing,
+)
 
 DATA = Path("/disk/data")
 SETTINGS = StoreSettings(segment_bytes_max=500)
@@ -108,7 +116,7 @@ class Disk:
         }
         assert there == named
 
-    def check_all(self) -> None:
+    def check_all(self, tail: Tail = nothing) -> None:
         """Recovers, checks, appends again, and does so once more."""
         store = self.open()
         assert store.recover().damaged == {}
@@ -116,7 +124,7 @@ class Disk:
         writer = self.create(store)
         self.append(writer, 6)
         self.flush(writer)
-        self.files.crash()
+        self.files.crash(tail)
         store = self.open()
         assert store.recover().damaged == {}
         self.check(store)
@@ -242,6 +250,51 @@ def test_a_crash_while_a_ledger_is_deleted() -> None:
             continue
         break
     assert number > 3
+
+
+def in_turns(disk: Disk, store: LedgerStore) -> None:
+    """Three ledgers written in turns, through one descriptor."""
+    writers = [disk.create(store) for _ in range(3)]
+    for _ in range(3):
+        for writer in writers:
+            disk.append(writer, 2)
+            disk.flush(writer)
+    for writer in writers:
+        writer.close()
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+@pytest.mark.parametrize("goes_wrong", ["crash", "error"])
+def test_files_that_are_closed_and_opened_between_flushes(
+    monkeypatch: pytest.MonkeyPatch, durability: str, goes_wrong: str
+) -> None:
+    """Every call of a history in which each flush opens its file again."""
+    monkeypatch.setattr("storage.ledger.OPEN_WRITERS_MAX", 1)
+    monkeypatch.setattr(
+        f"{__name__}.SETTINGS", StoreSettings(segment_bytes_max=500, durability=durability)
+    )
+    disk = Disk()
+    store = disk.open()
+    opening = len(disk.files.calls)
+    in_turns(disk, store)
+    calls = len(disk.files.calls) - opening
+    assert sum(call.startswith("open_append") for call in disk.files.calls) >= 6
+    for number in range(1, calls + 1):
+        disk = Disk()
+        store = disk.open()
+        if goes_wrong == "crash":
+            disk.files.crash_at(number)
+        else:
+            disk.files.fail_at(number)
+        with pytest.raises((Crash, DiskFailure)):
+            in_turns(disk, store)
+        if goes_wrong == "error":
+            store.recover_ledgers(record.ledger_id for record in disk.metadata.ledgers())
+            disk.check(store)
+        # Under "os" the page cache is what an acknowledgement means.
+        tail = nothing if durability == "fsync" else everything
+        disk.files.crash(tail)
+        disk.check_all(tail)
 
 
 def test_a_writer_that_failed_refuses_everything() -> None:

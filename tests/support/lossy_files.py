@@ -181,6 +181,13 @@ class LossyFiles:
             self._seen[path] = _Node(bytearray())
             return LossyAppendFile(self, path, self._seen[path])
 
+    def open_append(self, path: Path, size_bytes: int) -> LossyAppendFile:
+        with self.step("open_append", path):
+            node = self._seen.get(path)
+            if node is None or len(node.content) != size_bytes:
+                raise DiskFailure(str(path), "open_append", OSError(0, "not as it was left"))
+            return LossyAppendFile(self, path, node)
+
     def make_dir(self, path: Path) -> None:
         with self.step("make_dir", path):
             for each in self._below_root(path):
