@@ -26,13 +26,14 @@ class CannotMount(Exception):
 class SmallDisk:
     """Mounted at `path`, which is made; use as a context manager."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size_mb: int = SIZE_MB) -> None:
         self.path = path
+        self._size_mb = size_mb
         self._ballast = path / "ballast"
 
     def __enter__(self) -> SmallDisk:
         self.path.mkdir()
-        command = ("mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(self.path))
+        command = ("mount", "-t", "tmpfs", "-o", f"size={self._size_mb}m", "tmpfs", str(self.path))
         try:
             subprocess.run(command, check=True, capture_output=True, text=True)
         except (OSError, subprocess.CalledProcessError) as error:

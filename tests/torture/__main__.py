@@ -1,0 +1,69 @@
+"""`scripts/torture`: faults on the real broker for some minutes, and whether anything was lost.
+
+Exit codes: 0 every count that should be zero is, 1 one is not, 2 usage. After a failure, or with
+--keep, the data and all logs stay, and the last line says where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.processes import clean_up_when_terminated
+from tests.torture.round import Round
+from tests.torture.settings import TortureSettings
+
+EXIT_WRONG = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    settings = TortureSettings(
+        minutes=options.minutes,
+        seed=options.seed,
+        rate=options.rate,
+        kills_per_minute=options.kills_per_minute,
+        sync_delay_ms=options.sync_delay_ms,
+    )
+    folder = Path(tempfile.mkdtemp(prefix="ledgerfold-torture-"))
+    print(f"seed {settings.seed}, {settings.minutes:g} minutes, in {folder}", flush=True)
+    is_kept = True
+    try:
+        with Round(settings, folder, keep=options.keep, say=_say) as torture:
+            outcome = torture.run()
+        is_kept = outcome.kept is not None
+    finally:
+        if not is_kept:
+            shutil.rmtree(folder)
+    if is_kept:
+        print(f"data and logs: {folder}")
+    print("PASSED" if not outcome.wrong else "FAILED: " + "; ".join(outcome.wrong))
+    return EXIT_WRONG if outcome.wrong else 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    given = TortureSettings(minutes=20)
+    parser = argparse.ArgumentParser(
+        prog="scripts/torture", description="Faults on the real broker; docs/RELIABILITY.md."
+    )
+    add = parser.add_argument
+    add("--minutes", type=float, default=given.minutes, help="of faults; default %(default)g")
+    add("--seed", type=int, default=given.seed, help="of faults and messages; default %(default)s")
+    add("--rate", type=int, default=given.rate, help="messages a second and producer")
+    add("--kills-per-minute", type=float, default=given.kills_per_minute, help="on average")
+    add("--sync-delay-ms", type=float, default=given.sync_delay_ms, help="of a sync, at most")
+    add("--keep", action="store_true", help="the data, also when all is well")
+    return parser
+
+
+if __name__ == "__main__":
+    clean_up_when_terminated()
+    sys.exit(main())

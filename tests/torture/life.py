@@ -1,0 +1,86 @@
+"""The broker's life: started on one port, killed, started again, each start counted.
+
+A start fails when the process ends, or is not ready in time. Then it is tried again, up to
+`start_attempts` times: nothing that was killed may need a person. A start that a full disk refuses,
+with the documented sentence, is no failure; the disk is freed and it is tried again.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.broker_process import BrokerFailed, BrokerProcess
+from tests.torture.clients import child_environment
+from tests.torture.settings import LEDGER_ENTRIES, SEGMENT_SIZE, TortureSettings
+from tests.torture.slow_broker import DELAY
+from tests.torture.tally import Tally
+
+_NO_ROOM = "No space left"
+
+
+class TortureBroker(BrokerProcess):
+    """The real broker, but for its slow disk."""
+
+    def _command(self) -> list[str]:
+        command = super()._command()
+        command[command.index("broker")] = "tests.torture.slow_broker"
+        return command
+
+
+class Life:
+    """One data directory and the brokers that serve it, one after the other."""
+
+    def __init__(
+        self,
+        settings: TortureSettings,
+        data_dir: Path,
+        log: Path,
+        tally: Tally,
+        free_disk: Callable[[], None],
+    ) -> None:
+        self._settings, self._tally, self._free_disk = settings, tally, free_disk
+        self.url = f"127.0.0.1:{_free_port()}"
+        path = child_environment("")["PYTHONPATH"]
+        self.broker = TortureBroker(
+            data_dir,
+            arguments=(
+                *("--listen", self.url),
+                *("--ledger-entries", str(LEDGER_ENTRIES), "--segment-size", SEGMENT_SIZE),
+            ),
+            environment={"PYTHONPATH": path, DELAY: str(settings.sync_delay_ms)},
+            log=log,
+        )
+        tally.starts += 1
+
+    def start(self) -> None:
+        """After its end, however that came. Raises BrokerFailed when no attempt succeeds."""
+        for attempt in range(self._settings.start_attempts):
+            self._tally.starts += 1
+            try:
+                self.broker.start()
+                return
+            except BrokerFailed as failure:
+                self._count_failure(failure)
+                if attempt + 1 == self._settings.start_attempts:
+                    raise
+
+    def _count_failure(self, failure: BrokerFailed) -> None:
+        last = str(failure).strip().splitlines()[-1]
+        if self.broker.returncode == 1 and _NO_ROOM in last:
+            self._tally.starts_without_room += 1
+            self._free_disk()
+            return
+        self._tally.starts_failed += 1
+        self._tally.tell(f"a start failed: {last}")
+
+    @property
+    def is_up(self) -> bool:
+        return self.broker.returncode is None
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])

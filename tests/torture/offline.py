@@ -1,0 +1,59 @@
+"""A data directory that nobody serves: what is wrong with it.
+
+Opened as a broker opens it at its start. After a clean stop there is nothing to recover, no damage,
+and no file but those that records name and the copies of torn tails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+from storage.errors import StorageError
+from storage.ledger import LedgerStore
+from storage.metadata import MetadataStore
+from storage.names import TORN_SUFFIX, ledgers_dir, metadata_dir
+from storage.rocks import RocksKeyValue
+from storage.segment import tally_segment
+
+
+def check_directory(data_dir: Path) -> list[str]:
+    """In words; nothing when all is well."""
+    metadata = MetadataStore(RocksKeyValue(metadata_dir(data_dir)))
+    try:
+        wrong = [f"no record names {path}" for path in _orphans(data_dir, metadata)]
+        wrong += [f"no topic has ledger {each}" for each in _unowned(metadata)]
+        store = LedgerStore(data_dir, metadata, clock_ms=lambda: 0)
+        report = store.recover()
+        wrong += [f"ledger {each}: {error}" for each, error in report.damaged.items()]
+        wrong += [f"a torn tail after a clean stop: {each}" for each in report.torn]
+        for record in metadata.ledgers():
+            wrong += _damage(record, store.ledgers_dir)
+    finally:
+        metadata.close()
+    return wrong
+
+
+def _orphans(data_dir: Path, metadata: MetadataStore) -> list[str]:
+    named = {segment.path for each in metadata.ledgers() for segment in each.segments}
+    root = ledgers_dir(data_dir)
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return sorted(path for path in found - named if not path.endswith(TORN_SUFFIX))
+
+
+def _unowned(metadata: MetadataStore) -> list[int]:
+    owned = {each for topic in metadata.topics() for each in topic.ledger_ids}
+    owned |= {topic.compacted.ledger_id for topic in metadata.topics()}
+    return sorted({record.ledger_id for record in metadata.ledgers()} - owned)
+
+
+def _damage(record: LedgerRecord, root: Path) -> Iterator[str]:
+    """Every header is read, and its checksum made."""
+    for segment in record.segments:
+        try:
+            if tally_segment(root / segment.path, segment) != segment:
+                yield f"{segment.path} is not what its record says"
+        except StorageError as error:
+            yield str(error)

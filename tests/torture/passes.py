@@ -1,0 +1,60 @@
+"""Passes over the compacted view while everything goes on: each must meet what was acknowledged.
+
+One at a time on each topic, in the topic's reader process, over restarts of the broker. Judged
+against what had its receipt before the pass was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tests.torture.bookkeeping import Books
+from tests.torture.clients import Clients
+from tests.torture.seen import Latest
+from tests.torture.settings import TOPICS, TortureSettings
+from tests.torture.tally import Tally
+
+
+class Passes:
+    """`judged`: how many came to their end. `hanging`: those that did not, in words."""
+
+    def __init__(
+        self, settings: TortureSettings, clients: Clients, books: Books, tally: Tally
+    ) -> None:
+        self.judged = 0
+        self.hanging: set[str] = set()
+        self._clients, self._books = clients, books
+        self._tally, self._stall_s = tally, settings.client_stall_s
+        self._pause_s = settings.pass_pause_s
+        self._last_number = 0
+        self._next_s = dict.fromkeys(TOPICS, 0.0)
+        # By topic: number, since when, and what it must meet.
+        self._asked: dict[str, tuple[int, float, Latest]] = {}
+
+    def go_on(self) -> None:
+        """Judges those that ended, and asks for the next ones."""
+        self._take()
+        for topic in TOPICS:
+            if topic not in self._asked and time.monotonic() >= self._next_s[topic]:
+                self._last_number += 1
+                expected = self._books.snapshot(topic)
+                self._asked[topic] = self._last_number, time.monotonic(), expected
+                self._clients.readers[topic].tell("pass", number=self._last_number)
+
+    def drain(self) -> None:
+        """Judges those that ended; no more are asked for."""
+        self._take()
+
+    def _take(self) -> None:
+        for topic, (number, asked_s, expected) in tuple(self._asked.items()):
+            answer = self._clients.passes.pop(number, None)
+            if answer is not None:
+                found, read = answer
+                missed = self._books.judge(expected, found, "view")
+                if missed:
+                    self._tally.tell(f"pass {number} over {topic} missed {missed}: {read}")
+                self.judged += 1
+                self._next_s[topic] = time.monotonic() + self._pause_s
+                del self._asked[topic]
+            elif time.monotonic() - asked_s > 2 * self._stall_s:
+                self.hanging.add(f"a pass over {topic}")

@@ -1,0 +1,85 @@
+"""What one reader, or one pass of it over a view, has met of the producers of a topic.
+
+It holds each message to its place: ids rise strictly, a producer's sequence ids rise strictly, a
+value says what its sequence id says. `latest` has of each key the last sequence id that was met, -1
+for none: an array a producer, by key index.
+
+>>> seen = Seen({"p": Messages("p", 1)})
+>>> seen.latest["p"][0]
+-1
+"""
+
+from __future__ import annotations
+
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+
+from broker.client import Message, MessageId
+from tests.torture.messages import KEYS, Messages
+
+Latest = dict[str, "array[int]"]
+# Told one by one, at most; counted without end.
+_TOLD_MAX = 1_000
+
+
+class Seen:
+    """`messages`: by producer's name."""
+
+    def __init__(self, messages: Mapping[str, Messages]) -> None:
+        self._messages = messages
+        self.latest: Latest = {name: empty() for name in messages}
+        self.last_sequence_ids = dict.fromkeys(messages, -1)
+        self.last_id = MessageId.earliest
+        self.count = 0
+        self.problems: list[tuple[str, str, int]] = []
+
+    def take(self, message: Message) -> None:
+        """The next message. What is wrong with it goes to `problems`: (kind, producer, id)."""
+        self.count += 1
+        name, sequence_id = message.producer_name(), message.sequence_id()
+        at = message.message_id()
+        if at <= self.last_id:
+            self._tell("disorder", name, sequence_id)
+        self.last_id = at
+        if name not in self._messages or not is_as_sent(message, self._messages[name]):
+            self._tell("foreign", name, sequence_id)
+            return
+        latest, index = self.latest[name], self._messages[name].key_index(sequence_id)
+        if sequence_id <= self.last_sequence_ids[name]:
+            kind = "duplicate" if latest[index] == sequence_id else "disorder"
+            self._tell(kind, name, sequence_id)
+        else:
+            self.last_sequence_ids[name] = latest[index] = sequence_id
+
+    def _tell(self, kind: str, producer: str, sequence_id: int) -> None:
+        if len(self.problems) < _TOLD_MAX:
+            self.problems.append((kind, producer, sequence_id))
+
+    def take_problems(self) -> list[tuple[str, str, int]]:
+        """Those that were not taken before."""
+        taken, self.problems = self.problems, []
+        return taken
+
+
+def is_as_sent(message: Message, messages: Messages) -> bool:
+    """Whether key and value are those of the sequence id."""
+    sequence_id = message.sequence_id()
+    return (
+        sequence_id >= 0
+        and message.data() == messages.content(sequence_id)
+        and message.partition_key() == messages.key(sequence_id)
+    )
+
+
+def empty() -> array[int]:
+    return array("q", [-1]) * KEYS
+
+
+def packed(latest: Latest) -> dict[str, str]:
+    """For a report."""
+    return {name: b64encode(each.tobytes()).decode() for name, each in latest.items()}
+
+
+def unpacked(found: Mapping[str, str]) -> Latest:
+    return {name: array("q", b64decode(each)) for name, each in found.items()}

@@ -1,0 +1,49 @@
+"""What a round of torture is told, and the bounds of everything in it.
+
+>>> TortureSettings(minutes=1, seed=7).producer_names("torture-0")
+['torture-0-p0', 'torture-0-p1']
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEDGER_ENTRIES = 500
+SEGMENT_SIZE = "64k"
+TOPICS = ("torture-0", "torture-1")
+# The topic whose durable consumer sees every message. The other one has none: there, what a
+# compaction has passed is trimmed at once.
+AUDITED = TOPICS[0]
+AUDIT = "audit"
+PRODUCERS_PER_TOPIC = 2
+# Of each topic, the last producer sends batches.
+BATCHED = PRODUCERS_PER_TOPIC - 1
+
+
+@dataclass(frozen=True)
+class TortureSettings:
+    """Times in seconds unless the name says otherwise; rates a producer, in messages a second."""
+
+    minutes: float
+    seed: int = 1
+    rate: int = 250
+    kills_per_minute: float = 9.0
+    fillings_per_minute: float = 1.0
+    # Between two passes over the compacted view of a topic.
+    pass_pause_s: float = 6.0
+    disk_mb: int = 512
+    # Each sync of a segment by the broker takes up to this long: as on a disk, not a tmpfs.
+    sync_delay_ms: float = 8.0
+    # A run that changes in nothing for so long, with a compactor that is ready, never ends.
+    run_stall_s: float = 45.0
+    # A client without any progress for so long hangs.
+    client_stall_s: float = 90.0
+    # For everything to be well again once the faults have stopped.
+    converge_s: float = 240.0
+    # How often a broker is started anew before it is given up.
+    start_attempts: int = 5
+    # Sent behind the last compaction, by each producer: the raw tail of the last check.
+    tail_messages: int = 300
+
+    def producer_names(self, topic: str) -> list[str]:
+        return [f"{topic}-p{number}" for number in range(PRODUCERS_PER_TOPIC)]
