@@ -2,7 +2,8 @@
 
     quick   the broker is killed a moment after its start: while it recovers, loads its topics,
             meets its clients and what is left of the former life
-    run     a run is on its way, in a phase that was drawn: then one of the four kinds is killed
+    run     a run is on its way, in a phase that was drawn: then one of the four kinds is killed;
+            in half of these rounds another run has succeeded before
     calm    a run succeeds, and nothing is harmed until then
     full    the disk fills up, but for some random room; the broker may be killed meanwhile, and
             must start then or say why not; then there is room again
@@ -37,6 +38,8 @@ _IN_RUN_S = 0.5
 _RUN_WAIT_S = 40.0
 _CALM_WAIT_S = 25.0
 _FULL_S = 4.0
+# In so many of the rounds a run succeeds before another one is killed.
+_SUCCESS_FIRST = 0.5
 _POLL_S = 0.005
 _STEP_EVERY_S = 2.0
 # The most that is left on a disk that fills up: between nothing at all and a few ledgers.
@@ -104,6 +107,8 @@ class Faults:
         self._kill(BROKER)
 
     def _in_run(self) -> None:
+        if self._random.random() < _SUCCESS_FIRST:
+            self._wait_for_successes(1)
         kind = self._random.choices(_KINDS, _KIND_WEIGHTS)[0]
         # The only kill that Spark survives: several, then.
         for _ in range(self._random.randint(1, 3) if kind == PYTHON else 1):
@@ -122,9 +127,12 @@ class Faults:
         return any(each.phase >= COMPACTION_PHASE_ONE for each in self._compactions)
 
     def _calm(self) -> None:
-        before = sum(each.succeeded for each in self._compactions)
+        self._wait_for_successes(len(self._compactions))
+
+    def _wait_for_successes(self, count: int) -> None:
+        wanted = sum(each.succeeded for each in self._compactions) + count
         self._wait(
-            lambda: sum(each.succeeded for each in self._compactions) >= before + 2, _CALM_WAIT_S
+            lambda: sum(each.succeeded for each in self._compactions) >= wanted, _CALM_WAIT_S
         )
 
     def _full(self) -> None:

@@ -52,7 +52,9 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield _row("starts that failed", tally.starts_failed)
     yield _row("messages sent", f"{sent:,}")
     yield _row("messages acknowledged", f"{acknowledged:,}")
-    missed = ", ".join(f"{where} {count}" for where, count in sorted(books.missed_by.items()))
+    missed = ", ".join(
+        f"{where} {count}" for where, count in books.missed_by.most_common() if count
+    )
     yield _row("LOST", books.lost_count, missed and f"missed first by: {missed}")
     yield _row("DUPLICATED", len(books.duplicated))
     yield _row("out of order", len(books.disordered))
