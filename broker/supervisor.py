@@ -182,8 +182,20 @@ class CompactorSupervisor:
         CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
         worker.
         """
-        connection = await self._ready_connection()
-        return await connection.run(plan, on_progress)
+        while True:
+            connection = await self._ready_connection()
+            try:
+                return await connection.run(plan, on_progress)
+            except CompactorUnavailable:
+                # It is about to end and has begun nothing: the next worker takes the plan.
+                if not await self._is_over(connection):
+                    raise
+
+    async def _is_over(self, connection: WorkerConnection) -> bool:
+        """Whether it ends within a worker's time to stop."""
+        timeout_seconds = self._limits.cancel + self._limits.stop
+        await asyncio.wait({connection.ended}, timeout=timeout_seconds)
+        return connection.ended.done()
 
     async def wait_ready(self) -> None:
         """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
@@ -285,6 +297,8 @@ class CompactorSupervisor:
         self, connection: WorkerConnection, watching: asyncio.Task[str], why: str
     ) -> None:
         """Ends the worker first: a run that learns of its end removes what the worker wrote."""
+        if self.state == COMPACTOR_STATE_READY:
+            self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {why}.")
         try:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

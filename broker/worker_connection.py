@@ -2,7 +2,8 @@
 
 However a run ends in the worker, the caller gets an error of storage/errors.py:
 
-* what the worker said in its ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed, ...
+* what the worker said in its ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
+  CompactorUnavailable (it is about to end, and has begun nothing), ...
 * the worker's death in the middle: CompactionFailed, with the phase and the exit code or signal;
 * CANCELLED without more: CompactionCancelled; anything else: CompactionFailed.
 
@@ -28,6 +29,7 @@ from storage.errors import (
     CompactionCancelled,
     CompactionError,
     CompactionFailed,
+    CompactorUnavailable,
     LedgerfoldError,
     StorageError,
 )
@@ -96,11 +98,14 @@ class WorkerConnection:
                 return reading.result()
             if not isinstance(error, grpc.aio.AioRpcError):
                 raise error
-            if error.code() != grpc.StatusCode.UNAVAILABLE:
-                raise _mapped(error, call.stage)
+            named = _mapped(error, call.stage)
+            # UNAVAILABLE without a name is gRPC's word for a connection that broke.
+            is_broken = error.code() == grpc.StatusCode.UNAVAILABLE
+            if not is_broken or isinstance(named, CompactorUnavailable):
+                raise named
             await asyncio.wait({self.ended}, timeout=_DEATH_SECONDS)
             if not self.ended.done():
-                raise _mapped(error, call.stage)
+                raise named
         raise CompactionFailed(call.stage, f"the worker died ({self.ended.result()})")
 
     async def _abandon(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:

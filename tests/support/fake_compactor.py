@@ -9,7 +9,8 @@
 
 What a run does is the plan's `policy`: "latest" answers with a manifest; "hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
-"break" fails without an ErrorInfo; "empty" ends without a manifest.
+"ending" is refused by a worker that then ends; "break" fails without an ErrorInfo; "empty" ends
+without a manifest.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from grpc_health.v1._async import HealthServicer
 from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
 
 from broker.status_map import abort_with
-from storage.errors import CompactionCancelled, Corruption
+from storage.errors import CompactionCancelled, CompactorUnavailable, Corruption
 
 SERVICE = "ledgerfold.v1.CompactorService"
 
@@ -54,6 +55,12 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
                 await asyncio.Event().wait()
             case "corrupt":
                 await abort_with(context, Corruption("1/0.log", 72, "its CRC", "another"))
+            case "ending":
+                # The first worker that is asked; a file tells the others.
+                if not os.path.exists(plan.ledgers_dir):
+                    os.mkdir(plan.ledgers_dir)
+                    asyncio.get_running_loop().call_later(0.1, os._exit, 1)
+                    await abort_with(context, CompactorUnavailable("it is ending"))
             case "break":
                 await context.abort(grpc.StatusCode.INTERNAL, "something broke")
             case "empty":

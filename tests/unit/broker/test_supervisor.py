@@ -199,6 +199,22 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(tmp_path: Path) -> None:
+    """It had begun nothing: a trigger right after a run that failed with its JVM succeeds."""
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
+            asked = plan("ending")
+            asked.ledgers_dir = str(tmp_path / "asked")
+            run = asyncio.create_task(supervisor.run(asked, ignore))
+            assert await pauses.next() == 0.5
+            pauses.end()
+            assert (await run).ledger_id == 7
+
+    asyncio.run(body())
+
+
 def test_restarts_back_off_and_a_healthy_minute_resets_them(tmp_path: Path) -> None:
     """0.5 s, 1 s, 2 s while it keeps dying; 0.5 s again once it was well for a minute."""
 
@@ -363,6 +379,7 @@ def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Pa
             with pytest.raises(CompactionFailed, match="SIGKILL"):
                 await run
             assert list(processes(token)) == []
+            assert supervisor.state == COMPACTOR_STATE_RESTARTING
             assert await pauses.next() == 0.5
             assert list((tmp_path / "compactor" / "work").iterdir()) == []
 
