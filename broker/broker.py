@@ -28,6 +28,7 @@ from broker.partitions import Partitions
 from broker.settings import BrokerSettings
 from broker.supervisor import CompactorSupervisor
 from broker.topic import Topic
+from broker.uncancelled import to_its_end
 from storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from storage.ledger import LedgerStore
 from storage.metadata import MetadataBatch, MetadataStore
@@ -115,6 +116,9 @@ class Broker:
         loaded = self._usable(name, to_write)
         if loaded is not None:
             return loaded
+        return await to_its_end(self._load_anew(name, create, to_write=to_write))
+
+    async def _load_anew(self, name: str, create: bool, *, to_write: bool) -> Topic:
         async with self._lock(name):
             loaded = self._usable(name, to_write)
             if loaded is not None:
@@ -185,7 +189,11 @@ class Broker:
             return
         await self.compaction.fence(name)
         try:
-            await topic.unload()
+            try:
+                await topic.unload()
+            finally:
+                # Where its log has failed: nothing that was not acknowledged may be found later.
+                self.store.recover_ledgers(topic.record.ledger_ids)
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -27,6 +27,7 @@ from storage.errors import CompactedLedgerDamaged, Corruption, DiskFailure, Miss
 from storage.ledger import LedgerReader, LedgerStore, StoredEntry
 from storage.metadata import MetadataBatch, MetadataStore
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -239,6 +240,8 @@ class TopicLog(LogPositions):
         if not self._record.HasField("terminated_at"):
             self._is_terminated = True
             await self.flush()
+            if self._closed is not None:
+                raise self._closed
             changed = copy_of(self._record)
             changed.terminated_at.ledger_id, changed.terminated_at.entry_id = self.last_position()
             try:
@@ -285,7 +288,18 @@ class TopicLog(LogPositions):
 
         It is the compacted ledger's when the last raw one is gone, or not above the horizon.
         """
-        last, view = self._last_durable, self.view
+        return await self._of_one_view(lambda view: self._last_entry(view, read_compacted))
+
+    async def _of_one_view(self, ask: Callable[[View], Awaitable[_T]]) -> _T:
+        """The answer of the current view. Asked again when a run commits, and trims, meanwhile."""
+        while True:
+            view = self.view
+            answer = await ask(view)
+            if view is self.view:
+                return answer
+
+    async def _last_entry(self, view: View, read_compacted: bool) -> StoredEntry | None:
+        last = self._last_durable
         if last is not None and not self.has_ledger(last.ledger_id):
             last = None
         if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
@@ -338,11 +352,14 @@ class TopicLog(LogPositions):
 
         Where the next one will be when there is none (apache/pulsar#21600).
         """
-        found = await self._compacted_at_time(publish_time_ms)
-        return found or await self._position_at_time(publish_time_ms, read_compacted=False)
 
-    async def _compacted_at_time(self, publish_time_ms: int) -> Position | None:
-        view = self.view
+        async def ask(view: View) -> Position:
+            found = await self._compacted_at_time(view, publish_time_ms)
+            return found or await self._raw_at_time(publish_time_ms, EARLIEST)
+
+        return await self._of_one_view(ask)
+
+    async def _compacted_at_time(self, view: View, publish_time_ms: int) -> Position | None:
         if view.ledger_id < 0:
             return None
         with view.reading() as compacted:
@@ -350,19 +367,22 @@ class TopicLog(LogPositions):
             return await self._in_thread(find)
 
     async def _position_at_time(self, publish_time_ms: int, read_compacted: bool) -> Position:
-        view = self.view
-        if read_compacted:
-            found = await self._compacted_at_time(publish_time_ms)
-            if found is not None:
-                return found
+        if not read_compacted:
+            return await self._raw_at_time(publish_time_ms, EARLIEST)
+
+        async def ask(view: View) -> Position:
+            found = await self._compacted_at_time(view, publish_time_ms)
+            return found or await self._raw_at_time(publish_time_ms, view.horizon or EARLIEST)
+
+        return await self._of_one_view(ask)
+
+    async def _raw_at_time(self, publish_time_ms: int, after: Position) -> Position:
+        """The first raw entry behind `after` of that time or later; where the next one will be."""
         for ledger_id in tuple(self._record.ledger_ids):
-            found = None
             with self._unless_trimmed(ledger_id):
-                find = functools.partial(self._reader(ledger_id).position_at_time, publish_time_ms)
+                search = self._reader(ledger_id).position_at_time
+                find = functools.partial(search, publish_time_ms, after.next)
                 found = await self._in_thread(find)
-            beyond = (
-                not read_compacted or view.horizon is None or found is None or found > view.horizon
-            )
-            if found is not None and beyond:
-                return found
+                if found is not None:
+                    return found
         return self._after_last()

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ledgerfold.v1.records_pb2 import TopicRecord
 
+from broker.uncancelled import to_its_end
 from storage.entry import EntryHeader, Position
 from storage.errors import DiskFailure, LedgerfoldError, Moved, TopicTerminated
 from storage.ledger import LedgerStore, LedgerWriter
@@ -60,7 +61,6 @@ class LogTail:
         self._flush_task: asyncio.Task[None] | None = None
         # Held for each flush, seal and close: one at a time, in the order they were asked for.
         self._disk = asyncio.Lock()
-        self._steps: set[asyncio.Task[Any]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
@@ -94,7 +94,7 @@ class LogTail:
             writer, self._writer = self._writer, None
             self._end()
         if writer is not None and not has_failed:
-            await self._to_its_end(self._close(writer))
+            await to_its_end(self._close(writer))
         return not has_failed
 
     async def _close(self, writer: LedgerWriter) -> None:
@@ -292,19 +292,7 @@ class LogTail:
                     self._fail(error)
                     raise
 
-        return await self._to_its_end(step())
-
-    async def _to_its_end(self, work: Coroutine[Any, Any, _T]) -> _T:
-        task = asyncio.get_running_loop().create_task(work)
-        self._steps.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._steps.discard(task)
-        if not task.cancelled():
-            # Looked at, though its caller may be gone: the log has failed with it, or not at all.
-            task.exception()
+        return await to_its_end(step())
 
     def _wake(self) -> None:
         for waiter in self._waiters:

@@ -182,14 +182,14 @@ class CompactorSupervisor:
         CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
         worker.
         """
-        while True:
-            connection = await self._ready_connection()
-            try:
-                return await connection.run(plan, on_progress)
-            except CompactorUnavailable:
-                # It is about to end and has begun nothing: the next worker takes the plan.
-                if not await self._is_over(connection):
-                    raise
+        connection = await self._ready_connection()
+        try:
+            return await connection.run(plan, on_progress)
+        except CompactorUnavailable:
+            # It ended, or is about to, and has begun nothing: the next worker takes the plan.
+            if not await self._is_over(connection):
+                raise
+        return await (await self._ready_connection()).run(plan, on_progress)
 
     async def _is_over(self, connection: WorkerConnection) -> bool:
         """Whether it ends within a worker's time to stop."""

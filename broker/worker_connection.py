@@ -106,7 +106,10 @@ class WorkerConnection:
             await asyncio.wait({self.ended}, timeout=_DEATH_SECONDS)
             if not self.ended.done():
                 raise named
-        raise CompactionFailed(call.stage, f"the worker died ({self.ended.result()})")
+        why = self.ended.result()
+        if not call.has_begun:
+            raise CompactorUnavailable(f"The compactor ended before it began the run ({why}).")
+        raise CompactionFailed(call.stage, f"the worker died ({why})")
 
     async def _abandon(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
         try:
@@ -123,10 +126,13 @@ class _Call:
 
     def __init__(self, responses: _RunCall, on_progress: OnProgress) -> None:
         self.stage = "start"
+        # The worker answers as soon as it has taken the run.
+        self.has_begun = False
         self._responses, self._on_progress = responses, on_progress
 
     async def read(self) -> Manifest:
         async for response in self._responses:
+            self.has_begun = True
             if response.WhichOneof("step") == "manifest":
                 manifest: Manifest = response.manifest
                 return manifest

@@ -28,6 +28,7 @@ from broker.rpc.admin_operations import OperationCalls
 from broker.rpc.partitions import PartitionCalls
 from broker.status_map import rpc_errors, rpc_stream_errors
 from broker.subscription_factory import create_subscription
+from broker.uncancelled import runs_to_its_end
 from storage.errors import (
     InvalidRequest,
     NotAllowed,
@@ -70,6 +71,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
     # Topics and subscriptions
 
     @rpc_errors
+    @runs_to_its_end
     async def CreateTopic(  # noqa: N802
         self, request: admin_pb2.CreateTopicRequest, context: Context
     ) -> admin_pb2.CreateTopicResponse:
@@ -77,6 +79,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         return admin_pb2.CreateTopicResponse()
 
     @rpc_errors
+    @runs_to_its_end
     async def DeleteTopic(  # noqa: N802
         self, request: admin_pb2.DeleteTopicRequest, context: Context
     ) -> admin_pb2.DeleteTopicResponse:
@@ -108,6 +111,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
     @rpc_errors
+    @runs_to_its_end
     async def UnloadTopic(  # noqa: N802
         self, request: admin_pb2.UnloadTopicRequest, context: Context
     ) -> admin_pb2.UnloadTopicResponse:
@@ -116,6 +120,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         return admin_pb2.UnloadTopicResponse()
 
     @rpc_errors
+    @runs_to_its_end
     async def TrimTopic(  # noqa: N802
         self, request: admin_pb2.TrimTopicRequest, context: Context
     ) -> admin_pb2.TrimTopicResponse:
@@ -123,6 +128,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
 
     @rpc_errors
+    @runs_to_its_end
     async def CreateSubscription(  # noqa: N802
         self, request: admin_pb2.CreateSubscriptionRequest, context: Context
     ) -> admin_pb2.CreateSubscriptionResponse:
@@ -153,6 +159,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
     # Compaction
 
     @rpc_errors
+    @runs_to_its_end
     async def TriggerCompaction(  # noqa: N802
         self, request: admin_pb2.TriggerCompactionRequest, context: Context
     ) -> admin_pb2.TriggerCompactionResponse:
@@ -179,6 +186,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
             yield admin_pb2.WatchCompactionResponse(status=status)
 
     @rpc_errors
+    @runs_to_its_end
     async def CancelCompaction(  # noqa: N802
         self, request: admin_pb2.CancelCompactionRequest, context: Context
     ) -> admin_pb2.CancelCompactionResponse:
@@ -217,6 +225,7 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
     @rpc_errors
+    @runs_to_its_end
     async def UpdatePolicies(  # noqa: N802
         self, request: admin_pb2.UpdatePoliciesRequest, context: Context
     ) -> admin_pb2.UpdatePoliciesResponse:

@@ -9,6 +9,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 
 from broker.status_map import rpc_errors
+from broker.uncancelled import runs_to_its_end
 from storage.errors import InvalidRequest, NotAllowed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class ClockCalls(AdminServiceServicer):
         )
 
     @rpc_errors
+    @runs_to_its_end
     async def MoveClock(  # noqa: N802
         self, request: admin_pb2.MoveClockRequest, context: Context
     ) -> admin_pb2.MoveClockResponse:

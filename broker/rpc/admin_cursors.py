@@ -19,6 +19,7 @@ from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.subscription import Subscription
 from broker.subscription_factory import existing_subscription, seek_subscription
+from broker.uncancelled import runs_to_its_end
 from storage.errors import InvalidRequest, NotAllowed, NothingExpired
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class CursorCalls(AdminServiceServicer):
     _broker: Broker
 
     @rpc_errors
+    @runs_to_its_end
     async def ExpireMessages(  # noqa: N802
         self, request: admin_pb2.ExpireMessagesRequest, context: Context
     ) -> admin_pb2.ExpireMessagesResponse:
@@ -61,6 +63,7 @@ class CursorCalls(AdminServiceServicer):
         return await cursor_moves.expire_all(topic, request.older_than_ms)
 
     @rpc_errors
+    @runs_to_its_end
     async def ResetCursor(  # noqa: N802
         self, request: admin_pb2.ResetCursorRequest, context: Context
     ) -> admin_pb2.ResetCursorResponse:
@@ -81,6 +84,7 @@ class CursorCalls(AdminServiceServicer):
         return admin_pb2.ResetCursorResponse()
 
     @rpc_errors
+    @runs_to_its_end
     async def SkipMessages(  # noqa: N802
         self, request: admin_pb2.SkipMessagesRequest, context: Context
     ) -> admin_pb2.SkipMessagesResponse:
@@ -91,6 +95,7 @@ class CursorCalls(AdminServiceServicer):
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
     @rpc_errors
+    @runs_to_its_end
     async def ClearBacklog(  # noqa: N802
         self, request: admin_pb2.ClearBacklogRequest, context: Context
     ) -> admin_pb2.ClearBacklogResponse:

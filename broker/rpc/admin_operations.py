@@ -18,6 +18,7 @@ from broker.names import partition_index, persistent_topic
 from broker.partitions import on_each
 from broker.status_map import rpc_errors
 from broker.topic_operations import terminate_topic, truncate_topic
+from broker.uncancelled import runs_to_its_end
 from storage.entry import Position
 from storage.errors import NotAllowed
 
@@ -33,6 +34,7 @@ class OperationCalls(AdminServiceServicer):
     _broker: Broker
 
     @rpc_errors
+    @runs_to_its_end
     async def TruncateTopic(  # noqa: N802
         self, request: admin_pb2.TruncateTopicRequest, context: Context
     ) -> admin_pb2.TruncateTopicResponse:
@@ -42,6 +44,7 @@ class OperationCalls(AdminServiceServicer):
         return admin_pb2.TruncateTopicResponse()
 
     @rpc_errors
+    @runs_to_its_end
     async def TerminateTopic(  # noqa: N802
         self, request: admin_pb2.TerminateTopicRequest, context: Context
     ) -> admin_pb2.TerminateTopicResponse:

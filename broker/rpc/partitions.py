@@ -16,6 +16,7 @@ from broker import stats
 from broker.names import parse_namespace, persistent_topic
 from broker.partitioned_stats import partitioned_stats
 from broker.status_map import rpc_errors
+from broker.uncancelled import runs_to_its_end
 from storage.errors import TopicNotFound
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class PartitionCalls(AdminServiceServicer):
     _broker: Broker
 
     @rpc_errors
+    @runs_to_its_end
     async def CreatePartitionedTopic(  # noqa: N802
         self, request: admin_pb2.CreatePartitionedTopicRequest, context: Context
     ) -> admin_pb2.CreatePartitionedTopicResponse:
@@ -46,6 +48,7 @@ class PartitionCalls(AdminServiceServicer):
         return admin_pb2.CreatePartitionedTopicResponse()
 
     @rpc_errors
+    @runs_to_its_end
     async def UpdatePartitionedTopic(  # noqa: N802
         self, request: admin_pb2.UpdatePartitionedTopicRequest, context: Context
     ) -> admin_pb2.UpdatePartitionedTopicResponse:
@@ -72,6 +75,7 @@ class PartitionCalls(AdminServiceServicer):
         return admin_pb2.ListPartitionedTopicsResponse(topics=topics)
 
     @rpc_errors
+    @runs_to_its_end
     async def DeletePartitionedTopic(  # noqa: N802
         self, request: admin_pb2.DeletePartitionedTopicRequest, context: Context
     ) -> admin_pb2.DeletePartitionedTopicResponse:

@@ -36,6 +36,7 @@ from broker.subscription_factory import (
 )
 from broker.topic_operations import disable_compaction
 from broker.traffic import Peer, Traffic
+from broker.uncancelled import runs_to_its_end
 from storage.entry import Position
 from storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
 
@@ -95,6 +96,7 @@ async def subscribe(
 
 
 @rpc_errors
+@runs_to_its_end
 async def seek(
     broker: Broker, request: data_pb2.SeekRequest, context: Context
 ) -> data_pb2.SeekResponse:
@@ -105,6 +107,7 @@ async def seek(
 
 
 @rpc_errors
+@runs_to_its_end
 async def unsubscribe(
     broker: Broker, request: data_pb2.UnsubscribeRequest, context: Context
 ) -> data_pb2.UnsubscribeResponse:

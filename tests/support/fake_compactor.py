@@ -9,8 +9,8 @@
 
 What a run does is the plan's `policy`: "latest" answers with a manifest; "hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
-"ending" is refused by a worker that then ends; "break" fails without an ErrorInfo; "empty" ends
-without a manifest.
+"ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
+an ErrorInfo; "empty" ends without a manifest.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
     ) -> AsyncIterator[compactor_pb2.RunResponse]:
         await check_secret(context)
         plan = request.plan
+        if plan.policy == "ending" and is_first(plan.ledgers_dir):
+            asyncio.get_running_loop().call_later(0.1, os._exit, 1)
+            await abort_with(context, CompactorUnavailable("it is ending"))
+        if plan.policy == "dying" and is_first(plan.ledgers_dir):
+            os._exit(1)
         cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
         yield compactor_pb2.RunResponse(progress=progress)
@@ -55,12 +60,6 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
                 await asyncio.Event().wait()
             case "corrupt":
                 await abort_with(context, Corruption("1/0.log", 72, "its CRC", "another"))
-            case "ending":
-                # The first worker that is asked; a file tells the others.
-                if not os.path.exists(plan.ledgers_dir):
-                    os.mkdir(plan.ledgers_dir)
-                    asyncio.get_running_loop().call_later(0.1, os._exit, 1)
-                    await abort_with(context, CompactorUnavailable("it is ending"))
             case "break":
                 await context.abort(grpc.StatusCode.INTERNAL, "something broke")
             case "empty":
@@ -78,6 +77,15 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         if cancel is not None:
             cancel.set()
         return compactor_pb2.CancelResponse(found=cancel is not None)
+
+
+def is_first(folder: str) -> bool:
+    """Whether no worker was asked before: the folder tells the next one."""
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        return False
+    return True
 
 
 async def check_secret(context: Any) -> None:

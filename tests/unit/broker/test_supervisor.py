@@ -199,13 +199,16 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["ending", "dying"])
+def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
+    tmp_path: Path, policy: str
+) -> None:
     """It had begun nothing: a trigger right after a run that failed with its JVM succeeds."""
 
     async def body() -> None:
         pauses = Pauses()
         async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
-            asked = plan("ending")
+            asked = plan(policy)
             asked.ledgers_dir = str(tmp_path / "asked")
             run = asyncio.create_task(supervisor.run(asked, ignore))
             assert await pauses.next() == 0.5
