@@ -3,7 +3,7 @@
     quick   the broker is killed a moment after its start: while it recovers, loads its topics,
             meets its clients and what is left of the former life
     run     a run is on its way, in a phase that was drawn: then one of the four kinds is killed;
-            in half of these rounds another run has succeeded before
+            if there is time, another run has succeeded before in half of these rounds
     calm    a run succeeds, and nothing is harmed until then
     full    the disk fills up, but for some random room; the broker may be killed meanwhile, and
             must start then or say why not; then there is room again
@@ -34,18 +34,20 @@ from tests.torture.tally import Tally
 from tests.torture.victims import BROKER, JVM, PYTHON, WORKER, kill, victims
 
 _QUICK_S = 3.0
-_IN_RUN_S = 0.5
+_IN_RUN_S = 0.2
 _RUN_WAIT_S = 40.0
 _CALM_WAIT_S = 25.0
 _FULL_S = 4.0
-# In so many of the rounds a run succeeds before another one is killed.
+# Kills behind the pace at which rounds are hurried.
+_BEHIND_MAX = 2
+# In so many of the rounds that are not, a run succeeds before another one is killed.
 _SUCCESS_FIRST = 0.5
 _POLL_S = 0.005
 _STEP_EVERY_S = 2.0
 # The most that is left on a disk that fills up: between nothing at all and a few ledgers.
 _ROOM_BYTES = (0, 4_096, 100_000, 2_000_000)
 _KINDS = (BROKER, WORKER, JVM, PYTHON)
-_KIND_WEIGHTS = (25, 15, 15, 45)
+_KIND_WEIGHTS = (35, 20, 10, 35)
 _PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO, COMPACTION_PHASE_COMMIT)
 _PHASE_WEIGHTS = (25, 60, 15)
 _ROUNDS = ("quick", "run", "calm", "full")
@@ -75,6 +77,7 @@ class Faults:
         self._never = threading.Event()
         # Rounds that were behind the pace.
         self._hurried = 0
+        self._is_hurried = False
 
     def run(self) -> None:
         """Until the time is over. Raises BrokerFailed when the broker cannot be started."""
@@ -94,7 +97,8 @@ class Faults:
         if self._tally.fillings < minutes * self._settings.fillings_per_minute - 1:
             return "full"
         behind = minutes * self._settings.kills_per_minute - self._tally.kills.total()
-        if behind > 2:
+        self._is_hurried = behind > _BEHIND_MAX
+        if self._is_hurried:
             self._hurried += 1
             is_run = self._is_under_way() or self._hurried % max(3, int(behind / 2)) == 0
             return "run" if is_run else "quick"
@@ -107,7 +111,7 @@ class Faults:
         self._kill(BROKER)
 
     def _in_run(self) -> None:
-        if self._random.random() < _SUCCESS_FIRST:
+        if not self._is_hurried and self._random.random() < _SUCCESS_FIRST:
             self._wait_for_successes(1)
         kind = self._random.choices(_KINDS, _KIND_WEIGHTS)[0]
         # The only kill that Spark survives: several, then.
@@ -120,7 +124,7 @@ class Faults:
             return
         # Too short to be met each time: any moment of any run will do.
         self._wait(lambda: any(each.phase == phase for each in self._compactions), 2.0)
-        self._pause(self._random.choice((0.0, 0.05, _IN_RUN_S)))
+        self._pause(self._random.choice((0.0, _IN_RUN_S / 10, _IN_RUN_S)))
         self._kill(kind)
 
     def _is_under_way(self) -> bool:
