@@ -1,0 +1,107 @@
+"""`scripts/simulate`: scenarios from seeds, beside each other, and what fails.
+
+    scripts/simulate --seed 1 --count 500
+    scripts/simulate --minutes 10 --jobs 2
+    scripts/simulate --seed 17 --count 1 --trace
+
+A failure prints its seed, the shortest scenario that fails in the same way, and what happened in
+it, in words. Exit codes: 0 nothing failed, 1 something did, 2 usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.simulation.runner import CHUNK, Failure, simulate
+from tests.simulation.scenario import Outcome, Scenario, run
+from tests.simulation.shrink import shrink
+
+EXIT_FAILED = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    without = frozenset(filter(None, options.without.split(",")))
+    began_s = time.perf_counter()
+    done, kinds, firsts = 0, Counter[str](), dict[str, Failure]()
+    count = options.count if options.minutes is None else 10**9
+    for failures in simulate(
+        options.seed, count, jobs=options.jobs, without=without, kind=options.kind
+    ):
+        done += min(CHUNK, count)
+        for failure in failures:
+            kinds[failure.kind] += 1
+            if failure.kind not in firsts or options.all:
+                print(f"seed {failure.seed}: {failure.words[:400]}", flush=True)
+            firsts.setdefault(failure.kind, failure)
+        took_s = time.perf_counter() - began_s
+        if options.minutes is not None and took_s > options.minutes * 60:
+            break
+    done = min(done, count)
+    took_s = time.perf_counter() - began_s
+    speed, failed = done / took_s, sum(kinds.values())
+    print(f"{done} seeds in {took_s:.0f} s, {speed:.1f} a second, {failed} failed")
+    for kind, number in kinds.most_common():
+        print(f"  {number:5d}  {kind} (first: seed {firsts[kind].seed})")
+    if options.shrink:
+        for failure in firsts.values():
+            print(_shrunk(failure.seed, without, options.kind), flush=True)
+    elif options.trace:
+        for seed in range(options.seed, options.seed + options.count):
+            scenario = Scenario.draw(seed, without, options.kind)
+            print(_told(scenario, run(scenario)))
+    return EXIT_FAILED if kinds else 0
+
+
+def _shrunk(seed: int, without: frozenset[str], kind: str) -> str:
+    scenario = Scenario.draw(seed, without, kind)
+    outcome = run(scenario)
+    if outcome.failure is None:
+        return f"seed {seed} fails no more: it is not the same run twice"
+    return _told(*shrink(scenario, outcome))
+
+
+def _told(scenario: Scenario, outcome: Outcome) -> str:
+    lines = [
+        f"\nseed {scenario.seed}, schedule {scenario.schedule}, {scenario.profile}, "
+        f"{scenario.store.ledger_entries_max} entries a ledger, {scenario.pace}",
+        *(f"    {step}" for step in scenario.steps),
+        *outcome.trace,
+        f"{type(outcome.failure).__name__}: {outcome.failure}",
+    ]
+    return "\n".join(lines)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/simulate", description="The whole broker under a seed."
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the first; default 1")
+    parser.add_argument("--count", type=int, default=100, help="how many; default 100")
+    parser.add_argument("--minutes", type=float, help="for so long instead of --count")
+    parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
+    parser.add_argument(
+        "--kind", choices=("faults", "damage"), default="faults", help="bits flip in `damage`"
+    )
+    parser.add_argument(
+        "--without", default="", metavar="NAMES", help="operations to leave out, with commas"
+    )
+    parser.add_argument("--all", action="store_true", help="print each failure, not one of a kind")
+    parser.add_argument("--trace", action="store_true", help="print what happened in each seed")
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="do not make failures smaller"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of strings must come in one order.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The clients of one simulation: publishers and readers by name, and how operations find them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from storage.entry import EARLIEST, Position
+from tests.simulation.publishers import Publisher
+from tests.simulation.readers import Reader
+from tests.simulation.world import World
+
+PUBLISHERS_MAX, READERS_MAX = 3, 3
+
+
+class Actors:
+    def __init__(self, world: World, topics: tuple[str, ...]) -> None:
+        self.world, self.topics = world, topics
+        self.publishers: dict[tuple[str, str], Publisher] = {}
+        self.readers: list[Reader] = []
+        self._last_reader = 0
+
+    def topic(self, random: Random) -> str:
+        return random.choice(self.topics)
+
+    def publisher(self, random: Random) -> Publisher:
+        topic, name = self.topic(random), f"p{random.randrange(PUBLISHERS_MAX)}"
+        found = self.publishers.get((topic, name))
+        if found is None:
+            found = self.publishers[topic, name] = Publisher(self.world, topic, name)
+        return found
+
+    def reader(self, random: Random) -> Reader | None:
+        return random.choice(self.readers) if self.readers else None
+
+    def open_reader(self, topic: str, start: Position, *, read_compacted: bool) -> Reader:
+        if len(self.readers) >= READERS_MAX:
+            self.readers.pop(0).close()
+        self._last_reader += 1
+        kind = "compacted" if read_compacted else "raw"
+        name = f"r{self._last_reader}-{kind}"
+        self.world.note(f"{name} opens at {start}")
+        reader = Reader(self.world, topic, name, start, read_compacted=read_compacted)
+        self.readers.append(reader)
+        return reader
+
+    def some_position(self, random: Random, topic: str) -> Position:
+        """Of an entry that was acknowledged once, or its neighbour."""
+        known = self.world.oracle.topics.get(topic)
+        places = sorted(known.at) if known is not None else []
+        return random.choice(places) if places else EARLIEST

@@ -1,0 +1,191 @@
+"""A worker in memory that compacts step by step: it can be interrupted, killed, and be late.
+
+It stands in for the supervisor (broker/supervisor.py) and does with files what the real worker
+does, through the same seam, in a job of its own process: removes and makes the run's folder, reads
+and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders. What
+survives the pure model says (tests/model/policy_model.py).
+
+* `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
+  file system, as Spark's tasks do, and whoever comes after meets it.
+* When the broker dies its worker notices late, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
+
+from storage.codec import decode
+from storage.entry import EntryHeader, read_header, verify_sections
+from storage.errors import CompactionCancelled, CompactionFailed, LedgerfoldError, MissingFile
+from storage.files import Files
+from storage.segment import SegmentWriter
+from tests.model.policy_model import Message, latest
+from tests.simulation.disk import Disk
+from tests.simulation.files import SimFiles
+from tests.simulation.jobs import Process, SimExecutor
+from tests.support.memory_compactor import _rebuilt
+
+OnProgress = Callable[[CompactionProgress], None]
+
+
+class SimCompactor:
+    """One per broker process. Workers are numbered over the whole simulation."""
+
+    is_disabled = False
+    state, message, pid = 0, "", 0
+
+    def __init__(self, disk: Disk, new_worker: Callable[[], Process]) -> None:
+        self._disk, self._new_worker = disk, new_worker
+        self.worker = new_worker()
+        self._died: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
+
+    def retry_now(self) -> None:
+        """It never waits."""
+
+    @property
+    def is_running(self) -> bool:
+        return self._died is not None
+
+    def kill(self, late_calls: int) -> None:
+        """kill -9 of the worker."""
+        self.worker.crash_in = late_calls
+        self.worker = self._new_worker()
+        if self._died is not None and not self._died.done():
+            self._died.set_result(None)
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        loop = asyncio.get_running_loop()
+        worker, died = self.worker, loop.create_future()
+        self._died = died
+        task = _Run(plan, SimFiles(self._disk, worker), worker)
+        done = loop.run_in_executor(SimExecutor(self._disk.jobs, worker), task.execute)
+        try:
+            await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
+            if not done.done():
+                raise CompactionFailed("worker", "it died")
+            return done.result()
+        except asyncio.CancelledError:
+            task.is_cancelled = True
+            await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
+            raise
+        finally:
+            self._died = None
+
+
+class _Run:
+    def __init__(self, plan: CompactionPlan, files: Files, worker: Process) -> None:
+        self._plan, self._files, self._worker = plan, files, worker
+        self._folder = Path(plan.ledgers_dir) / str(plan.ledger_id)
+        self.is_cancelled = False
+
+    def execute(self) -> Manifest:
+        try:
+            return self._execute()
+        except (LedgerfoldError, OSError) as error:
+            self._remove()
+            if isinstance(error, LedgerfoldError):
+                raise
+            raise CompactionFailed("worker", repr(error)) from error
+
+    def _execute(self) -> Manifest:
+        plan, files = self._plan, self._files
+        files.remove_dir(self._folder)
+        files.make_dir(self._folder)
+        segments, counts = self._copy()
+        if segments:
+            files.sync_dir(self._folder)
+        else:
+            files.remove_dir(self._folder)
+        files.sync_dir(self._folder.parent)
+        return Manifest(
+            run_id=plan.run_id,
+            ledger_id=plan.ledger_id,
+            horizon=plan.horizon,
+            segments=segments,
+            counts=counts,
+        )
+
+    def _check(self) -> None:
+        if self.is_cancelled:
+            raise CompactionCancelled("The compaction was cancelled.")
+
+    def _remove(self) -> None:
+        for _ in range(3):
+            try:
+                self._files.remove_dir(self._folder)
+                return
+            except (LedgerfoldError, FileNotFoundError):
+                continue
+
+    def _copy(self) -> tuple[list[SegmentRecord], RunCounts]:
+        plan = self._plan
+        entries = list(self._entries())
+        rows = [
+            (at, row)
+            for at, (header, _) in enumerate(entries)
+            for row in range(header.message_count)
+        ]
+        messages = [
+            Message(message.key, message.value)
+            for header, entry in entries
+            for message in decode(entry, header).messages()
+        ]
+        outcome = latest(messages, plan.retain_null_key)
+        segments: list[SegmentRecord] = []
+        writer: SegmentWriter | None = None
+        survivors = [rows[index] for index in outcome.survivors]
+        for at, kept in groupby(survivors, key=itemgetter(0)):
+            self._check()
+            if writer is None:
+                writer = SegmentWriter(
+                    Path(plan.ledgers_dir), plan.ledger_id, len(segments), self._files
+                )
+            header, entry = entries[at]
+            rebuilt = _rebuilt(header, entry, [row for _, row in kept])
+            writer.append(read_header(rebuilt), rebuilt)
+            if writer.size_bytes >= plan.segment_bytes_max:
+                segments.append(writer.seal())
+                writer = None
+        if writer is not None:
+            segments.append(writer.seal())
+        return segments, RunCounts(
+            messages_in=len(messages),
+            messages_out=len(survivors),
+            removed_events=outcome.removed_events,
+        )
+
+    def _entries(self) -> Iterator[tuple[EntryHeader, bytes]]:
+        plan = self._plan
+        before, horizon = plan.horizon_previous, plan.horizon
+        low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
+        high = (horizon.ledger_id, horizon.entry_id)
+        for number, segment in enumerate(plan.segments):
+            self._check()
+            path = Path(plan.ledgers_dir) / segment.path
+            try:
+                data = self._files.open_read(path).pread(segment.size_bytes, 0)
+            except FileNotFoundError as error:
+                raise MissingFile(str(path), "a plan") from error
+            if len(data) < segment.size_bytes:
+                raise MissingFile(str(path), "a plan")
+            at = 0
+            while at < len(data):
+                header = read_header(data, at, segment.path)
+                verify_sections(data, header, at, segment.path)
+                if number < plan.compacted_segments or low < header.position <= high:
+                    yield header, data[at : at + header.size_bytes]
+                at += header.size_bytes

@@ -1,0 +1,153 @@
+"""Streams and calls between a client and the broker, without gRPC.
+
+A `Connection` is what a stream handler of broker/rpc sees as its context, and what a client holds:
+frames go in order, arrive at any later step, and are lost when the connection is cut or either end
+dies. What the broker sends counts for the oracle at once (`on_sent`): a client might have seen it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import grpc
+
+from storage.errors import LedgerfoldError, Unavailable
+from tests.simulation.jobs import Crash
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+    from tests.simulation.world import World
+
+EOF = cast(Any, grpc.aio).EOF
+# Frames on their way to a client; above it the handler's write waits.
+INBOX_MAX = 4
+T = TypeVar("T")
+
+
+class Connection:
+    """`error` is set once `closed` is: what the stream ended with, None when it ended well."""
+
+    def __init__(
+        self,
+        world: World,
+        handler: Callable[[Any, Any, Any], Awaitable[None]],
+        on_sent: Callable[[bytes], None],
+        parse: Callable[[Any], Any] = bytes,
+    ) -> None:
+        self._world, self._on_sent, self._parse = world, on_sent, parse
+        self.inbox: deque[bytes] = deque()
+        self.changed = asyncio.Event()
+        self.closed = False
+        self.error: LedgerfoldError | None = None
+        self._room = asyncio.Event()
+        self._requests: deque[Any] = deque()
+        self._asked = asyncio.Event()
+        self._is_cut = False
+        broker = world.broker
+        if broker is None:
+            self._end(Unavailable("The broker is not there."))
+            return
+        self._task = world.in_broker(handler(broker, self, self))
+        self._task.add_done_callback(self._finished)
+
+    # The client's end
+
+    def send(self, frame: Any) -> None:
+        self._requests.append(frame)
+        self._asked.set()
+
+    def finish(self) -> None:
+        """The client has nothing more to say."""
+        self.send(EOF)
+
+    def cut(self) -> None:
+        """The network is gone; the handler is cancelled, as gRPC does it."""
+        self._is_cut = True
+        self.inbox.clear()
+        if not self.closed:
+            self._task.cancel()
+            self._end(Unavailable("The connection was cut."))
+
+    def take(self) -> bytes:
+        frame = self.inbox.popleft()
+        self._room.set()
+        return frame
+
+    async def wait(self) -> None:
+        """For a frame, or the end."""
+        while not (self.inbox or self.closed):
+            self.changed.clear()
+            await self.changed.wait()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        if self.closed:
+            return
+        if task.cancelled():
+            self._end(Unavailable("The broker died."))
+            return
+        error = task.exception()
+        if error is None or isinstance(error, LedgerfoldError):
+            self._end(error)
+            return
+        if not isinstance(error, Crash):
+            self._world.oracle.unexpected(error)
+        self._end(Unavailable("The broker died."))
+
+    def _end(self, error: LedgerfoldError | None) -> None:
+        self.closed, self.error = True, error
+        self.changed.set()
+
+    # As a gRPC context
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def read(self) -> Any:
+        while not self._requests:
+            self._asked.clear()
+            await self._asked.wait()
+        if self._requests[0] is EOF:
+            return EOF
+        return self._parse(self._requests.popleft())
+
+    def __aiter__(self) -> Connection:
+        return self
+
+    async def __anext__(self) -> Any:
+        request = await self.read()
+        if request is EOF:
+            raise StopAsyncIteration
+        return request
+
+    async def write(self, frame: bytes) -> None:
+        if self._is_cut:
+            raise asyncio.CancelledError
+        self._on_sent(frame)
+        self.inbox.append(frame)
+        self.changed.set()
+        while len(self.inbox) > INBOX_MAX and not self._is_cut:
+            self._room.clear()
+            await self._room.wait()
+
+
+async def call(world: World, work: Callable[[Broker], Awaitable[T]]) -> T:
+    """A unary call. Raises what the broker answers with, Unavailable when it dies."""
+    broker = world.broker
+    if broker is None:
+        raise Unavailable("The broker is not there.")
+    task = world.in_broker(work(broker))
+    await asyncio.wait({task})
+    if task.cancelled():
+        raise Unavailable("The broker died.")
+    error = task.exception()
+    if error is None:
+        answer: T = task.result()
+        return answer
+    if isinstance(error, Crash):
+        raise Unavailable("The broker died.")
+    if not isinstance(error, LedgerfoldError):
+        world.oracle.unexpected(error)
+    raise error

@@ -1,0 +1,180 @@
+"""The end of a scenario: faults stop, and everything comes to what it must be.
+
+1. Publishers get all their acknowledgements, runs end, readers come to the end of the log.
+2. A fresh raw reader finds what was acknowledged and is not gone by rule, each entry once; a fresh
+   compacted one finds the view and the raw tail behind it.
+3. After a power loss the same is there, and files and records fit each other exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+)
+
+from storage.entry import EARLIEST, Position
+from storage.metadata import MetadataStore
+from tests.simulation.actors import Actors
+from tests.simulation.disk import File, Folder
+from tests.simulation.loop import Hang
+from tests.simulation.oracle import Oracle, Topic
+from tests.simulation.readers import Reader
+from tests.simulation.world import DATA, World
+
+# Emulated time in which everything must have come to rest.
+PATIENCE_S = 900.0
+
+
+async def converge(actors: Actors) -> None:
+    world = actors.world
+    world.note("faults stop")
+    world.disk.clear_faults()
+    if world.process is not None:
+        world.process.crash_in = -1
+    await _until(world, lambda: world.is_up.is_set() and not world.disk.is_full, "a broker")
+    await _until(world, lambda: all(p.is_idle for p in actors.publishers.values()), "publishers")
+    await _until(world, lambda: not _is_compacting(world), "runs that end")
+    for reader in actors.readers:
+        await _read_to_the_end(world, reader)
+    await _look(actors)
+    world.note("the power fails once more")
+    world.crash_now(power=True)
+    await _until(world, lambda: world.process is not None and not world.process.is_dead, "a start")
+    await _until(world, world.is_up.is_set, "a start")
+    await _look(actors)
+    _check_files(world)
+    _check_runs(world)
+
+
+async def _until(world: World, condition: Callable[[], bool], what: str) -> None:
+    end_s = world.loop.time() + PATIENCE_S
+    pause_s = 0.001
+    while not condition():
+        if world.loop.time() > end_s:
+            raise Hang(f"waiting for {what}\n{world.loop.stacks()}")
+        await asyncio.sleep(pause_s)
+        pause_s = min(1.0, pause_s * 1.3)
+
+
+def _is_compacting(world: World) -> bool:
+    broker = world.broker
+    return broker is None or any(map(broker.compaction.is_on_its_way, world.oracle.topics))
+
+
+def _check_runs(world: World) -> None:
+    """After a start no run is on its way, as the records tell it."""
+    for topic in world.oracle.topics.values():
+        for run in topic.runs.values():
+            if run.state in (RUN_STATE_QUEUED, RUN_STATE_RUNNING):
+                world.oracle.fail(f"run {run.number} of {topic.name} never ends")
+
+
+async def _read_to_the_end(world: World, reader: Reader) -> None:
+    """Asks for more until there is none."""
+    reader.at_end.clear()
+    reader.permit(1_000)
+    count = -1
+    end_s = world.loop.time() + PATIENCE_S
+    while not reader.is_over:
+        if reader.is_settled and len(reader.seen.entries) == count:
+            return
+        count = len(reader.seen.entries)
+        reader.check()
+        await asyncio.sleep(0.05)
+        if world.loop.time() > end_s:
+            raise Hang(f"{reader.name} does not come to the end\n{world.loop.stacks()}")
+
+
+async def _look(actors: Actors) -> None:
+    """A fresh reader of each kind sees what is there, no more and no less (d)."""
+    for name in sorted(actors.world.oracle.topics):
+        for read_compacted in (False, True):
+            await _look_at(actors, name, read_compacted=read_compacted)
+
+
+async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
+    oracle = actors.world.oracle
+    topic = oracle.topics[name]
+    while True:
+        # The first use loads a topic, and that may trim it.
+        gone, horizon = len(topic.removed), topic.horizon
+        kind = "compacted" if read_compacted else "raw"
+        reader = Reader(
+            actors.world, name, f"the last {kind} reader", EARLIEST, read_compacted=read_compacted
+        )
+        await _read_to_the_end(actors.world, reader)
+        reader.close()
+        if (gone, horizon) == (len(topic.removed), topic.horizon):
+            break
+    expected = _expected(oracle, topic, read_compacted=read_compacted)
+    found = list(reader.seen.entries)
+    if found != expected:
+        oracle.fail(
+            f"the last {kind} reader of {name} gets {list(map(str, found))}, "
+            f"not {list(map(str, expected))} (d)"
+        )
+    _check_acknowledged(oracle, topic)
+
+
+def _expected(oracle: Oracle, topic: Topic, *, read_compacted: bool) -> list[Position]:
+    raw = [
+        position for ledger_id in topic.record.ledger_ids for position in oracle.entries(ledger_id)
+    ]
+    if not read_compacted:
+        return raw
+    beyond = [each for each in raw if topic.horizon is None or each > topic.horizon]
+    view = dict.fromkeys(row.position for row in topic.rows if row.position >= topic.floor)
+    return [*view, *beyond]
+
+
+def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
+    """(a): each acknowledged entry is in the log, once, or gone by rule."""
+    oracle.learn(topic)
+    there, seen = set(), set()
+    for ledger_id in topic.record.ledger_ids:
+        for position, entry in oracle.entries(ledger_id).items():
+            there.add(position)
+            attempt = oracle.attempt_of(topic, entry)
+            if attempt is None or attempt in seen:
+                oracle.fail(f"{position} holds {attempt} again, or what nobody published (a)")
+            seen.add(attempt)
+    for attempt, at in topic.acked.items():
+        if at is None:
+            oracle.fail(f"{attempt} was acknowledged as a duplicate, and is nowhere (a)")
+        elif at.ledger_id not in topic.removed and at not in there:
+            oracle.fail(f"{attempt} was acknowledged at {at}, and is gone (a)")
+
+
+def _check_files(world: World) -> None:
+    """(h), (i): after a start each file has a record, and each record its files."""
+    metadata = MetadataStore(world.pairs)
+    records = [each for each in metadata.ledgers() if each.state != LEDGER_STATE_DELETING]
+    named = {segment.path for record in records for segment in record.segments}
+    used: set[int] = set()
+    for topic in metadata.topics():
+        used.update(topic.ledger_ids)
+        if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
+            used.add(topic.compacted.ledger_id)
+    unused = [record.ledger_id for record in records if record.ledger_id not in used]
+    if unused:
+        world.oracle.fail(f"ledgers {unused} belong to no topic (i)")
+    there = set()
+    folder = world.disk.find(DATA / "ledgers")
+    if isinstance(folder, Folder):
+        for name, node in folder.names.items():
+            if isinstance(node, Folder):
+                there |= {
+                    f"{name}/{each}"
+                    for each, file in node.names.items()
+                    if isinstance(file, File) and not each.endswith(".torn")
+                }
+    if there != named:
+        world.oracle.fail(
+            f"files without a record: {sorted(there - named)}; records without a file: "
+            f"{sorted(named - there)} (h, i)"
+        )

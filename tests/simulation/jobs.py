@@ -1,0 +1,321 @@
+"""Jobs in threads of which one runs at a time: a baton goes round.
+
+A job, as an executor runs it, is on a thread of its own, and gives the baton back at each call of
+the file system and of the metadata store (tests/simulation/disk.py, key_value.py): so a flush can
+be half done while the loop goes on. Which job takes the next step, and when its result arrives, the
+loop's seed says. While the loop's own thread is in such a call, jobs may take steps, too.
+
+    jobs.switch(process)     # at a seam: others may run now; Crash when the process is dead
+
+`threading.Lock` in the storage room is replaced (`cooperative_locks`) by one that hands the baton
+on instead of stopping everybody.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+from unittest.mock import patch
+
+if TYPE_CHECKING:
+    from tests.simulation.loop import SimLoop
+
+# As the broker's own pool.
+JOBS_MAX = 8
+# How often jobs take steps while the loop's thread is in a call, and how many.
+_MEANWHILE_SHARE, _MEANWHILE_STEPS_MAX = 0.4, 6
+
+
+class Crash(BaseException):
+    """The process is gone. Not an Exception: nothing may handle it."""
+
+
+class Deadlock(AssertionError):
+    """The loop's thread waits for a lock that nobody will give back."""
+
+
+class Process:
+    """The broker, or a worker: what dies as a whole. `crash_in`: calls of a seam until it does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.crash_in = -1
+
+
+class Job:
+    """A call of an executor, from its submission to the arrival of its result."""
+
+    def __init__(self, number: int, process: Process | None, call: Callable[[], Any]) -> None:
+        self.number, self.process, self.call = number, process, call
+        self.future: Future[Any] = Future()
+        self.outcome: tuple[Any, BaseException | None] | None = None
+        self.wakes_at_s = 0.0
+        self.waits_for: CooperativeLock | None = None
+        self.thread: _Thread | None = None
+        self.on_done: Callable[[], None] = lambda: None
+
+
+class _Thread:
+    """Runs one job after the other; waits for the baton in between."""
+
+    idle: ClassVar[deque[_Thread]] = deque()
+
+    def __init__(self) -> None:
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.job: Job | None = None
+        self.jobs: Jobs | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True, name="simulated")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            self.baton.acquire()
+            job, jobs = self.job, self.jobs
+            assert job is not None
+            assert jobs is not None
+            try:
+                job.outcome = (job.call(), None)
+            except BaseException as error:
+                job.outcome = (None, error)
+            self.job = self.jobs = None
+            jobs.give_back()
+
+    def frame(self) -> Any:
+        return sys._current_frames().get(self._thread.ident or 0)
+
+
+class Jobs:
+    """All jobs of one simulation."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._last = 0
+        self._jobs: list[Job] = []
+        self._current: Job | None = None
+        self._back = threading.Lock()
+        self._back.acquire()
+
+    # Submitting
+
+    def submit(self, process: Process | None, call: Callable[[], Any]) -> Job:
+        self._last += 1
+        job = Job(self._last, process, call)
+        self._jobs.append(job)
+        return job
+
+    # Picking and stepping, in the loop's thread
+
+    def runnable(self, starved: int = -1) -> list[Job]:
+        now_s = self._loop.time()
+        return [
+            job
+            for job in self._jobs
+            if job.wakes_at_s <= now_s
+            and (job.waits_for is None or not job.waits_for.is_held)
+            and job.number != starved
+        ]
+
+    def wake_times(self) -> list[float]:
+        now_s = self._loop.time()
+        return [job.wakes_at_s for job in self._jobs if job.wakes_at_s > now_s]
+
+    def step(self, job: Job) -> None:
+        """To its next call of a seam, to its end, or its result arrives."""
+        if job.outcome is not None:
+            self._deliver(job)
+            return
+        if job.thread is None:
+            if not job.future.set_running_or_notify_cancel():
+                self._jobs.remove(job)
+                job.on_done()
+                return
+            job.thread = _Thread.idle.pop() if _Thread.idle else _Thread()
+            job.thread.job, job.thread.jobs = job, self
+        self._resume(job)
+
+    def _resume(self, job: Job) -> None:
+        thread = job.thread
+        assert thread is not None
+        self._current = job
+        thread.baton.release()
+        self._back.acquire()
+        self._current = None
+        if job.outcome is not None:
+            job.thread = None
+            _Thread.idle.append(thread)
+
+    def _deliver(self, job: Job) -> None:
+        self._jobs.remove(job)
+        job.on_done()
+        assert job.outcome is not None
+        result, error = job.outcome
+        if error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)
+
+    def kill(self, process: Process) -> None:
+        """Its jobs unwind, reaching nothing."""
+        for job in [each for each in self._jobs if each.process is process]:
+            while job.thread is not None:
+                self._resume(job)
+            self._jobs.remove(job)
+
+    def is_busy(self, process: Process) -> bool:
+        return any(job.process is process for job in self._jobs)
+
+    def stacks(self) -> list[str]:
+        lines = []
+        for job in self._jobs:
+            names = []
+            frame = job.thread.frame() if job.thread is not None else None
+            while frame is not None:
+                name = frame.f_code.co_filename.rsplit("/", 1)[-1]
+                names.append(f"{name}:{frame.f_lineno}")
+                frame = frame.f_back
+            lines.append(f"  job {job.number}: {' < '.join(names[:8])}")
+        return lines
+
+    # At a seam, in any thread
+
+    @property
+    def in_job(self) -> bool:
+        return self._current is not None
+
+    def switch(self, process: Process) -> None:
+        """Others may run here. Raises Crash when the process is dead, or dies here."""
+        if process.is_dead:
+            raise Crash(process.name)
+        if process.crash_in >= 0:
+            process.crash_in -= 1
+            if process.crash_in < 0:
+                process.is_dead = True
+                raise Crash(process.name)
+        if self._current is not None:
+            self.pause()
+        elif self._loop.random.random() < _MEANWHILE_SHARE:
+            for _ in range(1 + int(self._loop.random.random() * _MEANWHILE_STEPS_MAX)):
+                self._step_any()
+        if process.is_dead:
+            raise Crash(process.name)
+
+    def pause(self) -> None:
+        """In a job: gives the baton back until it is the job's turn again."""
+        job = self._current
+        assert job is not None
+        assert job.thread is not None
+        self._back.release()
+        job.thread.baton.acquire()
+
+    def give_back(self) -> None:
+        self._back.release()
+
+    def sleep(self, delay_s: float) -> None:
+        """A slow disk: the job is not picked for so long. (The loop's thread cannot be slow.)"""
+        if self._current is not None:
+            self._current.wakes_at_s = self._loop.time() + delay_s
+            self.pause()
+
+    def _step_any(self) -> bool:
+        running = [job for job in self.runnable() if job.outcome is None]
+        if not running:
+            return False
+        self.step(running[int(self._loop.random.random() * len(running))])
+        return True
+
+    def wait_for(self, lock: CooperativeLock) -> None:
+        """Until nobody holds it."""
+        while lock.is_held:
+            job = self._current
+            if job is not None:
+                job.waits_for = lock
+                self.pause()
+                job.waits_for = None
+                if job.process is not None and job.process.is_dead:
+                    raise Crash(job.process.name)
+            elif not self._step_any():
+                times = self.wake_times()
+                if not times:
+                    raise Deadlock("\n".join(self.stacks()))
+                self._loop._now_s = max(self._loop.time(), min(times))
+
+
+class CooperativeLock:
+    """A threading.Lock that hands the baton on. `jobs`: of the simulation that runs."""
+
+    jobs: Jobs | None = None
+
+    def __init__(self) -> None:
+        self.is_held = False
+
+    def __enter__(self) -> None:
+        if self.is_held:
+            assert self.jobs is not None
+            self.jobs.wait_for(self)
+        self.is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self.is_held = False
+
+
+@contextmanager
+def cooperative_locks(jobs: Jobs) -> Iterator[None]:
+    """In the storage room, for as long as a simulation runs."""
+    CooperativeLock.jobs = jobs
+    stand_in = SimpleNamespace(Lock=CooperativeLock)
+    with (
+        patch("storage.ledger.threading", stand_in),
+        patch("storage.metadata.threading", stand_in),
+        patch("storage.reader.threading", stand_in),
+    ):
+        yield
+
+
+class SimExecutor(ThreadPoolExecutor):
+    """JOBS_MAX at once, others wait in order. `process` None: of whoever submits."""
+
+    def __init__(self, jobs: Jobs, process: Process | None = None) -> None:
+        super().__init__(max_workers=1)
+        self._sim_jobs, self._process = jobs, process
+        self._running = 0
+        self._queue: deque[tuple[Job, Callable[[], Any]]] = deque()
+        self.current_process: Callable[[], Process | None] = lambda: None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        process = self._process or self.current_process()
+        jobs = self._sim_jobs
+
+        def call() -> Any:
+            return fn(*args, **kwargs)
+
+        if self._running >= JOBS_MAX:
+            # It waits for a place as in the real pool; it becomes a job when there is one.
+            waiting = Job(0, process, call)
+            self._queue.append((waiting, call))
+            return waiting.future
+        job = jobs.submit(process, call)
+        self._begin(job)
+        return job.future
+
+    def _begin(self, job: Job) -> None:
+        self._running += 1
+        job.on_done = self._ended
+
+    def _ended(self) -> None:
+        self._running -= 1
+        if self._queue:
+            waiting, call = self._queue.popleft()
+            job = self._sim_jobs.submit(waiting.process, call)
+            job.future = waiting.future
+            self._begin(job)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing to end: threads are shared."""

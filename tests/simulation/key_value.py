@@ -1,0 +1,97 @@
+"""The metadata store under a seed: RocksDB's promise, and no more.
+
+A write is all or nothing, durable on return. One that fails may or may not be durable after a
+crash; until then reads show nothing of it, and the next write that succeeds takes it back first.
+For RETRY_S after a failure every write fails. Who listens (`on_write`) is told of each write that
+takes effect: that is the one moment at which durable state changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+
+from storage.errors import DiskFailure
+from storage.key_value import MemoryKeyValue
+from tests.simulation.disk import Disk
+from tests.simulation.jobs import Jobs, Process
+
+RETRY_S = 1.0
+Pairs = Mapping[bytes, bytes]
+OnWrite = Callable[[Pairs, tuple[bytes, ...], "PairStore"], None]
+
+
+class PairStore(MemoryKeyValue):
+    """What is durable; outlives processes. `doubtful`: a write that failed, and may be there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
+
+    @property
+    def pairs(self) -> dict[bytes, bytes]:
+        return self._pairs
+
+
+class SimKeyValue:
+    """A KeyValueStore as one process sees it."""
+
+    def __init__(
+        self,
+        store: PairStore,
+        disk: Disk,
+        process: Process,
+        on_write: OnWrite,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._store, self._disk, self._process = store, disk, process
+        self._jobs: Jobs = disk.jobs
+        self._on_write, self._now_s = on_write, now_s
+        self._failure: DiskFailure | None = None
+        self._failed_s = 0.0
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._store.get(key)
+
+    def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        return self._store.scan(prefix)
+
+    def write(self, puts: Pairs, deletes: Iterable[bytes]) -> None:
+        deletes = tuple(deletes)
+        puts = dict(puts)
+        self._jobs.switch(self._process)
+        self._check_failure()
+        error = self._disk.fault("metadata", "metadata")
+        if error is not None:
+            may_be_durable = self._disk.random.random() < 0.5
+            if may_be_durable:
+                self._store.doubtful = (puts, deletes)
+            self._failed_s = self._now_s()
+            self._failure = DiskFailure(
+                "metadata", "A metadata write", error, may_be_durable=may_be_durable
+            )
+            raise self._failure
+        self._store.doubtful = None
+        self._on_write(puts, deletes, self._store)
+        self._store.write(puts, deletes)
+        self._jobs.switch(self._process)
+
+    def _check_failure(self) -> None:
+        if self._failure is None:
+            return
+        if self._disk.is_full or self._now_s() < self._failed_s + RETRY_S:
+            raise self._failure
+        self._failure = None
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def settle_after_crash(store: PairStore, random: Random, on_write: OnWrite) -> bool:
+    """Whether a write that failed shows after all."""
+    doubtful, store.doubtful = store.doubtful, None
+    if doubtful is None or random.random() < 0.5:
+        return False
+    on_write(*doubtful, store)
+    store.write(*doubtful)
+    return True

@@ -1,0 +1,160 @@
+"""Publishers that do not give up: what is not acknowledged is sent again, under the same ids."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from random import Random
+from typing import TYPE_CHECKING
+
+from ledgerfold.v1 import data_pb2
+
+from broker.frames import encode_publish
+from broker.rpc.publish import publish
+from storage.entry import Position
+from storage.errors import ProducerBusy, TopicNotFound, TopicTerminated
+from storage.native import NativeBatchBuilder
+from tests.model.policy_model import Message
+from tests.simulation.connections import Connection
+from tests.simulation.oracle import Attempt
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+KEYS: tuple[bytes | None, ...] = (b"a", b"b", b"c", b"d", b"e", b"", None)
+_HANDLER = publish.__wrapped__  # type: ignore[attr-defined]
+
+
+class Publisher:
+    """One producer name on one topic."""
+
+    def __init__(self, world: World, topic: str, name: str) -> None:
+        self._world, self.topic, self.name = world, topic, name
+        self._pending: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
+        self._sequence = -1
+        # Entries that this connection was sent already.
+        self._sent = 0
+        self._connection: Connection | None = None
+        self._wanted = asyncio.Event()
+        self._is_over = False
+        self._task = world.client(self._run())
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits for an acknowledgement."""
+        return not self._pending or self._is_over
+
+    def publish(self, random: Random, entries: int) -> None:
+        """So many entries of any shape: messages alone, batches, tombstones, without keys."""
+        for _ in range(entries):
+            count = random.choice((1, 1, 1, 2, 3, 5))
+            is_batch = count > 1 or random.random() < 0.3
+            self._add(random, count, is_batch=is_batch)
+        self._world.note(f"{self.name} has {entries} entries to send, up to #{self._sequence}")
+        self._wanted.set()
+
+    def _add(self, random: Random, count: int, *, is_batch: bool) -> None:
+        builder = NativeBatchBuilder(self.name)
+        rows = []
+        for row in range(count):
+            number = self._sequence + 1 + row
+            key = random.choice(KEYS)
+            value = f"{self.name}:{number}".encode()
+            if random.random() < 0.25:
+                value = b""
+            elif random.random() < 0.2:
+                value = value.ljust(random.randrange(300), b".")
+            builder.add(value or random.choice((b"", None)), key)
+            rows.append(Message(key, value))
+        self._sequence += count
+        entry = builder.build(
+            sequence_id=self._sequence,
+            publish_time_ms=self._world.clock.now_ms(),
+            plain=not is_batch,
+        )
+        attempt = Attempt(self.name, self._sequence, entry[72:], tuple(rows), is_batch)
+        self._pending[self._sequence] = (entry, attempt)
+        self._world.oracle.attempted(self.topic, attempt)
+
+    def cut(self, *, late: bool) -> None:
+        """The connection breaks. `late`: the broker notices some time later."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if late:
+            self._world.client(self._cut_later(connection))
+        else:
+            connection.cut()
+        connection.closed = True
+        connection.changed.set()
+
+    async def _cut_later(self, connection: Connection) -> None:
+        await asyncio.sleep(self._world.random.random() * 0.3)
+        connection.closed = False
+        connection.cut()
+
+    async def _run(self) -> None:
+        while not self._is_over:
+            while not self._pending:
+                self._wanted.clear()
+                await self._wanted.wait()
+            await self._world.is_up.wait()
+            await self._connect()
+            await asyncio.sleep(self._world.random.random() * 0.1)
+
+    async def _connect(self) -> None:
+        connection = Connection(self._world, _HANDLER, self._on_sent)
+        self._connection = connection
+        opening = data_pb2.PublishOpen(topic=self.topic, producer_name=self.name)
+        connection.send(data_pb2.PublishRequest(open=opening).SerializeToString())
+        await connection.wait()
+        if not connection.closed:
+            self._sent = 0
+            await self._stream(connection)
+        if isinstance(connection.error, TopicTerminated):
+            self._is_over = True
+        elif connection.error is not None and not isinstance(
+            connection.error, ProducerBusy | TopicNotFound
+        ):
+            self._world.note(f"{self.name} is disconnected: {connection.error!r:.120}")
+        if self._connection is connection:
+            self._connection = None
+
+    async def _stream(self, connection: Connection) -> None:
+        while not connection.closed:
+            self._send_new(connection)
+            self._wanted.clear()
+            waits = {
+                asyncio.ensure_future(self._wanted.wait()),
+                asyncio.ensure_future(connection.wait()),
+            }
+            _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for each in pending:
+                each.cancel()
+            while connection.inbox and not connection.closed:
+                self._receive(connection.take())
+
+    def _send_new(self, connection: Connection) -> None:
+        fresh = [entry for entry, _ in list(self._pending.values())[self._sent :]]
+        self._sent += len(fresh)
+        while fresh:
+            count = self._world.random.randrange(1, 4)
+            connection.send(encode_publish(fresh[:count]))
+            fresh = fresh[count:]
+
+    def _receive(self, frame: bytes) -> None:
+        response = data_pb2.PublishResponse.FromString(frame)
+        for receipt in response.receipts:
+            first = next(iter(self._pending), None)
+            if first != receipt.sequence_id:
+                self._world.oracle.fail(
+                    f"{self.name} waits for #{first} and is told of #{receipt.sequence_id}"
+                )
+                return
+            del self._pending[first]
+            self._sent -= 1
+
+    def _on_sent(self, frame: bytes) -> None:
+        for receipt in data_pb2.PublishResponse.FromString(frame).receipts:
+            position = Position(receipt.ledger_id, receipt.entry_id)
+            self._world.oracle.acknowledged(self.topic, self.name, receipt.sequence_id, position)

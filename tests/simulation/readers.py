@@ -1,0 +1,319 @@
+"""Readers that stay open, raw and compacted, from anywhere; they come back when they are sent away.
+
+What each must have seen is checked as the broker sends it, and whenever the broker says that there
+is no more (invariants b to g).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import MessageId
+
+from broker.frames import BULK_FIELD, decode_field, is_bulk
+from broker.rpc.read import read
+from storage.codec import decode
+from storage.entry import EARLIEST, LATEST, Position, read_header
+from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile
+from tests.simulation.connections import Connection
+from tests.simulation.oracle import Attempt, Topic
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_HANDLER = read.__wrapped__  # type: ignore[attr-defined]
+
+
+class Seen:
+    """What one pass of a reader was sent, of one life of its topic."""
+
+    def __init__(self, start: Position, *, read_compacted: bool) -> None:
+        self.start, self.read_compacted = start, read_compacted
+        self.last = EARLIEST
+        self.entries: dict[Position, int] = {}
+        # Key -> the last place at which it was seen, and whether it has a value then.
+        self.keys: dict[bytes, tuple[Position, bool]] = {}
+        self.takings = -1
+        # It was away, and tombstones may have gone meanwhile.
+        self.may_miss_tombstones = False
+
+
+class Reader:
+    """One reader; `sizes` of permits are the operations' business."""
+
+    def __init__(
+        self, world: World, topic: str, name: str, start: Position, *, read_compacted: bool
+    ) -> None:
+        self._world, self.topic_name, self.name = world, topic, name
+        self.read_compacted = read_compacted
+        self._start, self._inclusive = start, True
+        self.seen = Seen(start, read_compacted=read_compacted)
+        self._topic: Topic | None = None
+        self._connection: Connection | None = None
+        self._permits = 0
+        self._checks: dict[int, tuple[Topic | None, int, int]] = {}
+        self._last_check = 0
+        self._has_sent = False
+        self._is_raw = False
+        self._seek: data_pb2.ReadSeek | None = None
+        self._seeks = 0
+        self._seek_start = EARLIEST
+        self._is_closed = False
+        # Set when the broker has said that there is no more, with nothing sent since.
+        self.at_end = asyncio.Event()
+        self.ended_with: Exception | None = None
+        self._task = world.client(self._run())
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_closed
+
+    @property
+    def is_settled(self) -> bool:
+        """The broker said that there is no more, and no question is open."""
+        return self.at_end.is_set() and not self._checks and self._connection is not None
+
+    # Operations
+
+    def permit(self, messages: int) -> None:
+        self._permits += messages
+        self._send(data_pb2.ReadRequest(permits=messages))
+
+    def check(self) -> None:
+        """Asks whether there is more."""
+        if self._connection is None:
+            return
+        self._last_check += 1
+        topic = self._world.oracle.topics.get(self.topic_name)
+        told = 0 if topic is None else len(topic.acked)
+        self._checks[self._last_check] = (topic, told, self._seeks)
+        self.at_end.clear()
+        self._send(data_pb2.ReadRequest(check_id=self._last_check))
+
+    def seek(self, position: Position) -> None:
+        if self._connection is None or self._seek is not None:
+            return
+        self._seeks += 1
+        self._seek_start = position
+        start = _start(position, inclusive=True)
+        self._seek = data_pb2.ReadSeek(start=start, seek_id=self._seeks)
+        self._world.note(f"{self.name} seeks to {position}")
+        self._send(data_pb2.ReadRequest(seek=self._seek))
+
+    def cut(self) -> None:
+        if self._connection is not None:
+            self._connection.cut()
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.finish()
+
+    def _send(self, request: data_pb2.ReadRequest) -> None:
+        if self._connection is not None:
+            self._connection.send(request.SerializeToString())
+
+    # The stream
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            await self._world.is_up.wait()
+            await self._connect()
+            await asyncio.sleep(self._world.random.random() * 0.1)
+
+    async def _connect(self) -> None:
+        topic = self._world.oracle.topics.get(self.topic_name)
+        if topic is not self._topic:
+            # Made again: another log.
+            self._topic = topic
+            self.seen = Seen(EARLIEST, read_compacted=self.read_compacted)
+            self._start, self._inclusive, self._is_raw = EARLIEST, True, False
+        if self.seen.entries:
+            self.seen.may_miss_tombstones = True
+        self._checks.clear()
+        self._seek, self._has_sent = None, False
+        connection = Connection(self._world, _HANDLER, self._on_sent)
+        self._connection = connection
+        opening = data_pb2.ReadOpen(
+            topic=self.topic_name,
+            start=_start(self._start, self._inclusive),
+            read_compacted=self.read_compacted,
+            is_raw=self._is_raw,
+        )
+        connection.send(data_pb2.ReadRequest(open=opening).SerializeToString())
+        if self._permits > 0:
+            self._send(data_pb2.ReadRequest(permits=self._permits))
+        while not connection.closed:
+            await connection.wait()
+            while connection.inbox:
+                connection.take()
+        self._connection = None
+        self.ended_with = connection.error
+        if isinstance(connection.error, Corruption | MissingFile | CompactedLedgerDamaged):
+            if not self._world.oracle.is_damaged:
+                self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
+            self._is_closed = True
+
+    def _on_sent(self, frame: bytes) -> None:
+        if is_bulk(frame):
+            for entry in decode_field(frame, BULK_FIELD):
+                self._on_entry(bytes(entry))
+            return
+        response = data_pb2.ReadResponse.FromString(frame)
+        if response.is_raw:
+            self._is_raw = True
+        if response.seek_id:
+            self._seek = None
+            self._is_raw = False
+            self._start, self._inclusive = self._seek_start, True
+            self.seen = Seen(self._seek_start, read_compacted=self.read_compacted)
+        for number in response.more_check_ids:
+            if not self._has_sent:
+                self._world.oracle.fail(f"{self.name}: more was promised, and nothing came (g)")
+            self._checks.pop(number, None)
+        for number in response.end_of_data_check_ids:
+            self._on_end(number)
+        self._has_sent = False
+
+    # Checks
+
+    def _on_entry(self, data: bytes) -> None:
+        """(b), (c), (e)."""
+        oracle, seen = self._world.oracle, self.seen
+        header = read_header(data)
+        position = header.position
+        self._has_sent = True
+        topic = oracle._of_ledger.get(position.ledger_id)
+        if topic is None:
+            oracle.fail(f"{self.name} gets {position}, in a ledger that nobody knows (b)")
+            return
+        if self._topic is None:
+            self._topic = topic
+        batch = decode(data, header)
+        producer = batch.producer_name
+        attempt = oracle.attempts.get((topic.name, producer, header.sequence_id))
+        if attempt is None:
+            what = f"{position}, {producer}#{header.sequence_id}"
+            oracle.fail(f"{self.name} gets {what}, which nobody published (b)")
+            return
+        oracle._stored(topic, position, attempt)
+        messages = list(batch.messages())
+        if not _is_part(attempt, messages, self.read_compacted):
+            oracle.fail(f"{self.name} gets {position} with other content than {attempt} (b)")
+        if position <= seen.last and not (position == self._start and not seen.entries):
+            if position == seen.last and attempt.is_batch and seen.may_miss_tombstones:
+                return
+            oracle.fail(f"{self.name} gets {position} after {seen.last} (c)")
+        if seen.takings < 0:
+            seen.takings = topic.takings
+        if seen.start == LATEST:
+            seen.start = position
+        if not self.read_compacted:
+            self._check_gap(topic, position)
+        seen.last = max(position, seen.last)
+        seen.entries[position] = len(messages)
+        for message in messages:
+            if message.key is not None:
+                seen.keys[message.key] = (position, bool(message.value))
+        self._permits = max(0, self._permits - len(messages))
+        self._start, self._inclusive = position, False
+
+    def _check_gap(self, topic: Topic, position: Position) -> None:
+        """A raw reader skips what is gone, and nothing else."""
+        first = max(self.seen.last.next if self.seen.entries else self.seen.start, self.seen.start)
+        for at, attempt in topic.at.items():
+            if first <= at < position and at.ledger_id not in topic.removed:
+                self._world.oracle.fail(
+                    f"{self.name} goes to {position} and skips {attempt} at {at} (e)"
+                )
+
+    def _on_end(self, number: int) -> None:
+        """(g): all that was acknowledged when the question was asked was sent before."""
+        asked = self._checks.pop(number, None)
+        if asked is None:
+            return
+        topic, told, seeks = asked
+        if (
+            topic is None
+            or seeks != self._seeks
+            or (topic is not self._topic and self._topic is not None)
+        ):
+            return
+        self.at_end.set()
+        if (
+            topic.name not in self._world.oracle.topics
+            or self._world.oracle.topics[topic.name] is not topic
+        ):
+            return
+        self._world.oracle.learn(topic)
+        due = [(at, attempt) for attempt, at in list(topic.acked.items())[:told] if at is not None]
+        due = [(at, attempt) for at, attempt in due if at >= self.seen.start]
+        if self.read_compacted:
+            self._check_keys(topic, due)
+            return
+        for at, attempt in due:
+            if at not in self.seen.entries and at.ledger_id not in topic.removed:
+                self._world.oracle.fail(
+                    f"{self.name} is at the end, and never got {attempt} at {at} (g)"
+                )
+
+    def _check_keys(self, topic: Topic, due: list[tuple[Position, Attempt]]) -> None:
+        """(e): the last value of each key was seen, and so was its deletion by who had a value."""
+        seen = self.seen
+        if seen.takings >= 0 and topic.takings != seen.takings:
+            return
+        last: dict[bytes, tuple[Position, bool]] = {}
+        for at, attempt in sorted(due, key=lambda each: each[0]):
+            for key, value in attempt.rows:
+                if key is not None:
+                    last[key] = (at, bool(value))
+        for key, (at, has_value) in last.items():
+            if at in topic.lost or at < topic.floor:
+                continue
+            seen_at, had_value = seen.keys.get(key, (EARLIEST, False))
+            if seen_at >= at:
+                continue
+            gets_tombstones = (
+                self._world.oracle.profile == "documented" and not seen.may_miss_tombstones
+            )
+            if has_value and not self._has_later_write(topic, key, at):
+                self._world.oracle.fail(
+                    f"{self.name} is at the end, and missed {key!r} at {at}; it has {seen_at} (e)"
+                )
+            elif had_value and gets_tombstones:
+                self._world.oracle.fail(
+                    f"{self.name} is at the end, and missed the deletion of {key!r} at {at} (e)"
+                )
+
+    def _has_later_write(self, topic: Topic, key: bytes, at: Position) -> bool:
+        """Whether an entry may lie behind `at` that writes the key, too, acknowledged or not."""
+        return any(
+            any(key == each.key for each in attempt.rows) and topic.place.get(attempt, LATEST) > at
+            for (name, _, _), attempt in self._world.oracle.attempts.items()
+            if name == topic.name
+        )
+
+
+def _is_part(attempt: Attempt, messages: list[Any], read_compacted: bool) -> bool:
+    """All of the entry, or of a compacted one some rows, each in its place."""
+    found = [(m.batch_index, m.key, m.value) for m in messages]
+    rows = [
+        (index if attempt.is_batch else -1, key, value)
+        for index, (key, value) in enumerate(attempt.rows)
+    ]
+    if not read_compacted or len(found) == len(rows):
+        return found == rows
+    return all(row in rows for row in found) and bool(found)
+
+
+def _start(position: Position, inclusive: bool) -> data_pb2.StartPosition:
+    if position == EARLIEST:
+        return data_pb2.StartPosition(earliest=True)
+    if position == LATEST:
+        return data_pb2.StartPosition(latest=True)
+    message_id = MessageId(
+        ledger_id=position.ledger_id, entry_id=position.entry_id, batch_index=-1, partition=-1
+    )
+    return data_pb2.StartPosition(message_id=message_id, inclusive=inclusive)

@@ -1,0 +1,169 @@
+"""A scenario: what is drawn from a seed up front, and its run.
+
+outcome = run(Scenario.draw(seed=7))
+outcome.failure, outcome.trace
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, NamedTuple
+
+from storage.ledger import StoreSettings
+from tests.simulation.actors import Actors
+from tests.simulation.converge import converge
+from tests.simulation.jobs import cooperative_locks
+from tests.simulation.loop import Hang, Pace
+from tests.simulation.operations import OPERATIONS
+from tests.simulation.world import World
+
+WEIGHTS = {
+    "publish": 30,
+    "reconnect": 3,
+    "open_reader": 7,
+    "permit": 10,
+    "check": 8,
+    "seek_reader": 2,
+    "cut_reader": 2,
+    "close_reader": 1,
+    "compact": 10,
+    "cancel": 2,
+    "kill_worker": 3,
+    "unload": 3,
+    "trim": 2,
+    "stats": 1,
+    "kill_broker": 2,
+    "lose_power": 3,
+    "restart": 1,
+    "fail_call": 4,
+    "slow_call": 5,
+    "fill_disk": 1,
+}
+TOPIC = "persistent://public/default/t"
+
+
+class Step(NamedTuple):
+    """An operation, its numbers, and for how many steps of the loop nothing else is begun."""
+
+    name: str
+    seed: int
+    pause: int
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.seed}) then {self.pause}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    seed: int
+    profile: str
+    store: StoreSettings
+    threshold_bytes: int
+    pace: Pace
+    steps: tuple[Step, ...]
+    schedule: int
+    # Pages reach the disk in order.
+    in_order: bool = False
+    is_damaged: bool = False
+
+    @classmethod
+    def draw(
+        cls, seed: int, without: frozenset[str] = frozenset(), kind: str = "faults"
+    ) -> Scenario:
+        """`without`: operations that are left out; "reordering" of pages, too.
+
+        `kind`: "faults", or "damage", in which bits flip and errors are the right answer.
+        """
+        random = Random(seed)
+        profile = random.choice(("documented", "documented", "pulsar-4"))
+        store = StoreSettings(
+            segment_bytes_max=random.choice((300, 600, 1000)),
+            ledger_entries_max=random.choice((2, 3, 4, 6)),
+        )
+        threshold = random.choice((0, 0, 0, 500))
+        pace = Pace(
+            jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8))
+        )
+        names = [name for name in WEIGHTS if name not in without]
+        weights = [WEIGHTS[name] for name in names]
+        # Some operations are rare in one scenario and frequent in another.
+        weights = [weight * random.choice((0, 1, 1, 3)) for weight in weights]
+        weights[names.index("publish")] = 25
+        steps = tuple(
+            Step(name, random.randrange(1 << 30), random.choice((0, 1, 3, 10, 40)))
+            for name in random.choices(names, weights, k=random.choice((10, 20, 30, 40)))
+        )
+        return cls(
+            seed,
+            profile,
+            store,
+            threshold,
+            pace,
+            steps,
+            seed,
+            in_order="reordering" in without,
+            is_damaged=kind == "damage",
+        )
+
+    def with_steps(self, steps: tuple[Step, ...]) -> Scenario:
+        return replace(self, steps=steps)
+
+
+class Outcome(NamedTuple):
+    """`failure` None: all that must hold held."""
+
+    failure: BaseException | None
+    trace: list[str]
+    loop_steps: int
+
+
+def run(scenario: Scenario) -> Outcome:
+    random = Random(scenario.schedule)
+    world = World(random, scenario.pace, scenario.profile, scenario.store, scenario.threshold_bytes)
+    world.in_order = scenario.in_order
+    errors = _Errors(world)
+    logging.getLogger().addHandler(errors)
+    failure: BaseException | None = None
+    with cooperative_locks(world.loop.jobs):
+        try:
+            world.loop.run_until_complete(_play(world, scenario))
+        except (AssertionError, Hang) as error:
+            failure = error
+        finally:
+            world.close()
+            logging.getLogger().removeHandler(errors)
+    return Outcome(failure, world.trace, world.loop.steps)
+
+
+async def _play(world: World, scenario: Scenario) -> None:
+    actors = Actors(world, (TOPIC,))
+    world.client(world.boot())
+    await world.is_up.wait()
+    for step in scenario.steps:
+        OPERATIONS[step.name](actors, Random(step.seed))
+        for _ in range(step.pause):
+            await asyncio.sleep(0)
+    await converge(actors)
+
+
+class _Errors(logging.Handler):
+    """What the broker logs with a stack is a defect, whoever swallowed it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error: Any = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return
+        from storage.errors import LedgerfoldError
+        from tests.simulation.jobs import Crash
+
+        process = self._world.process
+        if isinstance(error, LedgerfoldError | Crash) or process is None or process.is_dead:
+            return
+        self._world.oracle.unexpected(error)

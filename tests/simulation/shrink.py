@@ -1,0 +1,47 @@
+"""The smallest scenario that still fails in the same way: steps are left out as long as it does.
+
+Leaving a step out changes what the seed picks afterwards, so each candidate is tried under a few
+schedules.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tests.simulation.scenario import Outcome, Scenario, run
+
+SCHEDULES = 4
+TRIES_MAX = 400
+
+
+def kind_of(outcome: Outcome) -> str:
+    """What failed, without names and numbers: so that shrinking does not slip to another defect."""
+    words = str(outcome.failure).split("\n", 1)[0].split(": ")[0]
+    return re.sub(r"\br\d+-\w+|\bp\d#\d+|b'.*?'|[\[(].*?[\])]|[-\d:/.]+", "_", words)[:80]
+
+
+def shrink(scenario: Scenario, outcome: Outcome) -> tuple[Scenario, Outcome]:
+    """Chunks first, then single steps."""
+    kind, tries = kind_of(outcome), 0
+    size = max(1, len(scenario.steps) // 2)
+    while True:
+        at, is_shorter = 0, False
+        while at < len(scenario.steps) and tries < TRIES_MAX:
+            steps = scenario.steps[:at] + scenario.steps[at + size :]
+            found = None
+            for schedule in range(SCHEDULES):
+                tries += 1
+                number = scenario.schedule if schedule == 0 else schedule
+                candidate = replace(scenario, steps=steps, schedule=number)
+                tried = run(candidate)
+                if tried.failure is not None and kind_of(tried) == kind:
+                    found = (candidate, tried)
+                    break
+            if found is None:
+                at += size
+            else:
+                (scenario, outcome), is_shorter = found, True
+        if tries >= TRIES_MAX or (size == 1 and not is_shorter):
+            return scenario, outcome
+        size = max(1, size // 2)

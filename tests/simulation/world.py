@@ -1,0 +1,250 @@
+"""Everything of one simulation: loop, disk, metadata, the broker's process, clients, the oracle.
+
+The broker comes and goes (`boot`, `crash`); disk and metadata stay. A crash takes effect between
+two steps of the loop, or in the middle of a call to the disk (`Process.crash_in`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, cast
+
+from ledgerfold.v1.records_pb2 import Emulation
+
+from broker.broker import Broker
+from broker.clock import Timer
+from broker.compaction import CompactionScheduler
+from broker.settings import BrokerSettings
+from storage.errors import DiskFailure, LedgerfoldError
+from storage.ledger import LedgerStore, StoreSettings
+from storage.metadata import MetadataStore
+from storage.recovery import RecoveryReport
+from tests.simulation.compactor import SimCompactor
+from tests.simulation.disk import ROOT, Disk
+from tests.simulation.files import SimFiles
+from tests.simulation.jobs import Crash, Process, SimExecutor
+from tests.simulation.key_value import PairStore, SimKeyValue, settle_after_crash
+from tests.simulation.loop import PROCESS, Pace, SimLoop
+from tests.simulation.oracle import Oracle
+
+DATA = ROOT / "data"
+START_MS = 1_700_000_000_000
+
+
+class SimClock:
+    """The loop's time, as a broker.clock.Clock."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+
+    def now_ms(self) -> int:
+        return START_MS + int(self._loop.time() * 1000)
+
+    async def sleep(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
+        return self._loop.call_later(delay_s, callback)
+
+
+class World:
+    def __init__(
+        self, random: Random, pace: Pace, profile: str, store: StoreSettings, threshold_bytes: int
+    ) -> None:
+        self.random = random
+        self.loop = SimLoop(random, pace)
+        self.loop.on_step = self._look
+        self.clock = SimClock(self.loop)
+        self.disk = Disk(self.loop.jobs, random)
+        self.disk.on_fault = self.note
+        self.pairs = PairStore()
+        self.trace: list[str] = []
+        self.oracle = Oracle(self.disk, DATA / "ledgers", profile, self.note)
+        self.settings = BrokerSettings(
+            data_dir=DATA,
+            compactor="off",
+            store=store,
+            compaction_threshold_bytes=threshold_bytes,
+            emulation=Emulation(profile=profile),
+        )
+        self.broker: Broker | None = None
+        self.process: Process | None = None
+        self.compactor: SimCompactor | None = None
+        self.is_up = asyncio.Event()
+        self.in_order = False
+        self._next_crash_is_power = False
+        self._workers: list[Process] = []
+        self._starts = 0
+        executor = SimExecutor(self.loop.jobs)
+        executor.current_process = PROCESS.get
+        self.loop.set_default_executor(executor)
+        self._clients: list[asyncio.Task[Any]] = []
+
+    def note(self, words: str) -> None:
+        """A line of the trace."""
+        if not self.trace or not self.trace[-1].endswith(f"  {words}"):
+            self.trace.append(f"{self.loop.steps:6d} {self.loop.time():9.3f}s  {words}")
+
+    # Tasks
+
+    def client(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A client's own. What it fails with is a defect of the simulator."""
+        task = self.loop.create_task(work, context=contextvars.Context())
+        self._clients.append(task)
+        return task
+
+    def in_broker(self, work: Any) -> asyncio.Task[Any]:
+        """In the broker's process."""
+        return self.loop.create_task(work, context=self._context())
+
+    def _context(self) -> contextvars.Context:
+        context = contextvars.Context()
+        context.run(PROCESS.set, self.process)
+        return context
+
+    # The broker's life
+
+    async def boot(self) -> None:
+        """Until one is up: a start that meets a failing disk ends, and is tried again."""
+        while True:
+            self._starts += 1
+            process = self.process = Process(f"broker-{self._starts}")
+            executor = SimExecutor(self.loop.jobs, process)
+            future = self.loop.run_in_executor(executor, self._recover, process)
+            while not (future.done() or process.is_dead):  # noqa: ASYNC110 - a death is silent
+                await asyncio.sleep(0)
+            if process.is_dead:
+                # Whoever killed it starts another one.
+                return
+            try:
+                metadata, store, report = future.result()
+            except DiskFailure as error:
+                self.note(f"a start fails: {error}")
+                await asyncio.sleep(0.2)
+                continue
+            except LedgerfoldError as error:
+                self.oracle.fail(f"the broker does not start: {error!r}")
+                return
+            except Exception as error:
+                self.oracle.unexpected(error)
+                return
+            self.oracle.recovered(report)
+            await self.in_broker(self._start(metadata, store, executor))
+            return
+
+    def _recover(self, process: Process) -> tuple[MetadataStore, LedgerStore, RecoveryReport]:
+        pairs = SimKeyValue(self.pairs, self.disk, process, self.oracle.on_write, self.loop.time)
+        metadata = MetadataStore(pairs)
+        store = LedgerStore(
+            DATA,
+            metadata,
+            files=SimFiles(self.disk, process),
+            settings=self.settings.store,
+            clock_ms=self.clock.now_ms,
+        )
+        return metadata, store, store.recover()
+
+    async def _start(
+        self, metadata: MetadataStore, store: LedgerStore, executor: SimExecutor
+    ) -> None:
+        broker = Broker(self.settings, metadata, store, self.clock)
+        broker.executor = executor
+        self.compactor = SimCompactor(self.disk, self._new_worker)
+        broker.compactor = cast(Any, self.compactor)
+        broker.compaction = CompactionScheduler(broker, self.compactor, self.clock.sleep)
+        try:
+            await broker.start()
+        except DiskFailure as error:
+            self.note(f"a start fails: {error}")
+            assert self.process is not None
+            self.process.is_dead = True
+            return
+        self.broker = broker
+        self.note("the broker is up")
+        self.is_up.set()
+
+    def _new_worker(self) -> Process:
+        worker = Process(f"worker-{len(self._workers) + 1}")
+        self._workers.append(worker)
+        return worker
+
+    def crash(self, *, power: bool, calls: int) -> None:
+        """At that many calls of the disk from now. Power: what was not synced may be lost."""
+        if self.process is not None and not self.process.is_dead and self.process.crash_in < 0:
+            self.process.crash_in = calls
+            self._next_crash_is_power = power
+
+    def crash_now(self, *, power: bool) -> None:
+        """Between two steps."""
+        assert self.process is not None
+        self.process.is_dead = True
+        self._next_crash_is_power = power
+
+    async def stop(self) -> None:
+        """As on SIGTERM; then it starts again."""
+        broker, process = self.broker, self.process
+        if broker is None or process is None or process.is_dead:
+            return
+        self.note("the broker is told to stop")
+        task = self.in_broker(broker.stop())
+        self.broker = None
+        self.is_up.clear()
+        while not (task.done() or process.is_dead):  # noqa: ASYNC110 - a death is silent
+            await asyncio.sleep(0)
+        if not process.is_dead and not task.cancelled() and task.exception() is not None:
+            self.oracle.unexpected(task.exception())
+        self.note("the broker has stopped")
+        process.is_dead = True
+        self._next_crash_is_power = False
+
+    def _look(self) -> None:
+        if self.oracle.failure is not None:
+            raise self.oracle.failure
+        process = self.process
+        if process is not None and process.is_dead:
+            self._after_death(process)
+        if self.loop.errors:
+            context = self.loop.errors.pop()
+            error = context.get("exception")
+            if not isinstance(error, Crash) and "never retrieved" not in context["message"]:
+                self.oracle.unexpected(error or context["message"])
+
+    def _after_death(self, process: Process) -> None:
+        power, self._next_crash_is_power = self._next_crash_is_power, False
+        self.note("the power fails" if power else "the broker's process is gone")
+        self.broker, self.process, self.compactor = None, None, None
+        self.is_up.clear()
+        self.loop.kill(process)
+        for worker in self._workers:
+            if power:
+                self.loop.kill(worker)
+            elif worker.crash_in < 0:
+                worker.crash_in = self.random.randrange(40)
+        if power:
+            self.disk.lose_power(in_order=self.in_order)
+            self.oracle.power_was_lost()
+        settle_after_crash(self.pairs, self.random, self.oracle.on_write)
+        self.client(self._boot_later())
+
+    async def _boot_later(self) -> None:
+        await asyncio.sleep(self.random.random() * 0.2)
+        await self.boot()
+
+    def close(self) -> None:
+        """Lets go of all tasks and threads."""
+        asyncio.events._set_running_loop(self.loop)
+        try:
+            self._close()
+        finally:
+            asyncio.events._set_running_loop(None)
+        self.loop.close()
+
+    def _close(self) -> None:
+        if self.process is not None:
+            self.loop.kill(self.process)
+        for worker in self._workers:
+            self.loop.kill(worker)
+        self.loop.kill_clients()
