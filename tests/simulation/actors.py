@@ -5,19 +5,22 @@ from __future__ import annotations
 from random import Random
 
 from storage.entry import EARLIEST, Position
+from tests.simulation.consumers import EXCLUSIVE, FAILOVER, TYPES, Consumer
 from tests.simulation.publishers import Publisher
 from tests.simulation.readers import Reader
 from tests.simulation.world import World
 
-PUBLISHERS_MAX, READERS_MAX = 3, 3
+PUBLISHERS_MAX, READERS_MAX, CONSUMERS_MAX = 3, 3, 3
 
 
 class Actors:
-    def __init__(self, world: World, topics: tuple[str, ...]) -> None:
-        self.world, self.topics = world, topics
+    def __init__(self, world: World, topics: tuple[str, ...], types: int) -> None:
+        self.world, self.topics, self.types = world, topics, types
         self.publishers: dict[tuple[str, str], Publisher] = {}
         self.readers: list[Reader] = []
         self._last_reader = 0
+        self.consumers: list[Consumer] = []
+        self._last_consumer = 0
 
     def topic(self, random: Random) -> str:
         return random.choice(self.topics)
@@ -42,6 +45,31 @@ class Actors:
         reader = Reader(self.world, topic, name, start, read_compacted=read_compacted)
         self.readers.append(reader)
         return reader
+
+    def consumer(self, random: Random) -> Consumer | None:
+        return random.choice(self.consumers) if self.consumers else None
+
+    def open_consumer(self, random: Random) -> None:
+        """Of one of two subscriptions; its type is the name's, mostly."""
+        if len(self.consumers) >= CONSUMERS_MAX:
+            self.consumers.pop(0).close()
+        self._last_consumer += 1
+        number = random.randrange(2)
+        type_ = TYPES[(number + self.types) % 4] if random.random() < 0.9 else random.choice(TYPES)
+        read_compacted = type_ in (EXCLUSIVE, FAILOVER) and random.random() < 0.4
+        topic, name = self.topic(random), f"c{self._last_consumer}-s{number}"
+        self.world.note(f"{name} subscribes, {'compacted' if read_compacted else 'raw'}")
+        self.consumers.append(
+            Consumer(
+                self.world,
+                topic,
+                f"s{number}",
+                name,
+                type_,
+                read_compacted=read_compacted,
+                from_earliest=number == 0,
+            )
+        )
 
     def some_position(self, random: Random, topic: str) -> Position:
         """Of an entry that was acknowledged once, or its neighbour."""

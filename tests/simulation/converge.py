@@ -20,10 +20,12 @@ from ledgerfold.v1.records_pb2 import (
 from storage.entry import EARLIEST, Position
 from storage.metadata import MetadataStore
 from tests.simulation.actors import Actors
+from tests.simulation.consumers import EXCLUSIVE, Consumer
 from tests.simulation.disk import File, Folder
 from tests.simulation.loop import Hang
 from tests.simulation.oracle import Oracle, Topic
 from tests.simulation.readers import Reader
+from tests.simulation.subscriptions import Subscription
 from tests.simulation.world import DATA, World
 
 # Emulated time in which everything must have come to rest.
@@ -41,6 +43,7 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     for reader in actors.readers:
         await _read_to_the_end(world, reader)
+    await _consume(actors)
     await _look(actors)
     world.note("the power fails once more")
     world.crash_now(power=True)
@@ -88,6 +91,46 @@ async def _read_to_the_end(world: World, reader: Reader) -> None:
         await asyncio.sleep(0.05)
         if world.loop.time() > end_s:
             raise Hang(f"{reader.name} does not come to the end\n{world.loop.stacks()}")
+
+
+async def _consume(actors: Actors) -> None:
+    """Each durable subscription still gets what it has not acknowledged."""
+    world = actors.world
+    for consumer in actors.consumers:
+        consumer.close()
+        consumer.cut()
+    for name, topic in sorted(world.oracle.topics.items()):
+        for sub in list(topic.subscriptions.values()):
+            if sub.name in topic.cursors and not world.oracle.is_vague(topic, sub):
+                await _consume_rest(world, name, topic, sub)
+
+
+async def _consume_rest(world: World, name: str, topic: Topic, sub: Subscription) -> None:
+    consumer = Consumer(
+        world, name, sub.name, f"the last consumer of {sub.name}", EXCLUSIVE, read_compacted=False
+    )
+    consumer.permit(100_000)
+    end_s = world.loop.time() + 60
+    while missing := _due(topic, sub) - consumer.got:
+        if consumer.is_over or world.loop.time() > end_s:
+            missed = ", ".join(map(str, sorted(missing)))
+            world.oracle.fail(f"{sub.name} never gets {missed}, which it has not acknowledged (a)")
+            return
+        await asyncio.sleep(0.2)
+    consumer.close()
+    consumer.cut()
+
+
+def _due(topic: Topic, sub: Subscription) -> set[Position]:
+    upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
+    return {
+        position
+        for attempt, position in topic.acked.items()
+        if position is not None
+        and position.ledger_id not in topic.removed
+        and position > upto
+        and sub.is_due(position, attempt.step)
+    }
 
 
 async def _look(actors: Actors) -> None:

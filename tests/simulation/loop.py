@@ -98,6 +98,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def _forget(self, task: asyncio.Task[Any]) -> None:
         del self._task_numbers[task], self._processes[task]
 
+    def advance(self, by_s: float) -> None:
+        """Time passes at once; what became due comes in any order."""
+        self._now_s += by_s
+
     # Steps
 
     def _run_once(self) -> None:

@@ -12,18 +12,24 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1.records_pb2 import Policies
 
 from broker.broker import Broker
+from broker.rpc import subscribe as subscribe_rpc
 from broker.rpc.admin import AdminService
-from storage.entry import EARLIEST, LATEST
+from storage.entry import EARLIEST, LATEST, Position
 from storage.errors import LedgerfoldError
 from tests.simulation.connections import call
 from tests.simulation.disk import Fault
+from tests.simulation.readers import start_at
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
+    from tests.simulation.world import World
 
+_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
+_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
 Operation = Callable[["Actors", Random], None]
 OPERATIONS: dict[str, Operation] = {}
 _ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, errno.EMFILE)
@@ -104,6 +110,79 @@ def close_reader(actors: Actors, random: Random) -> None:
         reader.close()
 
 
+# Consuming
+
+
+@operation
+def open_consumer(actors: Actors, random: Random) -> None:
+    actors.open_consumer(random)
+
+
+@operation
+def permit_consumer(actors: Actors, random: Random) -> None:
+    consumer = actors.consumer(random)
+    if consumer is not None:
+        consumer.permit(random.choice((1, 2, 5, 20, 1000)))
+
+
+@operation
+def acknowledge(actors: Actors, random: Random) -> None:
+    consumer = actors.consumer(random)
+    if consumer is not None:
+        consumer.acknowledge(random)
+
+
+@operation
+def redeliver(actors: Actors, random: Random) -> None:
+    consumer = actors.consumer(random)
+    if consumer is not None:
+        consumer.redeliver(random)
+
+
+@operation
+def cut_consumer(actors: Actors, random: Random) -> None:
+    consumer = actors.consumer(random)
+    if consumer is not None:
+        consumer.cut()
+
+
+@operation
+def close_consumer(actors: Actors, random: Random) -> None:
+    consumer = actors.consumer(random)
+    if consumer is not None:
+        actors.consumers.remove(consumer)
+        consumer.close()
+
+
+@operation
+def seek_subscription(actors: Actors, random: Random) -> None:
+    topic, name = actors.topic(random), f"s{random.randrange(2)}"
+    position = random.choice((EARLIEST, actors.some_position(random, topic)))
+    actors.world.client(seek(actors.world, topic, name, position))
+
+
+@operation
+def unsubscribe(actors: Actors, random: Random) -> None:
+    name, force = f"s{random.randrange(2)}", random.random() < 0.5
+    request = data_pb2.UnsubscribeRequest(
+        topic=actors.topic(random), subscription=name, force=force
+    )
+    _ask(actors, "unsubscribe", _UNSUBSCRIBE, request, of_broker=True)
+
+
+@operation
+def pass_over(actors: Actors, random: Random) -> None:
+    """Skip, or clear the backlog."""
+    topic, name = actors.topic(random), f"s{random.randrange(2)}"
+    make_vague(actors, topic, name)
+    if random.random() < 0.5:
+        skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=2)
+        _ask(actors, "skip", AdminService.SkipMessages, skip)
+    else:
+        clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
+        _ask(actors, "clear", AdminService.ClearBacklog, clear)
+
+
 # Administration
 
 
@@ -144,6 +223,73 @@ def trim(actors: Actors, random: Random) -> None:
 def stats(actors: Actors, random: Random) -> None:
     request = admin_pb2.GetTopicInternalStatsRequest(topic=actors.topic(random))
     _ask(actors, "stats", AdminService.GetTopicInternalStats, request)
+
+
+@operation
+def truncate(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    make_vague(actors, topic)
+    known = actors.world.oracle.topics.get(topic)
+    if known is not None:
+        known.truncations += 1
+        known.takings += 1
+    _ask(
+        actors, "truncate", AdminService.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic)
+    )
+
+
+@operation
+def expire(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    make_vague(actors, topic)
+    request = admin_pb2.ExpireMessagesRequest(topic=topic, older_than_ms=random.choice((1, 500)))
+    _ask(actors, "expire", AdminService.ExpireMessages, request)
+
+
+@operation
+def disable_compaction(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    if known is not None:
+        known.takings += 1
+    request = data_pb2.UnsubscribeRequest(topic=topic, subscription="__compaction")
+    _ask(actors, "disable compaction", _UNSUBSCRIBE, request, of_broker=True)
+
+
+@operation
+def set_policies(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    policies = random.choice(
+        (
+            Policies(compaction_threshold_bytes=random.choice((0, 300, 1000))),
+            Policies(retain_null_key=random.random() < 0.5),
+            Policies(message_ttl_ms=500),
+            Policies(retention_ms=random.choice((0, 1000, -1)), retention_bytes=-1),
+        )
+    )
+    if policies.message_ttl_ms:
+        make_vague(actors, topic)
+    scope = admin_pb2.PolicyScope(topic=topic)
+    request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=policies)
+    _ask(actors, "set policies", AdminService.UpdatePolicies, request)
+
+
+@operation
+def terminate(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TerminateTopicRequest(topic=actors.topic(random))
+    _ask(actors, "terminate", AdminService.TerminateTopic, request)
+
+
+@operation
+def delete_topic(actors: Actors, random: Random) -> None:
+    force = random.random() < 0.8
+    request = admin_pb2.DeleteTopicRequest(topic=actors.topic(random), force=force)
+    _ask(actors, "delete", AdminService.DeleteTopic, request)
+
+
+@operation
+def pass_time(actors: Actors, random: Random) -> None:
+    actors.world.loop.advance(random.choice((1.0, 130.0, 15_000.0)))
 
 
 # The machine
@@ -199,11 +345,43 @@ def fill_disk(actors: Actors, random: Random) -> None:
     world.loop.call_later(delay_s, free)
 
 
-def _ask(actors: Actors, what: str, method: Any, request: Any) -> None:
+def make_vague(actors: Actors, topic: str, name: str = "") -> None:
+    """What this subscription, or all, must get is not known any more."""
+    actors.world.oracle.passed_over.add((topic, name))
+
+
+async def seek(world: World, topic: str, name: str, position: Position) -> None:
+    """Moves a subscription; what was acknowledged before is void from then on."""
+    known = world.oracle.topics.get(topic)
+    sub = known.subscriptions.get(name) if known is not None else None
+    if sub is None:
+        return
+    world.note(f"{name} is moved to {position}")
+    start = start_at(position, inclusive=True)
+    request = data_pb2.SeekRequest(topic=topic, subscription=name, start=start)
+    ended: list[Position] = []
+    sub.begin_move()
+
+    async def serve(broker: Broker) -> None:
+        await _SEEK(broker, request, None)
+        sub.end_move(position)
+        ended.append(position)
+
+    try:
+        await call(world, serve)
+    except LedgerfoldError as error:
+        world.note(f"seek: {error!r:.110}")
+    if not ended:
+        sub.end_move(None)
+
+
+def _ask(actors: Actors, what: str, method: Any, request: Any, *, of_broker: bool = False) -> None:
     """A unary call of AdminService; what it is answered goes into the trace."""
 
     async def ask() -> None:
         async def serve(broker: Broker) -> Any:
+            if of_broker:
+                return await method(broker, request, None)
             return await method.__wrapped__(AdminService(broker), request, None)
 
         try:

@@ -7,7 +7,7 @@ own (tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITEC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
+from storage.codec import StoredMessage
 from storage.entry import EARLIEST, Position
 from storage.key_value import MemoryKeyValue
 from tests.model.policy_model import Message, latest
 from tests.simulation.disk import Disk
 from tests.simulation.storedlog import Row, Stored, rows_of, scan
+from tests.simulation.subscriptions import Subscription
 
 
 class Violation(AssertionError):
@@ -42,9 +44,22 @@ class Attempt:
     body: bytes
     rows: tuple[Message, ...]
     is_batch: bool
+    # Of the loop, when it was first sent.
+    step: int = 0
 
     def __str__(self) -> str:
         return f"{self.producer}#{self.sequence_id}"
+
+    def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:
+        """Whether these are all of it; or, with `is_part`, some rows, each in its place."""
+        found = [(m.batch_index, m.key, m.value) for m in messages]
+        rows = [
+            (index if self.is_batch else -1, key, value)
+            for index, (key, value) in enumerate(self.rows)
+        ]
+        if not is_part or len(found) == len(rows):
+            return found == rows
+        return bool(found) and all(row in rows for row in found)
 
 
 @dataclass(eq=False)
@@ -67,6 +82,7 @@ class Topic:
     horizon: Position | None = None
     numbers: dict[int, str] = field(default_factory=dict)
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
     runs: dict[int, RunRecord] = field(default_factory=dict)
     # An administrator takes data away: ledgers go whoever has read them.
     truncations: int = 0
@@ -91,12 +107,15 @@ class Oracle:
         self.failure: AssertionError | None = None
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
         self.topics: dict[str, Topic] = {}
+        # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
+        self.subscribed: set[str] = set()
+        # Topics in which an administrator passes messages over, by subscription ("": all).
+        self.passed_over: set[tuple[str, str]] = set()
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
         # Files were damaged on purpose: errors are right, silence is wrong.
         self.is_damaged = False
-        self.acks_sent: Any = None
 
     # Failing
 
@@ -124,10 +143,12 @@ class Oracle:
         if topic is None:
             self.fail(f"{attempt} is acknowledged at {position}, in a ledger that nobody knows")
             return
-        self._stored(topic, position, attempt)
+        self.stored(topic, position, attempt)
         topic.acked[attempt] = position
         stored = self.entries(position.ledger_id).get(position)
         if position.ledger_id in topic.removed:
+            if topic.truncations:
+                topic.lost.add(position)
             return
         is_durable = stored is not None and self._disk.is_durable(stored.path, stored.end)
         if not (is_durable or self.is_damaged):
@@ -142,7 +163,10 @@ class Oracle:
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
-    def _stored(self, topic: Topic, position: Position, attempt: Attempt) -> None:
+    def topic_of_ledger(self, ledger_id: int) -> Topic | None:
+        return self._of_ledger.get(ledger_id)
+
+    def stored(self, topic: Topic, position: Position, attempt: Attempt) -> None:
         known = topic.at.get(position)
         if known is not None and known is not attempt:
             self.fail(f"{position} was {known} and is {attempt} now")
@@ -173,8 +197,13 @@ class Oracle:
         for position, entry in self.entries(ledger_id).items():
             attempt = self.attempt_of(topic, entry)
             if attempt in missing and attempt is not None:
-                self._stored(topic, position, attempt)
+                self.stored(topic, position, attempt)
                 topic.acked[attempt] = position
+
+    def is_vague(self, topic: Topic, sub: Subscription) -> bool:
+        """Whether it is not known what the subscription must get."""
+        orders = {(topic.name, sub.name), (topic.name, "")}
+        return sub.is_vague or sub.is_moving > 0 or not orders.isdisjoint(self.passed_over)
 
     # Metadata
 
@@ -211,6 +240,7 @@ class Oracle:
                 name, _, subscription = key[7:].decode().partition("\0")
                 if name in self.topics:
                     self.topics[name].cursors.pop(subscription, None)
+                    self.topics[name].subscriptions.pop(subscription, None)
 
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
         """(h): what a record calls sealed is on the disk as it says."""
@@ -246,21 +276,17 @@ class Oracle:
         before = topic.record
         for ledger_id in record.ledger_ids:
             self._of_ledger[ledger_id] = topic
-        if record.compacted.ledger_id != before.compacted.ledger_id or (
-            record.HasField("compacted") and not before.HasField("compacted")
-        ):
-            if record.HasField("compacted"):
-                self._on_commit(topic, record, puts, store)
-            else:
-                self.note(f"{_short(record.name)}: the compacted view is dropped")
-                topic.takings += 1
-                topic.rows, topic.horizon = [], None
-        elif before.HasField("compacted") and not record.HasField("compacted"):
-            topic.takings += 1
-            topic.rows, topic.horizon = [], None
+        is_new = record.compacted != before.compacted
+        if record.HasField("compacted") and is_new:
+            self._on_commit(topic, record, puts, store)
         gone = [each for each in before.ledger_ids if each not in record.ledger_ids]
         if gone:
             self._on_gone(topic, record, gone, store)
+        if before.HasField("compacted") and not record.HasField("compacted"):
+            self.note(f"{_short(record.name)}: the compacted view is dropped")
+            topic.takings += 1
+            topic.rows, topic.horizon = [], None
+            topic.lost.update(at for at in topic.at if at.ledger_id in topic.removed)
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
             self.note(f"{_short(record.name)}: ledger {record.ledger_ids[-1]} begins")
         topic.record = record
@@ -274,7 +300,7 @@ class Oracle:
         for position, entry in self.entries(ledger_id).items():
             attempt = self.attempt_of(topic, entry)
             if attempt is not None and position <= max(ends, default=EARLIEST):
-                self._stored(topic, position, attempt)
+                self.stored(topic, position, attempt)
                 if topic.acked.get(attempt, position) is None:
                     topic.acked[attempt] = position
 
@@ -302,11 +328,22 @@ class Oracle:
                 topic.takings += 1
             elif not is_compacted:
                 self.fail(f"{topic.at[position]} at {position} is trimmed; the horizon is {passed}")
-        if self.acks_sent is not None and not is_order:
-            self.acks_sent.check_trimmed(topic, places)
-        nobody = not (record.compaction_cursor or topic.cursors or is_order)
+        if not is_order:
+            self._check_cursors(topic, places)
+        nobody = not (record.compaction_cursor or topic.name in self.subscribed or is_order)
         if nobody and self.profile != "pulsar-4":
             self.fail(f"raw ledgers {gone} are trimmed though nobody has a cursor")
+
+    def _check_cursors(self, topic: Topic, places: list[Position]) -> None:
+        """What a durable subscription has not acknowledged stays."""
+        for name in topic.cursors:
+            sub = topic.subscriptions.get(name)
+            if sub is None or self.is_vague(topic, sub):
+                continue
+            upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
+            for position in places:
+                if position > upto and sub.is_due(position, topic.at[position].step):
+                    self.fail(f"{position} is trimmed, and {name} has not acknowledged it")
 
     def _on_run(self, run: RunRecord, puts: Mapping[bytes, bytes]) -> None:
         """(i), (j): a run that ends well is published by the same write."""

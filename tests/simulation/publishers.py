@@ -72,7 +72,8 @@ class Publisher:
             publish_time_ms=self._world.clock.now_ms(),
             plain=not is_batch,
         )
-        attempt = Attempt(self.name, self._sequence, entry[72:], tuple(rows), is_batch)
+        step = self._world.loop.steps
+        attempt = Attempt(self.name, self._sequence, entry[72:], tuple(rows), is_batch, step)
         self._pending[self._sequence] = (entry, attempt)
         self._world.oracle.attempted(self.topic, attempt)
 

@@ -7,7 +7,7 @@ is no more (invariants b to g).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
@@ -97,7 +97,7 @@ class Reader:
             return
         self._seeks += 1
         self._seek_start = position
-        start = _start(position, inclusive=True)
+        start = start_at(position, inclusive=True)
         self._seek = data_pb2.ReadSeek(start=start, seek_id=self._seeks)
         self._world.note(f"{self.name} seeks to {position}")
         self._send(data_pb2.ReadRequest(seek=self._seek))
@@ -120,16 +120,12 @@ class Reader:
     async def _run(self) -> None:
         while not self._is_closed:
             await self._world.is_up.wait()
-            await self._connect()
+            if not self._is_closed:
+                await self._connect()
             await asyncio.sleep(self._world.random.random() * 0.1)
 
     async def _connect(self) -> None:
-        topic = self._world.oracle.topics.get(self.topic_name)
-        if topic is not self._topic:
-            # Made again: another log.
-            self._topic = topic
-            self.seen = Seen(EARLIEST, read_compacted=self.read_compacted)
-            self._start, self._inclusive, self._is_raw = EARLIEST, True, False
+        self._check_life()
         if self.seen.entries:
             self.seen.may_miss_tombstones = True
         self._checks.clear()
@@ -138,7 +134,7 @@ class Reader:
         self._connection = connection
         opening = data_pb2.ReadOpen(
             topic=self.topic_name,
-            start=_start(self._start, self._inclusive),
+            start=start_at(self._start, self._inclusive),
             read_compacted=self.read_compacted,
             is_raw=self._is_raw,
         )
@@ -156,12 +152,30 @@ class Reader:
                 self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
             self._is_closed = True
 
+    def _check_life(self) -> None:
+        """A topic that was deleted and made again is another log."""
+        topic = self._world.oracle.topics.get(self.topic_name)
+        if topic is not self._topic:
+            if self._topic is not None:
+                self._start, self._inclusive, self._is_raw = EARLIEST, True, False
+            self._topic = topic
+            self.seen = Seen(self._start, read_compacted=self.read_compacted)
+
+    def _on_ready(self) -> None:
+        if self._world.oracle.topics.get(self.topic_name) is not self._topic:
+            start = self._start
+            self._check_life()
+            # It was asked to begin there, in whatever log.
+            self.seen.start = max(start, self.seen.start)
+
     def _on_sent(self, frame: bytes) -> None:
         if is_bulk(frame):
             for entry in decode_field(frame, BULK_FIELD):
                 self._on_entry(bytes(entry))
             return
         response = data_pb2.ReadResponse.FromString(frame)
+        if response.HasField("ready"):
+            self._on_ready()
         if response.is_raw:
             self._is_raw = True
         if response.seek_id:
@@ -185,7 +199,7 @@ class Reader:
         header = read_header(data)
         position = header.position
         self._has_sent = True
-        topic = oracle._of_ledger.get(position.ledger_id)
+        topic = oracle.topic_of_ledger(position.ledger_id)
         if topic is None:
             oracle.fail(f"{self.name} gets {position}, in a ledger that nobody knows (b)")
             return
@@ -198,9 +212,9 @@ class Reader:
             what = f"{position}, {producer}#{header.sequence_id}"
             oracle.fail(f"{self.name} gets {what}, which nobody published (b)")
             return
-        oracle._stored(topic, position, attempt)
+        oracle.stored(topic, position, attempt)
         messages = list(batch.messages())
-        if not _is_part(attempt, messages, self.read_compacted):
+        if not attempt.holds(messages, is_part=self.read_compacted):
             oracle.fail(f"{self.name} gets {position} with other content than {attempt} (b)")
         if position <= seen.last and not (position == self._start and not seen.entries):
             if position == seen.last and attempt.is_batch and seen.may_miss_tombstones:
@@ -296,19 +310,7 @@ class Reader:
         )
 
 
-def _is_part(attempt: Attempt, messages: list[Any], read_compacted: bool) -> bool:
-    """All of the entry, or of a compacted one some rows, each in its place."""
-    found = [(m.batch_index, m.key, m.value) for m in messages]
-    rows = [
-        (index if attempt.is_batch else -1, key, value)
-        for index, (key, value) in enumerate(attempt.rows)
-    ]
-    if not read_compacted or len(found) == len(rows):
-        return found == rows
-    return all(row in rows for row in found) and bool(found)
-
-
-def _start(position: Position, inclusive: bool) -> data_pb2.StartPosition:
+def start_at(position: Position, inclusive: bool) -> data_pb2.StartPosition:
     if position == EARLIEST:
         return data_pb2.StartPosition(earliest=True)
     if position == LATEST:

@@ -29,12 +29,28 @@ WEIGHTS = {
     "seek_reader": 2,
     "cut_reader": 2,
     "close_reader": 1,
+    "open_consumer": 6,
+    "permit_consumer": 8,
+    "acknowledge": 10,
+    "redeliver": 2,
+    "cut_consumer": 2,
+    "close_consumer": 1,
+    "seek_subscription": 2,
+    "unsubscribe": 1,
+    "pass_over": 1,
     "compact": 10,
     "cancel": 2,
     "kill_worker": 3,
     "unload": 3,
     "trim": 2,
     "stats": 1,
+    "truncate": 1,
+    "expire": 1,
+    "disable_compaction": 1,
+    "set_policies": 2,
+    "terminate": 0,
+    "delete_topic": 1,
+    "pass_time": 2,
     "kill_broker": 2,
     "lose_power": 3,
     "restart": 1,
@@ -139,7 +155,7 @@ def run(scenario: Scenario) -> Outcome:
 
 
 async def _play(world: World, scenario: Scenario) -> None:
-    actors = Actors(world, (TOPIC,))
+    actors = Actors(world, (TOPIC,), scenario.seed)
     world.client(world.boot())
     await world.is_up.wait()
     for step in scenario.steps:

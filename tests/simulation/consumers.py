@@ -1,0 +1,284 @@
+"""Consumers of each type: permits, acknowledgements, redeliveries; they come back when sent away.
+
+An acknowledgement that has no answer when the connection breaks is sent again on the next one,
+unless the cursor was moved meanwhile (the broker names its incarnation), as the client library
+does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ledgerfold.v1 import data_pb2
+
+from broker.frames import decode_deliveries, is_bulk
+from broker.rpc.subscribe import subscribe
+from storage.codec import decode
+from storage.entry import EARLIEST, Position, read_header
+from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
+from tests.simulation.connections import Connection
+from tests.simulation.oracle import Topic
+from tests.simulation.subscriptions import Subscription, covers
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_HANDLER = subscribe.__wrapped__  # type: ignore[attr-defined]
+EXCLUSIVE = data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE
+FAILOVER = data_pb2.SUBSCRIPTION_TYPE_FAILOVER
+TYPES = (
+    EXCLUSIVE,
+    FAILOVER,
+    data_pb2.SUBSCRIPTION_TYPE_SHARED,
+    data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED,
+)
+
+
+class _Ack(NamedTuple):
+    positions: tuple[Position, ...]
+    cumulative: bool
+    subscription: Subscription
+    moves: int
+
+
+class Consumer:
+    """One consumer of one durable subscription."""
+
+    def __init__(
+        self,
+        world: World,
+        topic: str,
+        subscription: str,
+        name: str,
+        type_: Any,
+        *,
+        read_compacted: bool,
+        from_earliest: bool = True,
+    ) -> None:
+        self._world, self.topic_name, self.subscription_name = world, topic, subscription
+        self.name, self.type = name, type_
+        self.read_compacted, self._from_earliest = read_compacted, from_earliest
+        # The one that it has, and the one that is not answered yet.
+        self._connection: Connection | None = None
+        self._opening: Connection | None = None
+        self._permits = 0
+        self._incarnation: int | None = None
+        # Received on this connection, and not acknowledged.
+        self.received: list[Position] = []
+        self.got: set[Position] = set()
+        self._acks: dict[int, _Ack] = {}
+        self._last_request = 0
+        self._connected_step = 0
+        self._last = EARLIEST
+        self._has_rewound = False
+        self._is_closed = False
+        self._sub: Subscription | None = None
+        self._topic: Topic | None = None
+        self._task = world.client(self._run())
+
+    @property
+    def is_ordered(self) -> bool:
+        return self.type in (EXCLUSIVE, FAILOVER)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._sub is not None and self._connection is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_closed
+
+    # Operations
+
+    def permit(self, messages: int) -> None:
+        self._permits += messages
+        self._send(data_pb2.SubscribeRequest(permits=messages))
+
+    def acknowledge(self, random: Random) -> None:
+        """Some of what it has; mostly with a question."""
+        sub = self._sub
+        if not self.received or sub is None:
+            return
+        cumulative = self.is_ordered and random.random() < 0.5
+        if cumulative:
+            upto = random.randrange(len(self.received))
+            positions = (max(self.received[: upto + 1]),)
+            self.received = [each for each in self.received if each > positions[0]]
+        else:
+            count = random.randrange(1, min(4, len(self.received)) + 1)
+            positions = tuple(sorted(random.sample(self.received, count)))
+            self.received = [each for each in self.received if each not in positions]
+        ack = _Ack(positions, cumulative, sub, sub.moves)
+        request = 0
+        if random.random() < 0.8:
+            self._last_request += 1
+            request = self._last_request
+            self._acks[request] = ack
+        self._send_ack(ack, request)
+
+    def _send_ack(self, ack: _Ack, request: int) -> None:
+        ack.subscription.acknowledge(ack.positions, cumulative=ack.cumulative)
+        message = data_pb2.Ack(cumulative=ack.cumulative, request_id=request)
+        for position in ack.positions:
+            message.positions.add(ledger_id=position.ledger_id, entry_id=position.entry_id)
+        self._send(data_pb2.SubscribeRequest(ack=message))
+
+    def redeliver(self, random: Random) -> None:
+        message = data_pb2.Redeliver()
+        if random.random() < 0.5 and self.received:
+            position = random.choice(self.received)
+            message.positions.add(ledger_id=position.ledger_id, entry_id=position.entry_id)
+        self._has_rewound = True
+        self._send(data_pb2.SubscribeRequest(redeliver=message))
+
+    def cut(self) -> None:
+        for connection in (self._connection, self._opening):
+            if connection is not None:
+                connection.cut()
+
+    def close(self) -> None:
+        self._is_closed = True
+        for connection in (self._connection, self._opening):
+            if connection is not None:
+                connection.finish()
+
+    def _send(self, request: Any) -> None:
+        if self._connection is not None:
+            self._connection.send(request)
+
+    # The stream
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            await self._world.is_up.wait()
+            if not self._is_closed:
+                await self._connect()
+            await asyncio.sleep(self._world.random.random() * 0.1)
+
+    async def _connect(self) -> None:
+        connection = Connection(self._world, _HANDLER, self._on_sent, lambda request: request)
+        self._opening = connection
+        self._world.oracle.subscribed.add(self.topic_name)
+        self._sub = None
+        self.received, self._last, self._has_rewound = [], EARLIEST, False
+        opening = data_pb2.SubscribeOpen(
+            topic=self.topic_name,
+            subscription=self.subscription_name,
+            type=self.type,
+            durable=True,
+            start=data_pb2.StartPosition(earliest=self._from_earliest or None),
+            read_compacted=self.read_compacted,
+            consumer_name=self.name,
+        )
+        connection.send(data_pb2.SubscribeRequest(open=opening))
+        await connection.wait()
+        self._connection, self._opening = connection, None
+        while not connection.closed:
+            await connection.wait()
+            while connection.inbox and not connection.closed:
+                self._receive(connection.take())
+        self._connection = None
+        if isinstance(connection.error, Corruption | MissingFile | CompactedLedgerDamaged):
+            if not self._world.oracle.is_damaged:
+                self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
+            self._is_closed = True
+        elif isinstance(connection.error, TopicNotFound):
+            self._is_closed = True
+
+    def _receive(self, frame: bytes) -> None:
+        """At the client's end."""
+        if is_bulk(frame):
+            for entry, _ in decode_deliveries(frame):
+                self.received.append(read_header(entry).position)
+            return
+        response = data_pb2.SubscribeResponse.FromString(frame)
+        if response.HasField("ready"):
+            incarnation = response.ready.incarnation
+            if incarnation != self._incarnation:
+                self._acks.clear()
+            self._incarnation = incarnation
+            if self._permits > 0:
+                self._send(data_pb2.SubscribeRequest(permits=self._permits))
+            for request, ack in self._acks.items():
+                self._send_ack(ack, request)
+        for request in response.acked_request_ids:
+            self._acks.pop(request, None)
+
+    # The broker's end: what it sends
+
+    def _on_sent(self, frame: bytes) -> None:
+        if is_bulk(frame):
+            for entry, _ in decode_deliveries(frame):
+                self._on_entry(bytes(entry))
+            return
+        response = data_pb2.SubscribeResponse.FromString(frame)
+        if response.HasField("ready"):
+            self._on_ready()
+        for request in response.acked_request_ids:
+            self._on_answer(request)
+
+    def _on_ready(self) -> None:
+        topic = self._world.oracle.topics.get(self.topic_name)
+        if topic is None:
+            return
+        step = self._world.loop.steps
+        self._connected_step, self._topic = step, topic
+        name = self.subscription_name
+        sub = topic.subscriptions.get(name)
+        if sub is None:
+            sub = Subscription(name, from_earliest=self._from_earliest, step=step)
+            topic.subscriptions[name] = sub
+        sub.has_compacted |= self.read_compacted
+        self._sub = sub
+
+    def _on_answer(self, request: int) -> None:
+        """An acknowledgement that is answered is in the cursor's record."""
+        ack = self._acks.get(request)
+        topic, sub = self._topic, self._sub
+        if ack is None or topic is None or sub is not ack.subscription:
+            return
+        if (
+            sub.is_moving
+            or ack.moves != sub.moves
+            or self._world.oracle.topics.get(self.topic_name) is not topic
+        ):
+            return
+        record = topic.cursors.get(sub.name)
+        for position in ack.positions:
+            if record is None or not covers(record, position):
+                self._world.oracle.fail(
+                    f"{self.name} is told that {position} is acknowledged durably, and it is not"
+                )
+        step = self._world.loop.steps
+        sub.answered(ack.positions, cumulative=ack.cumulative, step=step)
+
+    def _on_entry(self, data: bytes) -> None:
+        """(b), (c), and nothing comes again that was acknowledged durably."""
+        oracle, header = self._world.oracle, read_header(data)
+        position = header.position
+        topic = oracle.topic_of_ledger(position.ledger_id)
+        batch = decode(data, header)
+        what = f"{position}, {batch.producer_name}#{header.sequence_id}"
+        attempt = None
+        if topic is not None:
+            key = (topic.name, batch.producer_name, header.sequence_id)
+            attempt = oracle.attempts.get(key)
+        if topic is None or attempt is None:
+            oracle.fail(f"{self.name} gets {what}, which nobody published (b)")
+            return
+        oracle.stored(topic, position, attempt)
+        if not attempt.holds(list(batch.messages()), is_part=self.read_compacted):
+            oracle.fail(f"{self.name} gets {what} with other content (b)")
+        self._permits = max(0, self._permits - header.message_count)
+        self.got.add(position)
+        sub = self._sub
+        if sub is None:
+            return
+        if self.type == EXCLUSIVE and not self._has_rewound and position <= self._last:
+            oracle.fail(f"{self.name} gets {position} after {self._last} (c)")
+        self._last = position
+        is_exempt = oracle.profile == "pulsar-4" and sub.has_compacted
+        if sub.was_durable(position, self._connected_step) and not (is_exempt or sub.is_moving):
+            oracle.fail(f"{self.name} gets {position} again, which was acknowledged durably")
