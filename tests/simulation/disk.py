@@ -37,6 +37,7 @@ from tests.simulation.jobs import Jobs
 PAGE_BYTES = 64
 FREE_BYTES = 1 << 40
 ROOT = Path("/disk")
+DATA = ROOT / "data"
 
 
 def os_error(number: int) -> OSError:

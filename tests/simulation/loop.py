@@ -26,7 +26,7 @@ from typing import Any
 
 from tests.simulation.jobs import Jobs, Process
 
-STEPS_MAX = 150_000
+STEPS_MAX = 60_000
 # The process whose code runs now. None: a client, or the simulator itself.
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 

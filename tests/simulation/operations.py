@@ -21,7 +21,7 @@ from broker.rpc.admin import AdminService
 from storage.entry import EARLIEST, LATEST, Position
 from storage.errors import LedgerfoldError
 from tests.simulation.connections import call
-from tests.simulation.disk import Fault
+from tests.simulation.disk import DATA, Fault, File, Folder
 from tests.simulation.readers import start_at
 
 if TYPE_CHECKING:
@@ -293,6 +293,23 @@ def pass_time(actors: Actors, random: Random) -> None:
 
 
 # The machine
+
+
+@operation
+def flip_bit(actors: Actors, random: Random) -> None:
+    """Somewhere in a segment, open or sealed; the more to the end, the likelier."""
+    disk, folder = actors.world.disk, actors.world.disk.find(DATA / "ledgers")
+    paths = [
+        DATA / "ledgers" / ledger / name
+        for ledger, node in sorted(folder.names.items() if isinstance(folder, Folder) else ())
+        for name, file in sorted(node.names.items() if isinstance(node, Folder) else ())
+        if name.endswith(".log") and isinstance(file, File) and file.data
+    ]
+    if paths:
+        path = paths[-1 - int(len(paths) * random.random() ** 2)]
+        at = random.randrange(len(disk.file(path).data))
+        disk.damage(path, at, random.randrange(8))
+        actors.world.note(f"a bit flips in {path.parent.name}/{path.name} at {at}")
 
 
 @operation

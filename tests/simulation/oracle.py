@@ -171,7 +171,7 @@ class Oracle:
         if known is not None and known is not attempt:
             self.fail(f"{position} was {known} and is {attempt} now")
         if known is None:
-            if attempt in topic.place:
+            if attempt in topic.place and not self.is_damaged:
                 other = topic.place[attempt]
                 self.fail(f"{attempt} is stored twice, at {other} and at {position}")
             topic.at[position], topic.place[attempt] = attempt, position

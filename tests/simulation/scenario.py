@@ -58,6 +58,7 @@ WEIGHTS = {
     "slow_call": 5,
     "fill_disk": 1,
 }
+FLIPS = 6
 TOPIC = "persistent://public/default/t"
 
 
@@ -104,7 +105,9 @@ class Scenario:
             jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8))
         )
         names = [name for name in WEIGHTS if name not in without]
-        weights = [WEIGHTS[name] for name in names]
+        if kind == "damage":
+            names.append("flip_bit")
+        weights = [WEIGHTS.get(name, FLIPS) for name in names]
         # Some operations are rare in one scenario and frequent in another.
         weights = [weight * random.choice((0, 1, 1, 3)) for weight in weights]
         weights[names.index("publish")] = 25
@@ -140,6 +143,7 @@ def run(scenario: Scenario) -> Outcome:
     random = Random(scenario.schedule)
     world = World(random, scenario.pace, scenario.profile, scenario.store, scenario.threshold_bytes)
     world.in_order = scenario.in_order
+    world.oracle.is_damaged = scenario.is_damaged
     errors = _Errors(world)
     logging.getLogger().addHandler(errors)
     failure: BaseException | None = None

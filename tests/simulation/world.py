@@ -23,14 +23,13 @@ from storage.ledger import LedgerStore, StoreSettings
 from storage.metadata import MetadataStore
 from storage.recovery import RecoveryReport
 from tests.simulation.compactor import SimCompactor
-from tests.simulation.disk import ROOT, Disk
+from tests.simulation.disk import DATA, Disk
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Crash, Process, SimExecutor
 from tests.simulation.key_value import PairStore, SimKeyValue, settle_after_crash
 from tests.simulation.loop import PROCESS, Pace, SimLoop
 from tests.simulation.oracle import Oracle
 
-DATA = ROOT / "data"
 START_MS = 1_700_000_000_000
 
 
