@@ -35,9 +35,8 @@ class Connection:
         world: World,
         handler: Callable[[Any, Any, Any], Awaitable[None]],
         on_sent: Callable[[bytes], None],
-        parse: Callable[[Any], Any] = bytes,
     ) -> None:
-        self._world, self._on_sent, self._parse = world, on_sent, parse
+        self._world, self._on_sent = world, on_sent
         self.inbox: deque[bytes] = deque()
         self.changed = asyncio.Event()
         self.closed = False
@@ -111,7 +110,7 @@ class Connection:
             await self._asked.wait()
         if self._requests[0] is EOF:
             return EOF
-        return self._parse(self._requests.popleft())
+        return self._requests.popleft()
 
     def __aiter__(self) -> Connection:
         return self

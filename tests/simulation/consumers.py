@@ -146,7 +146,7 @@ class Consumer:
 
     def _send(self, request: Any) -> None:
         if self._connection is not None:
-            self._connection.send(request)
+            self._connection.send(request.SerializeToString())
 
     # The stream
 
@@ -158,7 +158,7 @@ class Consumer:
             await asyncio.sleep(self._world.random.random() * 0.1)
 
     async def _connect(self) -> None:
-        connection = Connection(self._world, _HANDLER, self._on_sent, lambda request: request)
+        connection = Connection(self._world, _HANDLER, self._on_sent)
         self._opening = connection
         self._world.oracle.subscribed.add(self.topic_name)
         self._sub = None
@@ -172,7 +172,7 @@ class Consumer:
             read_compacted=self.read_compacted,
             consumer_name=self.name,
         )
-        connection.send(data_pb2.SubscribeRequest(open=opening))
+        connection.send(data_pb2.SubscribeRequest(open=opening).SerializeToString())
         await connection.wait()
         self._connection, self._opening = connection, None
         while not connection.closed:

@@ -80,6 +80,20 @@ class SimFiles:
             folder.change(lambda names: names.__setitem__(path.name, file))
         return SimAppendFile(self, self._disk, path, file)
 
+    def open_append(self, path: Path, size_bytes: int) -> SimAppendFile:
+        with self.call("open_append", path):
+            node = self._disk.find(path)
+            if not isinstance(node, File) or len(node.data) != size_bytes:
+                raise OSError(0, "it is not as it was left")
+            return SimAppendFile(self, self._disk, path, node)
+
+    def sync(self, path: Path) -> None:
+        def half() -> None:
+            self._disk.file(path).fail_to_sync(self._disk.random)
+
+        with self.call("sync", path, half):
+            self._disk.file(path).sync()
+
     def make_dir(self, path: Path) -> None:
         with self.call("make_dir", path):
             folder = self._disk.root

@@ -256,14 +256,23 @@ class CooperativeLock:
     def __init__(self) -> None:
         self.is_held = False
 
-    def __enter__(self) -> None:
+    def acquire(self, blocking: bool = True) -> bool:
         if self.is_held:
+            if not blocking:
+                return False
             assert self.jobs is not None
             self.jobs.wait_for(self)
         self.is_held = True
+        return True
+
+    def release(self) -> None:
+        self.is_held = False
+
+    def __enter__(self) -> None:
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self.is_held = False
+        self.release()
 
 
 @contextmanager
@@ -272,6 +281,7 @@ def cooperative_locks(jobs: Jobs) -> Iterator[None]:
     CooperativeLock.jobs = jobs
     stand_in = SimpleNamespace(Lock=CooperativeLock)
     with (
+        patch("storage.append_files.threading", stand_in),
         patch("storage.ledger.threading", stand_in),
         patch("storage.metadata.threading", stand_in),
         patch("storage.reader.threading", stand_in),

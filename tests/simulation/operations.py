@@ -41,7 +41,7 @@ _FAULTY = (
     frozenset({"sync_dir"}),
     frozenset({"remove", "remove_dir"}),
     frozenset({"replace", "truncate", "copy"}),
-    frozenset({"read", "open_read", "map", "listdir"}),
+    frozenset({"read", "open_read", "open_append", "map", "listdir"}),
 )
 
 

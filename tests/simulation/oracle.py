@@ -41,7 +41,6 @@ class Attempt:
 
     producer: str
     sequence_id: int
-    body: bytes
     rows: tuple[Message, ...]
     is_batch: bool
     # Of the loop, when it was first sent.

@@ -73,7 +73,7 @@ class Publisher:
             plain=not is_batch,
         )
         step = self._world.loop.steps
-        attempt = Attempt(self.name, self._sequence, entry[72:], tuple(rows), is_batch, step)
+        attempt = Attempt(self.name, self._sequence, tuple(rows), is_batch, step)
         self._pending[self._sequence] = (entry, attempt)
         self._world.oracle.attempted(self.topic, attempt)
 

@@ -189,7 +189,8 @@ class Reader:
             self._checks.pop(number, None)
         for number in response.end_of_data_check_ids:
             self._on_end(number)
-        self._has_sent = False
+        if response.more_check_ids or response.end_of_data_check_ids:
+            self._has_sent = False
 
     # Checks
 
