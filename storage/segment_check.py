@@ -8,8 +8,9 @@ Rules:
 1. A good entry is good in every byte, and above the one before it. In a raw ledger it is also of
    this ledger, and at or above the number in its file's name and below the next file's.
 2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
-3. A bad end of an unsealed segment with no good header of a higher id behind it is a torn tail, as
-   recovery has it (storage/recovery.py): it was never acknowledged.
+3. What is bad at the end of an unsealed segment is a torn tail when recovery would cut it
+   (storage/recovery.py): when no good header behind it proves that it was acknowledged, and the
+   machine has stopped since, or the file ends before the entry does.
 4. What the disk cannot read counts as zeros, page by page.
 
 Bounds: BLOCK_BYTES and one entry in memory; an Extent and a Damage for each damaged place.
@@ -26,7 +27,15 @@ from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from storage.entry import LATEST, EntryHeader, Position, read_header, verify_sections
+from storage.entry import (
+    FORMAT_VERSION,
+    LATEST,
+    EntryHeader,
+    Position,
+    has_header,
+    read_header,
+    verify_sections,
+)
 from storage.errors import Corruption, DiskFailure, IncompatibleFormat
 from storage.files import Files, ReadFile
 from storage.segment import SegmentTally, shifted
@@ -70,6 +79,7 @@ class Damage:
     entry: Position
     messages: int | None = None
     is_torn: bool = False
+    reaches_beyond: bool = False
 
 
 @dataclass(slots=True)
@@ -98,11 +108,15 @@ class SegmentCheck:
 
 
 class Bounds(NamedTuple):
-    """Entries p with after < p < before. `ledger_id` -1: a compacted ledger, of any ledger."""
+    """Entries p with after < p < before. `ledger_id` -1: a compacted ledger, of any ledger.
+
+    `is_same_boot`: the machine has not stopped since the file was written.
+    """
 
     after: Position
     before: Position = LATEST
     ledger_id: int = -1
+    is_same_boot: bool = False
 
 
 def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Files) -> SegmentCheck:
@@ -124,8 +138,8 @@ class _Scan:
         self._end = file.size_bytes
         self._result = SegmentCheck(segment, self._end)
         self._tally: SegmentTally | None = None
-        # Damages that no good header of a higher id stands behind, so far.
-        self._unfollowed: deque[Damage] = deque()
+        # Damages of which no good header behind them proves that they were acknowledged, so far.
+        self._unproven: deque[Damage] = deque()
 
     def run(self) -> SegmentCheck:
         offset = 0
@@ -136,14 +150,20 @@ class _Scan:
             self._result.newer = error
         if self._segment.sealed:
             self._compare()
-        elif self._unfollowed and self._result.newer is None:
-            self._cut_torn(self._unfollowed[0].offset)
+        elif self._result.newer is None:
+            self._cut_torn()
         return self._result
 
-    def _cut_torn(self, offset: int) -> None:
-        for damage in self._unfollowed:
+    def _cut_torn(self) -> None:
+        while self._unproven and self._bounds.is_same_boot:
+            if self._unproven[0].reaches_beyond:
+                break
+            self._unproven.popleft()
+        for damage in self._unproven:
             damage.is_torn = True
-        self._result.extents = [each for each in self._result.extents if each.offset < offset]
+        if self._unproven:
+            end = self._unproven[0].offset
+            self._result.extents = [each for each in self._result.extents if each.offset < end]
 
     def _step(self, offset: int) -> int:
         """Looks at what is at `offset`; where to go on. Raises IncompatibleFormat."""
@@ -151,11 +171,13 @@ class _Scan:
             header = self._header(offset)
         except Corruption as error:
             self._bad("entry", offset, error.expected, error.found)
+            self._result.damages[-1].reaches_beyond = not self._has_header(offset)
             return self._search(offset + 1)
         self._meet(header)
         if offset + header.size_bytes > self._end:
             left = f"{self._end - offset} bytes"
             self._bad("entry", offset, f"{header.size_bytes} bytes of entry", left, header)
+            self._result.damages[-1].reaches_beyond = True
             return self._search(offset + 1)
         behind = offset + header.size_bytes
         if not self._is_in_order(header.position):
@@ -176,14 +198,20 @@ class _Scan:
         with memoryview(block) as view:
             return read_header(view[: self._end - offset + at], at, self._segment.path)
 
+    def _has_header(self, offset: int) -> bool:
+        block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
+        return has_header(block[at : at + self._end - offset], 0)
+
     def _is_in_order(self, position: Position) -> bool:
         in_ledger = self._bounds.ledger_id in (-1, position.ledger_id)
         return in_ledger and self._last < position < self._bounds.before
 
     def _meet(self, header: EntryHeader) -> None:
-        """A good header tells that what comes before it was written, damaged or not."""
-        while self._unfollowed and header.position > self._unfollowed[0].entry:
-            self._unfollowed.popleft()
+        """A good header may prove that what is bad before it was acknowledged."""
+        while self._unproven and header.position > (bad := self._unproven[0].entry):
+            if header.version >= FORMAT_VERSION and header.last_durable_entry_id < bad.entry_id:
+                break
+            self._unproven.popleft()
 
     def _good(self, header: EntryHeader, offset: int) -> None:
         is_raw = self._bounds.ledger_id >= 0
@@ -191,6 +219,7 @@ class _Scan:
             if self._tally is not None or not self._result.damages:
                 wanted = f"entry {self._last.next}"
                 self._bad("order", offset, wanted, f"entry {header.position}")
+                self._meet(header)
             self._tally = None
         if self._tally is None:
             self._tally = SegmentTally(self._segment.path)
@@ -215,7 +244,7 @@ class _Scan:
             # What is lost ends with it: the next one is expected behind it.
             damage.entry = self._last = header.position
         self._result.damages.append(damage)
-        self._unfollowed.append(damage)
+        self._unproven.append(damage)
         self._tally = None
 
     def _search(self, offset: int) -> int:

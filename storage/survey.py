@@ -159,8 +159,12 @@ def take(
     pairs: KeyValueStore,
     files: Files,
     metadata_damage: Corruption | None = None,
+    *,
+    is_same_boot: bool = False,
 ) -> Survey:
-    """Raises DiskFailure (a file or folder that cannot be opened), and what the store raises."""
+    """`is_same_boot`: the machine has not stopped since a broker had the directory.
+
+    Raises DiskFailure (a file or folder that cannot be opened), and what the store raises."""
     survey, folder = Survey(metadata_damage=metadata_damage), ledgers_dir(data_dir)
     for key, value in pairs.scan(b""):
         try:
@@ -173,7 +177,7 @@ def take(
             if ledger_id is not None:
                 survey.folders[ledger_id] = files.listdir(folder / name)
     for record, is_made_up in _records(survey):
-        check = check_ledger(record, folder, files)
+        check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
         check.is_made_up = is_made_up
         survey.ledgers[record.ledger_id] = check
     named = {
@@ -212,7 +216,9 @@ def _made_up(ledger_id: int, kind: LedgerKind, topic: str, names: list[str]) -> 
     )
 
 
-def check_ledger(record: LedgerRecord, folder: Path, files: Files) -> LedgerCheck:
+def check_ledger(
+    record: LedgerRecord, folder: Path, files: Files, *, is_same_boot: bool
+) -> LedgerCheck:
     """Every byte of its files. Raises DiskFailure."""
     found: list[SegmentCheck] = []
     after = EARLIEST
@@ -223,6 +229,7 @@ def check_ledger(record: LedgerRecord, folder: Path, files: Files) -> LedgerChec
         if segment.sealed and segment.entries:
             # What comes behind was never acknowledged, whatever it looks like.
             bounds = bounds._replace(before=record_position(segment, last=True).next)
+        bounds = bounds._replace(is_same_boot=is_same_boot)
         check = check_segment(folder / segment.path, segment, bounds, files)
         found.append(check)
         if check.extents:

@@ -17,6 +17,7 @@ from broker.cli.output import Row, add_output, aligned, print_document, wants_ta
 
 if TYPE_CHECKING:
     from storage.files import Files
+    from storage.lock import DirectoryLock
     from storage.repair_steps import RepairPlan, Step
     from storage.rocks_reading import StoredPairs
     from storage.survey import Survey
@@ -58,9 +59,9 @@ def _verify(options: argparse.Namespace) -> int:
     from storage.verify import findings, metadata_finding, totals
 
     began = time.monotonic()
-    with _locked(options.data):
+    with _locked(options.data) as lock:
         try:
-            survey = _survey(options.data, _stored(options.data))
+            survey = _survey(options.data, _stored(options.data), lock)
         except Corruption as error:
             found, summary = [metadata_finding(error)], "nothing else could be looked at"
         else:
@@ -78,9 +79,9 @@ def _repair(options: argparse.Namespace) -> int:
     from storage.repair import unfinished_repairs
     from storage.repair_plan import make_plan
 
-    with _locked(options.data):
+    with _locked(options.data) as lock:
         stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
-        plan = make_plan(_survey(options.data, stored), now_ms)
+        plan = make_plan(_survey(options.data, stored, lock), now_ms)
         _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
         if options.yes:
             _do(options, plan, stored, now_ms)
@@ -114,7 +115,7 @@ def _loss(steps: list[Step]) -> str:
 
 
 @contextmanager
-def _locked(data: Path) -> Iterator[None]:
+def _locked(data: Path) -> Iterator[DirectoryLock]:
     """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
     from broker import __version__
     from storage.lock import DirectoryLock
@@ -123,8 +124,8 @@ def _locked(data: Path) -> Iterator[None]:
     if not metadata_dir(data).is_dir():
         missing = str(metadata_dir(data))
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
-    with DirectoryLock(data, __version__):
-        yield
+    with DirectoryLock(data, __version__) as lock:
+        yield lock
 
 
 def _stored(data: Path) -> StoredPairs:
@@ -134,10 +135,10 @@ def _stored(data: Path) -> StoredPairs:
     return read_pairs(metadata_dir(data))
 
 
-def _survey(data: Path, stored: StoredPairs) -> Survey:
+def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock) -> Survey:
     from storage.survey import take
 
-    return take(data, stored.pairs, _files(), stored.damage)
+    return take(data, stored.pairs, _files(), stored.damage, is_same_boot=lock.is_same_boot)
 
 
 def _files() -> Files:

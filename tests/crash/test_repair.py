@@ -82,6 +82,7 @@ def test_the_directory_is_whole(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_every_byte_that_is_flipped_is_found_and_mended(snapshot: Snapshot) -> None:
     """And nothing else is lost than the entry it is in. (Mended: every eleventh.)"""
     places = positions_of(snapshot)

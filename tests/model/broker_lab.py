@@ -83,19 +83,19 @@ class BrokerLab:
         self.open()
 
     def resume(self, files: LossyFiles, pairs: CountedKeyValue) -> None:
-        """On a disk that is there already, instead of a new one."""
+        """On a disk that is there already, of a machine that did not stop."""
         self.files, self._pairs = files, pairs
         self.clock = TickingClock(1_000_000)
         self._sequence = 0
-        self.open()
+        self.open(is_same_boot=True)
 
-    def open(self) -> None:
+    def open(self, *, is_same_boot: bool = False) -> None:
         self.clock = TickingClock(self.clock.now_ms())
         self.metadata = MetadataStore(self._pairs)
         self.store = LedgerStore(
             DATA, self.metadata, files=self.files, settings=STORE, clock_ms=self.clock.now_ms
         )
-        self.report = self.store.recover()
+        self.report = self.store.recover(is_same_boot=is_same_boot)
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InlineExecutor())
         settings = BrokerSettings(data_dir=DATA, compactor="off", store=STORE)

@@ -25,13 +25,16 @@ NOW_MS = 1_700_000_000_000
 
 
 class Offline:
-    """A data directory that no broker has open."""
+    """A data directory that no broker has open. `is_same_boot`: the machine did not stop since."""
 
-    def __init__(self, data_dir: Path, pairs: KeyValueStore, files: Files) -> None:
+    def __init__(
+        self, data_dir: Path, pairs: KeyValueStore, files: Files, *, is_same_boot: bool = True
+    ) -> None:
         self.data_dir, self._pairs, self._files = data_dir, pairs, files
+        self._is_same_boot = is_same_boot
 
     def survey(self) -> Survey:
-        return take(self.data_dir, self._pairs, self._files)
+        return take(self.data_dir, self._pairs, self._files, is_same_boot=self._is_same_boot)
 
     def findings(self) -> list[Finding]:
         return list(findings(self.survey()))

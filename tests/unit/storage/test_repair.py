@@ -268,6 +268,16 @@ def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     assert disk.mended() == (RAW - 1, VIEW - 1)
 
 
+def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
+    """Nothing proves that the open ledger's last entry was acknowledged: a start cuts it, too."""
+    disk.flip(5, disk.entry_bytes + 10)
+    assert disk.kinds() == [("entry", 5)]
+    after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
+    (finding,) = after_power_loss.findings()
+    assert (finding.kind, finding.is_note) == ("torn-tail", True)
+    assert after_power_loss.plan().steps == []
+
+
 def test_a_missing_segment_is_a_range_that_is_lost(disk: Disk) -> None:
     disk.files.remove(LEDGERS / "2" / disk.files.listdir(LEDGERS / "2")[0])
     assert disk.kinds() == [("file", 2)]
