@@ -22,6 +22,8 @@ from storage.errors import DiskFailure
 
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
+# Read and written at once.
+_REWRITE_BYTES = 1024 * 1024
 # Linux; elsewhere no read is known to be in memory.
 _CACHED_ONLY = getattr(os, "RWF_NOWAIT", -1)
 
@@ -105,8 +107,11 @@ class Files(Protocol):
         """Durably."""
         ...
 
-    def sync(self, path: Path) -> None:
-        """Makes durable what the file holds, whoever wrote it."""
+    def rewrite(self, path: Path, offset: int) -> None:
+        """Makes durable what the file shows from `offset` on, by writing it once more.
+
+        A sync alone would not do: after one that failed, the system may show what it never wrote.
+        """
         ...
 
     def copy(self, source: Path, target: Path) -> None:
@@ -294,9 +299,12 @@ class RealFiles:
             file.truncate(size_bytes)
             os.fsync(file.fileno())
 
-    def sync(self, path: Path) -> None:
-        with _disk(str(path), "A sync"), open(path, "r+b") as file:
-            os.fsync(file.fileno())
+    def rewrite(self, path: Path, offset: int) -> None:
+        with _disk(str(path), "A write"), open(path, "r+b", buffering=0) as file:
+            descriptor = file.fileno()
+            while data := os.pread(descriptor, _REWRITE_BYTES, offset):
+                offset += os.pwrite(descriptor, data, offset)
+            os.fsync(descriptor)
 
     def copy(self, source: Path, target: Path) -> None:
         with _disk(str(target), "A copy"):

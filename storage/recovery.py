@@ -22,6 +22,7 @@ Sources: BookKeeper's ledger recovery; etcd's wal/repair.go for the copy kept as
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -203,9 +204,11 @@ def _recover_segment(
     size, offset, expected = file.size_bytes, 0, first
     tally, window = SegmentTally(segment.path), Window(file.pread, size)
     headers: list[EntryHeader] = []
+    unproven = _Unproven()
     try:
         while offset < size:
             headers.append(_whole_entry(window, offset, str(path), expected))
+            unproven.add(headers[-1], offset)
             offset += headers[-1].size_bytes
             expected = expected.next
             if len(headers) == _TALLIED_AT_ONCE:
@@ -223,12 +226,28 @@ def _recover_segment(
     finally:
         file.close()
     tally.add_stored(headers)
-    if tally.record.entries:
-        # NOTE: a process that was killed leaves entries that are only in the system's memory. From
-        # now on they count as stored: they are read, and refused when they are sent again.
-        files.sync(path)
+    # NOTE: a process that was killed leaves entries that are only in the system's memory. From now
+    # on they count as stored: they are read, and refused when they are sent again.
+    if unproven.offset is not None:
+        files.rewrite(path, unproven.offset)
     tally.record.sealed = True
     return tally.record, None
+
+
+class _Unproven:
+    """Where the entries begin that no later one says were durable."""
+
+    def __init__(self) -> None:
+        self._places: deque[tuple[int, int]] = deque()
+
+    def add(self, header: EntryHeader, offset: int) -> None:
+        while self._places and self._places[0][0] <= header.last_durable_entry_id:
+            self._places.popleft()
+        self._places.append((header.entry_id, offset))
+
+    @property
+    def offset(self) -> int | None:
+        return self._places[0][1] if self._places else None
 
 
 def _whole_entry(window: Window, offset: int, path: str, expected: Position) -> EntryHeader:

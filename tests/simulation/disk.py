@@ -68,6 +68,12 @@ class File:
             self._write_back(page, self._page(self.data, page))
         self.dirty.clear()
 
+    def touch(self, offset: int) -> None:
+        """What is shown from there on is written once more, as it is."""
+        pages = range(offset // PAGE_BYTES, -(-len(self.data) // PAGE_BYTES))
+        self.dirty.update(pages)
+        self.lost.difference_update(pages)
+
     def fail_to_sync(self, random: Random) -> None:
         for page in sorted(self.dirty):
             fate = random.randrange(3)

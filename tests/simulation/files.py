@@ -87,11 +87,13 @@ class SimFiles:
                 raise OSError(0, "it is not as it was left")
             return SimAppendFile(self, self._disk, path, node)
 
-    def sync(self, path: Path) -> None:
+    def rewrite(self, path: Path, offset: int) -> None:
         def half() -> None:
+            self._disk.file(path).touch(offset)
             self._disk.file(path).fail_to_sync(self._disk.random)
 
-        with self.call("sync", path, half):
+        with self.call("rewrite", path, half):
+            self._disk.file(path).touch(offset)
             self._disk.file(path).sync()
 
     def make_dir(self, path: Path) -> None:

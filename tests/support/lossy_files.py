@@ -224,8 +224,8 @@ class LossyFiles:
             del node.content[size_bytes:]
             node.durable = bytes(node.content)
 
-    def sync(self, path: Path) -> None:
-        with self.step("sync", path):
+    def rewrite(self, path: Path, offset: int) -> None:
+        with self.step("rewrite", path):
             self._node(path).durable = bytes(self._node(path).content)
 
     def copy(self, source: Path, target: Path) -> None:
