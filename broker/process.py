@@ -29,7 +29,7 @@ from broker.clock import Clock, ManualClock, WallClock
 from broker.server import Server
 from broker.settings import BrokerSettings
 from broker.worker_remains import end_left_over
-from storage.files import REAL
+from storage.files import REAL, make_durable_dir
 from storage.ledger import LedgerStore
 from storage.lock import DirectoryLock
 from storage.metadata import MetadataStore
@@ -54,7 +54,7 @@ def serve(settings: BrokerSettings) -> int:
     )
     keep_freed_memory()
     _raise_descriptor_limit()
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    make_durable_dir(settings.data_dir)
     with DirectoryLock(settings.data_dir, __version__) as lock:
         metadata = MetadataStore(RocksKeyValue(metadata_dir(settings.data_dir)))
         try:

@@ -9,17 +9,20 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from storage.entry import Buffer
 from storage.errors import DiskFailure
 
+# A folder that somebody else still writes to is not empty when it should be.
+_REMOVAL_TRIES = 3
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
 # Read and written at once.
@@ -100,7 +103,10 @@ class Files(Protocol):
         ...
 
     def remove_dir(self, path: Path) -> None:
-        """With all that is in it; fine when it is gone."""
+        """With all that is in it; fine when it is gone, or goes meanwhile.
+
+        Raises DiskFailure, also when somebody goes on to put files into it.
+        """
         ...
 
     def truncate(self, path: Path, size_bytes: int) -> None:
@@ -180,6 +186,11 @@ class RealAppendFile:
 
     def __del__(self) -> None:
         self.close()
+
+
+def _raise_unless_gone(function: object, path: str, info: tuple[Any, BaseException, Any]) -> None:
+    if not isinstance(info[1], FileNotFoundError):
+        raise info[1]
 
 
 class RealReadFile:
@@ -291,8 +302,13 @@ class RealFiles:
 
     def remove_dir(self, path: Path) -> None:
         with _disk(str(path), "A removal"):
-            if path.exists():
-                shutil.rmtree(path)
+            for tries_left in reversed(range(_REMOVAL_TRIES)):
+                try:
+                    shutil.rmtree(path, onerror=_raise_unless_gone)
+                    return
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY or not tries_left:
+                        raise
 
     def truncate(self, path: Path, size_bytes: int) -> None:
         with _disk(str(path), "A truncation"), open(path, "r+b") as file:
@@ -318,3 +334,24 @@ class RealFiles:
 
 
 REAL: Files = RealFiles()
+
+
+def make_durable_dir(path: Path, files: Files = REAL) -> None:
+    """A folder with its parents, each of them durable. Raises DiskFailure.
+
+    One that is there may be what a process made that died before it synced the parent.
+    """
+    missing = []
+    while not files.exists(path):
+        missing.append(path)
+        path = path.parent
+    if files.exists(path.parent):
+        try:
+            files.sync_dir(path.parent)
+        except DiskFailure as error:
+            # Whoever may not even look into the parent has not made the folder.
+            if error.cause.errno not in (errno.EACCES, errno.EPERM):
+                raise
+    for each in reversed(missing):
+        files.make_dir(each)
+        files.sync_dir(each.parent)

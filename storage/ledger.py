@@ -34,11 +34,12 @@ from storage import recovery
 from storage.append_files import AppendFiles
 from storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from storage.errors import Corruption, DiskFailure, MissingFile, StorageError
-from storage.files import REAL, Files, ReadFile
+from storage.files import REAL, Files, ReadFile, make_durable_dir
 from storage.metadata import MetadataBatch, MetadataStore
 from storage.names import ledgers_dir
 from storage.reader import LedgerReader, StoredEntry
 from storage.recovery import RecoveryReport
+from storage.removal import delete_ledger, delete_left
 from storage.segment import record_position, scan_segment, tally_segment
 from storage.writer import LedgerWriter
 
@@ -95,10 +96,9 @@ class LedgerStore:
         self._lock = threading.Lock()
         # Reads that do not wait go here: fresh memory costs more than the copy out of it.
         self._scratch = bytearray(SCRATCH_BYTES)
-        if not files.exists(self.ledgers_dir):
-            files.make_dir(self.ledgers_dir)
-            files.sync_dir(data_dir)
-            files.sync_dir(data_dir.parent)
+        # Folders that could not be removed: tried again with the next one.
+        self._left: set[int] = set()
+        make_durable_dir(self.ledgers_dir, files)
 
     def recover(self, *, is_same_boot: bool = False) -> RecoveryReport:
         """At start, before anything else. See storage/recovery.py.
@@ -110,6 +110,7 @@ class LedgerStore:
         )
         self._damaged = dict(report.damaged_records)
         self._damage = dict(report.damaged)
+        self._left = set(report.left)
         return report
 
     def damage_of(self, ledger_id: int) -> StorageError | None:
@@ -256,16 +257,26 @@ class LedgerStore:
     def delete_files(self, ledger_id: int) -> None:
         """Deletes files, folder, then the record. Fine when any of them is gone, or never was.
 
-        Raises DiskFailure.
+        Raises DiskFailure; the next call, or the next start, tries again what could not be removed.
         """
         self._forget(ledger_id)
+        left, self._left = self._left, {ledger_id}
         try:
-            recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+            self._delete(ledger_id)
+            self._left.clear()
+        finally:
+            self._left |= delete_left(
+                left - {ledger_id}, self.ledgers_dir, self._metadata, self._files
+            )
+
+    def _delete(self, ledger_id: int) -> None:
+        try:
+            delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
         except DiskFailure as error:
             if not error.is_short_of_descriptors:
                 raise
             self._let_go_of_files()
-            recovery.delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+            delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
 
     def _let_go_of_files(self) -> None:
         """Closes whatever is open and not in use: it is opened again when somebody needs it."""

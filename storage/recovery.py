@@ -11,7 +11,9 @@
    is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
    not gets the error.
 3. Ledgers in state DELETING are deleted; files and folders that no record names are removed, unless
-   the metadata never gave out a ledger id: then it is the metadata that is lost.
+   the metadata never gave out a ledger id: then it is the metadata that is lost. What cannot be
+   removed now (a process that lives on may still write there) is left for later.
+4. What is recorded as sealed is synced before, whatever its writer had synced.
 
 A ledger whose writer failed is closed without a restart at its last durable entry: nobody was told
 of what came after, and after a failed sync what a read shows is not what the disk holds.
@@ -28,7 +30,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.v1.records_pb2 import (
-    LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
     LEDGER_STATE_OPEN,
@@ -45,10 +46,11 @@ from storage.entry import (
     read_header,
     verify_sections,
 )
-from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
+from storage.errors import Corruption, DiskFailure, IncompatibleFormat, MissingFile, StorageError
 from storage.files import Files, ReadFile
 from storage.metadata import MetadataStore
 from storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
+from storage.removal import delete_left, sweep, sweep_folder
 from storage.segment import SegmentTally, shifted
 from storage.window import Window
 
@@ -72,6 +74,8 @@ class RecoveryReport:
     torn: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    # Ledgers with files that could not be removed.
+    left: list[int] = field(default_factory=list)
     damaged: dict[int, StorageError] = field(default_factory=dict)
     # Damaged ledgers that could not be closed, as far as they are known. Their records stay open.
     damaged_records: dict[int, LedgerRecord] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class RecoveryReport:
         return (
             f"{self.ledgers} ledgers, {len(self.closed)} closed, {len(self.torn)} torn tails cut, "
             f"{len(self.deleted)} deleted, {len(self.orphans)} orphans removed, "
-            f"{len(self.damaged)} damaged"
+            f"{len(self.left)} left for later, {len(self.damaged)} damaged"
         )
 
 
@@ -96,8 +100,10 @@ def recover_all(
     _check_metadata(ledgers_dir, metadata, files)
     for record in metadata.ledgers():
         if record.state == LEDGER_STATE_DELETING:
-            delete_ledger(record.ledger_id, ledgers_dir, metadata, files)
-            report.deleted.append(record.ledger_id)
+            if delete_left({record.ledger_id}, ledgers_dir, metadata, files):
+                report.left.append(record.ledger_id)
+            else:
+                report.deleted.append(record.ledger_id)
             continue
         report.ledgers += 1
         if record.state == LEDGER_STATE_OPEN:
@@ -107,7 +113,7 @@ def recover_all(
         if error is not None:
             _log.error("Ledger %d: %s", record.ledger_id, error)
             report.damaged[record.ledger_id] = error
-    _sweep(ledgers_dir, metadata, files, report)
+    sweep(ledgers_dir, metadata, files, report)
     return report
 
 
@@ -179,13 +185,20 @@ def close_at_durable(
         if segment.entries and files.size(path) > segment.size_bytes:
             _log.warning("%s: cut what was not acknowledged at %d", path, segment.size_bytes)
             files.truncate(path, segment.size_bytes)
+        if segment.entries and not segment.sealed:
+            # Under durability "os" nothing of it was synced, and a sync may be what failed.
+            files.rewrite(path, 0)
         segment.sealed = True
     closed = _closed(sealed, list(sealed.segments), now_ms)
     with metadata.batch() as batch:
         batch.put_ledger(closed)
     if files.exists(ledgers_dir / str(record.ledger_id)):
         named = {segment.path for segment in closed.segments}
-        _sweep_folder(str(record.ledger_id), named, ledgers_dir, files)
+        try:
+            sweep_folder(str(record.ledger_id), named, ledgers_dir, files)
+        except DiskFailure as error:
+            # The next start finds it.
+            _log.warning("Not removed yet: %s", error)
 
 
 # -- an unsealed segment ---------------------------------------------------------------------
@@ -335,66 +348,3 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
     files.truncate(path, offset)
     report.torn.append(str(path))
     _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
-
-
-# -- removing --------------------------------------------------------------------------------
-
-
-def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Deletes files, folder, then the record, durably. What another ledger lists stays.
-
-    Raises DiskFailure.
-    """
-    record = metadata.ledger(ledger_id)
-    shared: set[str] = set()
-    listed: list[str] = []
-    # Only a compacted ledger may list a segment of another, and only another compacted one's.
-    if record is not None and record.kind == LEDGER_KIND_COMPACTED:
-        shared = {
-            segment.path
-            for other in metadata.ledgers()
-            if other.ledger_id != ledger_id and other.state != LEDGER_STATE_DELETING
-            for segment in other.segments
-        }
-        listed = [segment.path for segment in record.segments]
-    for folder in {str(ledger_id), *(path.split("/")[0] for path in listed)}:
-        if not files.exists(ledgers_dir / folder):
-            continue
-        named = {path for path in shared if path.startswith(f"{folder}/")}
-        is_own = folder == str(ledger_id)
-        if named:
-            _sweep_folder(folder, named, ledgers_dir, files)
-        elif is_own or metadata.ledger(int(folder)) is None:
-            files.remove_dir(ledgers_dir / folder)
-    files.sync_dir(ledgers_dir)
-    if record is not None:
-        with metadata.batch() as batch:
-            batch.delete_ledger(ledger_id)
-
-
-def _sweep(
-    ledgers_dir: Path, metadata: MetadataStore, files: Files, report: RecoveryReport
-) -> None:
-    """Removes what no record names. Torn copies stay as long as their ledger does."""
-    ledgers = {record.ledger_id: record for record in metadata.ledgers()}
-    named = {segment.path for record in ledgers.values() for segment in record.segments}
-    for folder in files.listdir(ledgers_dir):
-        ledger_id = parse_ledger_dir(folder)
-        if ledger_id is None or ledger_id in report.damaged:
-            continue
-        names = files.listdir(ledgers_dir / folder)
-        if ledger_id not in ledgers and not any(f"{folder}/{name}" in named for name in names):
-            files.remove_dir(ledgers_dir / folder)
-            report.orphans.append(folder)
-        else:
-            report.orphans += _sweep_folder(folder, named, ledgers_dir, files)
-
-
-def _sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> list[str]:
-    """Removes the files of a ledger's folder that are not `named`; which they were."""
-    removed = []
-    for name in files.listdir(ledgers_dir / folder):
-        if f"{folder}/{name}" not in named and not name.endswith(TORN_SUFFIX):
-            files.remove(ledgers_dir / folder / name)
-            removed.append(f"{folder}/{name}")
-    return removed

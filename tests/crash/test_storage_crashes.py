@@ -20,6 +20,7 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 from storage.entry import LATEST, Position
 from storage.errors import DiskFailure
+from storage.files import make_durable_dir
 from storage.ledger import LedgerStore, LedgerWriter, StoreSettings
 from storage.metadata import MetadataStore
 from tests.support.ledgers import append, plain
@@ -177,10 +178,12 @@ def test_a_failure_of_any_call_then_a_crash(error: int, short: bool, tail: Tail)
 @pytest.mark.parametrize("short", [False, True], ids=["error", "short"])
 def test_a_failure_of_any_call_is_recovered_from_without_a_restart(short: bool) -> None:
     """The n-th call fails, for every n; the failed ledgers are closed at what was acknowledged."""
-    for number in range(4, length() + 1):
+    disk = Disk()
+    disk.open()
+    for number in range(1, length() - len(disk.files.calls) + 1):
         disk = Disk()
-        disk.files.fail_at(number, short=short)
         store = disk.open()
+        disk.files.fail_at(number, short=short)
         with pytest.raises(DiskFailure):
             disk.history(store)
         store.recover_ledgers(record.ledger_id for record in disk.metadata.ledgers())
@@ -218,6 +221,95 @@ def _crashed(number: int) -> Disk:
         disk.history(disk.open())
     disk.files.crash(TAILS[1])
     return disk
+
+
+def test_what_cannot_be_removed_at_start_is_left_for_later() -> None:
+    """Of a deleted ledger, of a run that died, a stray file: the start goes on."""
+
+    def littered() -> tuple[Disk, LedgerStore]:
+        disk = Disk()
+        store = disk.open()
+        disk.history(store)
+        with disk.metadata.batch() as batch:
+            store.mark_deleting(disk.metadata.ledgers()[0].ledger_id, batch)
+        for stray in ("77/1.log.tmp", "2/00000000000000000099.log"):
+            path = store.ledgers_dir / stray
+            disk.files.make_dir(path.parent)
+            disk.files.create(path)
+        disk.appended = {each: data for each, data in disk.appended.items() if each.ledger_id > 1}
+        disk.acknowledged &= set(disk.appended)
+        return disk, disk.open()
+
+    disk, store = littered()
+    before = len(disk.files.calls)
+    store.recover()
+    removals = [
+        number
+        for number, call in enumerate(disk.files.calls[before:], start=1)
+        if call.startswith("remove")
+    ]
+    assert len(removals) == 3
+    for number in removals:
+        disk, store = littered()
+        disk.files.fail_at(number)
+        assert store.recover().damaged == {}
+        assert disk.open().recover().left == []
+        disk.check_all()
+
+
+def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
+    """No start is needed."""
+    disk = Disk()
+    store = disk.open()
+    disk.history(store)
+    first, second = (record.ledger_id for record in disk.metadata.ledgers())
+    disk.files.fail_at(2)  # after the batch, the folder's removal
+    with pytest.raises(DiskFailure):
+        delete(disk, store, first)
+    assert str(first) in disk.files.listdir(store.ledgers_dir)
+    delete(disk, store, second)
+    assert disk.files.listdir(store.ledgers_dir) == []
+    assert disk.metadata.ledgers() == []
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_what_is_recorded_as_sealed_is_synced(
+    monkeypatch: pytest.MonkeyPatch, durability: str, restarts: bool
+) -> None:
+    """A process dies and leaves what it never synced; the next one seals that; the power goes."""
+    monkeypatch.setattr(f"{__name__}.SETTINGS", StoreSettings(durability=durability))
+    disk = Disk()
+    store = disk.open()
+    writer = disk.create(store)
+    disk.append(writer, 2)
+    disk.flush(writer)
+    disk.append(writer, 1)
+    if durability == "fsync":
+        disk.files.fail_at(2)  # written, and not synced
+        with pytest.raises(DiskFailure):
+            writer.flush()
+    if restarts:
+        disk.open().recover()
+    else:
+        store.recover_ledgers([writer.ledger_id])
+    disk.files.crash(nothing)
+    disk.check_all(nothing if durability == "fsync" else everything)
+
+
+def test_a_folder_is_durable_with_all_its_parents() -> None:
+    """Of three new ones, whichever step was the last; also what a process left that died there."""
+    path = Path("/disk/a/b/c")
+    for crash_at in range(1, 7):
+        files = LossyFiles(Path("/disk"))
+        files.crash_at(crash_at)
+        with pytest.raises(Crash):
+            make_durable_dir(path, files)
+        # Only the process died: its successor finds what it made, and goes on.
+        make_durable_dir(path, files)
+        make_durable_dir(path, files)
+        files.crash()
+        assert files.exists(path)
 
 
 Step = Callable[[Disk, LedgerStore, int], None]

@@ -104,7 +104,7 @@ class Consumer:
         cumulative = self.is_ordered and random.random() < 0.5
         if cumulative:
             upto = random.randrange(len(self.received))
-            positions = (max(self.received[: upto + 1]),)
+            positions: tuple[Position, ...] = (max(self.received[: upto + 1]),)
             self.received = [each for each in self.received if each > positions[0]]
         else:
             count = random.randrange(1, min(4, len(self.received)) + 1)

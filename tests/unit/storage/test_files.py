@@ -179,3 +179,33 @@ def test_the_double_keeps_of_an_unsynced_tail_what_it_is_told_to(tmp_path: Path)
     files.truncate(tmp_path / "f", 2)
     files.crash()
     assert content(files, tmp_path / "f") == b"sa"
+
+
+def test_a_folder_whose_files_come_and_go_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody removes a file first, somebody adds one before the folder goes."""
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "one").write_bytes(b"1")
+    rmdir, unlink, added = os.rmdir, os.unlink, 1
+
+    def unlink_twice(path: str, *, dir_fd: int | None = None) -> None:
+        unlink(path, dir_fd=dir_fd)
+        unlink(path, dir_fd=dir_fd)
+
+    def rmdir_too_late(path: str, *, dir_fd: int | None = None) -> None:
+        nonlocal added
+        if added:
+            added -= 1
+            (folder / "two").write_bytes(b"2")
+        rmdir(path, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", unlink_twice)
+    monkeypatch.setattr(os, "rmdir", rmdir_too_late)
+    REAL.remove_dir(folder)
+    assert not folder.exists()
+    folder.mkdir()
+    added = 1_000
+    with pytest.raises(DiskFailure, match="not empty"):
+        REAL.remove_dir(folder)
