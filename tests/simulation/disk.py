@@ -210,6 +210,8 @@ class Disk:
     # Looking
 
     def find(self, path: Path) -> File | Folder | None:
+        if not path.is_relative_to(ROOT):
+            return None
         node: File | Folder | None = self.root
         for name in path.relative_to(ROOT).parts:
             if not isinstance(node, Folder):
