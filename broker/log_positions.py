@@ -43,10 +43,14 @@ class LogPositions(LogTail):
         return None
 
     def last_position(self) -> Position:
-        """The last durable raw entry; (L, -1) of the newest ledger when there is none."""
+        """The last durable raw entry; when there is none (L, -1) of the ledger that gets the next.
+
+        Which is not the newest one where entries of an older one are on their way to the disk.
+        """
         if self._last_durable is not None and self.has_ledger(self._last_durable.ledger_id):
             return self._last_durable
-        return Position(self._record.ledger_ids[-1], -1)
+        next_ids = (writer.ledger_id for writer in self._flushing)
+        return Position(next(next_ids, self._record.ledger_ids[-1]), -1)
 
     def last_published(self) -> Position:
         """The same, but the entry may have been trimmed since the topic was loaded."""

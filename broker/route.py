@@ -75,7 +75,9 @@ class Route:
         self._read_compacted = read_compacted
         self._keeps = read_compacted and emulation.lagging_readers_get_tombstones
         self._kept: View | None = None
-        if is_raw and self._keeps:
+        # Nothing was held for it while it was away: whether it finds its place is seen at once.
+        self._comes_back = is_raw and self._keeps
+        if self._comes_back:
             self._keep(RAW)
 
     @property
@@ -87,9 +89,11 @@ class Route:
         """That of the read at `position` which comes now."""
         if not self._read_compacted:
             return RAW
-        if self._kept is None or (self.is_raw and position.ledger_id not in log.ledger_ids()):
-            return log.view
-        return self._kept
+        if self._comes_back:
+            self._comes_back = False
+            if position.ledger_id not in log.ledger_ids():
+                self.close()
+        return log.view if self._kept is None else self._kept
 
     async def read(self, position: Position, log: Log, *, bytes_max: int) -> Routed:
         """Reads on, of the view that is right when the read is over. Raises what the log raises."""

@@ -12,7 +12,7 @@ from broker.dispatch import SubscriptionType
 from broker.subscription import ConsumerOptions
 from broker.subscription_factory import create_subscription
 from storage.codec import decode
-from storage.entry import EARLIEST, read_header
+from storage.entry import EARLIEST, Position, read_header
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
@@ -128,4 +128,28 @@ def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
     found += call.rest()
     assert [read.message.key for read in found] == KEYS + KEYS[2:]
     call.close()
+    lab.stop()
+
+
+def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
+    """Also where the ledger that it goes to was followed by another one already."""
+    lab = BrokerLab()
+    held = HeldExecutor()
+    lab.broker.executor = held
+
+    async def subscribe() -> Position:
+        topic = await lab.broker.topic(TOPIC)
+        producer = topic.attach_producer("p")
+        held.holds = True
+        for key in KEYS[:8]:
+            producer.append(memoryview(lab.entry([Message(key, b"v")], is_batch=False)))
+        assert topic.log.last_durable is None
+        latest = data_pb2.StartPosition(latest=True)
+        subscription = await create_subscription(topic, "s", latest, durable=False)
+        held.free()
+        return subscription.mark_delete
+
+    mark_delete = lab.run(subscribe())
+    first = lab.read(EARLIEST, read_compacted=False)[0]
+    assert mark_delete < first.position
     lab.stop()

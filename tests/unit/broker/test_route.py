@@ -94,9 +94,17 @@ def test_a_reader_that_ends_lets_go() -> None:
 def test_a_reader_that_comes_back_to_a_ledger_that_is_gone_reads_the_current_view() -> None:
     """It had passed the horizon, but nothing raw is left for it where it was."""
     log = Log(View(None, SECOND))
+    assert (
+        Route(Emulation(), read_compacted=True, is_raw=True).view(Position(4, 0), log) is log.view
+    )
+
+
+def test_a_reader_at_the_end_of_a_ledger_that_goes_reads_on_behind_it() -> None:
+    """What it needs is held for it: a run that commits then takes no deletion from it."""
+    log = Log(View(None, SECOND))
     route = Route(Emulation(), read_compacted=True, is_raw=True)
     assert route.view(Position(3, 0), log) is RAW
-    assert route.view(Position(4, 0), log) is log.view
+    assert route.view(Position(4, 0), log) is RAW
 
 
 def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
