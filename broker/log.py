@@ -187,12 +187,10 @@ class TopicLog(LogPositions):
         if durable is None or position > durable:
             return ReadResult((), position)
         reader = self._reader(position.ledger_id)
-        try:
+        entries = None
+        with self._unless_trimmed(position.ledger_id):
             entries = await self._read_ledger(reader, position, bytes_max, durable)
-        except MissingFile:
-            if self.has_ledger(position.ledger_id):
-                raise
-            # Trimmed between the look at the record and the read.
+        if entries is None:
             return await self._read_raw(position, bytes_max)
         if not entries:
             return ReadResult((), position)
@@ -278,7 +276,8 @@ class TopicLog(LogPositions):
     def _unless_trimmed(self, ledger_id: int) -> Iterator[None]:
         """Whoever looks into ledger after ledger passes over one that is trimmed meanwhile."""
         try:
-            yield
+            with self._moved_if_closed():
+                yield
         except MissingFile:
             if self.has_ledger(ledger_id):
                 raise

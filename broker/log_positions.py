@@ -7,7 +7,8 @@ have lost entries to a repair. A position that holds no entry stands for the nex
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
@@ -15,6 +16,7 @@ from broker.backlog import LedgerSums, sums_of
 from broker.log_tail import LogTail
 from broker.lost import lost_between
 from storage.entry import Position
+from storage.errors import MissingFile
 from storage.ledger import LedgerReader
 
 
@@ -22,7 +24,18 @@ class LogPositions(LogTail):
     """The part of a topic's log (broker/log.py) that tells where what is."""
 
     def _reader(self, ledger_id: int) -> LedgerReader:
-        return self._store.open_reader(ledger_id)
+        with self._moved_if_closed():
+            return self._store.open_reader(ledger_id)
+
+    @contextmanager
+    def _moved_if_closed(self) -> Iterator[None]:
+        """After an unload others may have deleted what this log's record still names."""
+        try:
+            yield
+        except MissingFile:
+            if self._closed is not None:
+                raise self._closed from None
+            raise
 
     def ledger_ids(self) -> Sequence[int]:
         """The raw ledgers that exist, oldest first; the last one may be empty."""
