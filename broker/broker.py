@@ -63,7 +63,7 @@ class Broker:
         self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
         self.housekeeping = Housekeeping(self)
         # Told of every topic that was deleted.
-        self.on_deleted: set[Callable[[str], None]] = set()
+        self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
         # Each as long as somebody holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()

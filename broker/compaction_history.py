@@ -24,8 +24,10 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
+from storage.errors import DiskFailure
+
 if TYPE_CHECKING:
-    from storage.metadata import MetadataStore
+    from storage.metadata import MetadataBatch, MetadataStore
 
 RUNS_KEPT = 100
 BROKER_RESTARTED = "BROKER_RESTARTED"
@@ -49,6 +51,9 @@ class CompactionHistory:
 
     def __init__(self, metadata: MetadataStore, clock_ms: Callable[[], int]) -> None:
         self._metadata, self._clock_ms = metadata, clock_ms
+        # Ends of runs that the disk did not take, by topic and number: told all the same, and
+        # written with the next record that it takes.
+        self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
     def queue(self, topic: TopicRecord, trigger: RunTrigger, policy: str) -> RunRecord:
         """Gives out the next run number and records it; the oldest record beyond RUNS_KEPT goes.
@@ -71,9 +76,10 @@ class CompactionHistory:
         updated.last_run_number = number
         with self._metadata.batch() as batch:
             batch.put_topic(updated)
-            batch.put_run(run)
+            self._put(run, batch)
             if number > RUNS_KEPT:
                 batch.delete_run(topic.name, number - RUNS_KEPT)
+        self._unsaved.clear()
         topic.last_run_number = number
         return run
 
@@ -81,8 +87,24 @@ class CompactionHistory:
         """Writes the record as it is, unless the topic was deleted meanwhile."""
         if self._metadata.topic(run.topic) is None:
             return
-        with self._metadata.batch() as batch:
-            batch.put_run(run)
+        try:
+            with self._metadata.batch() as batch:
+                self._put(run, batch)
+        except DiskFailure:
+            self._unsaved[run.topic, run.number] = run
+            raise
+        self._unsaved.clear()
+
+    def _put(self, run: RunRecord, batch: MetadataBatch) -> None:
+        for unsaved in self._unsaved.values():
+            if self._metadata.topic(unsaved.topic) is not None:
+                batch.put_run(unsaved)
+        batch.put_run(run)
+
+    def forget(self, topic: str) -> None:
+        """It was deleted; one that is made again under its name counts its runs anew."""
+        for key in [key for key in self._unsaved if key[0] == topic]:
+            del self._unsaved[key]
 
     def close_interrupted(self, is_alive: Callable[[RunRecord], bool]) -> int:
         """At the broker's start: runs that a dead process left on their way end as ERROR.
@@ -102,12 +124,14 @@ class CompactionHistory:
                 batch.put_run(run)
         return len(interrupted)
 
-    def oldest_first(self, topic: str) -> list[RunRecord]:
-        return self._metadata.runs(topic)
+    def oldest_first(self, topic: str | None) -> list[RunRecord]:
+        """Of one topic, or all."""
+        runs = self._metadata.runs(topic)
+        return [self._unsaved.get((run.topic, run.number), run) for run in runs]
 
     def runs(self, *topics: str, limit: int = 0) -> list[RunRecord]:
         """Newest first, by the time they were queued; no topics: of all. Limit 0: all."""
-        runs = [run for topic in topics or (None,) for run in self._metadata.runs(topic)]
+        runs = [run for topic in topics or (None,) for run in self.oldest_first(topic)]
         newest_first = sorted(runs, key=lambda run: (run.queued_ms, run.number), reverse=True)
         return newest_first[:limit] if limit > 0 else newest_first
 

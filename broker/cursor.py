@@ -89,17 +89,18 @@ class Cursor:
                 Position(each.ledger_id, each.first_entry_id - 1),
                 Position(each.ledger_id, each.last_entry_id),
             )
+        for span in record.spans:
+            cursor._insert(
+                Position(span.after.ledger_id, span.after.entry_id),
+                Position(span.upto.ledger_id, span.upto.entry_id),
+            )
         cursor._advance()
         return cursor
 
     def to_record(
         self, topic: str, subscription: str, created_ms: int = 0
     ) -> records_pb2.CursorRecord:
-        """The durable form.
-
-        Of a range over several ledgers only the part in its last ledger is kept: a gap is found
-        again by reading across it.
-        """
+        """The durable form."""
         record = records_pb2.CursorRecord(
             topic=topic,
             subscription=subscription,
@@ -111,12 +112,16 @@ class Cursor:
         )
         persisted = slice(RANGES_PERSISTED_MAX)
         for after, upto in zip(self._afters[persisted], self._uptos[persisted], strict=True):
-            same_ledger = after.ledger_id == upto.ledger_id
-            record.acknowledged.add(
-                ledger_id=upto.ledger_id,
-                first_entry_id=after.entry_id + 1 if same_ledger else 0,
-                last_entry_id=upto.entry_id,
-            )
+            if after.ledger_id == upto.ledger_id:
+                record.acknowledged.add(
+                    ledger_id=upto.ledger_id,
+                    first_entry_id=after.entry_id + 1,
+                    last_entry_id=upto.entry_id,
+                )
+            else:
+                span = record.spans.add()
+                span.after.ledger_id, span.after.entry_id = after
+                span.upto.ledger_id, span.upto.entry_id = upto
         return record
 
     @property

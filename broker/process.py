@@ -56,7 +56,8 @@ def serve(settings: BrokerSettings) -> int:
     _raise_descriptor_limit()
     make_durable_dir(settings.data_dir)
     with DirectoryLock(settings.data_dir, __version__) as lock:
-        metadata = MetadataStore(RocksKeyValue(metadata_dir(settings.data_dir)))
+        pairs = RocksKeyValue(metadata_dir(settings.data_dir), is_same_boot=lock.is_same_boot)
+        metadata = MetadataStore(pairs)
         try:
             return asyncio.run(_serve(settings, metadata, lock))
         finally:

@@ -87,6 +87,8 @@ class Subscription:
         self.entries_expired = self.expired_ms = 0
         # Of consumers that left.
         self.traffic_before = Traffic()
+        # Whether a record of it is on the disk: not yet, while it is being created.
+        self.is_recorded = False
         # Not beyond the mark-delete on disk, whether or not a write under way gets there.
         self._recorded_mark_delete = cursor.mark_delete
         self._persist_record = persist
@@ -347,7 +349,7 @@ class Subscription:
         written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
         self._recorded_mark_delete = min(self._recorded_mark_delete, written)
         await self._persist_record(record)
-        self._recorded_mark_delete = written
+        self._recorded_mark_delete, self.is_recorded = written, True
 
     def _session_of(self, consumer: Consumer) -> Session | None:
         """None when the consumer is not connected any more."""

@@ -58,7 +58,7 @@ class SubscriptionTopic(Protocol):
 
 def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
     """A durable subscription as it was. Not put into `topic.subscriptions`."""
-    return Subscription(
+    subscription = Subscription(
         topic.name,
         record.subscription,
         topic.log,
@@ -68,6 +68,8 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
         clock=topic.clock,
         created_ms=record.created_ms,
     )
+    subscription.is_recorded = True
+    return subscription
 
 
 async def create_subscription(
@@ -86,13 +88,13 @@ async def create_subscription(
     A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError,
     Moved (the topic was unloaded).
     """
-    existing = topic.subscriptions.get(name)
+    existing = await _created(topic, name)
     if existing is not None:
         return existing
     with _while_loaded(topic):
         mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have been faster during the await.
-    existing = topic.subscriptions.get(name)
+    existing = await _created(topic, name)
     if existing is not None:
         return existing
     persist = topic.persist_cursor if durable else None
@@ -115,6 +117,18 @@ async def create_subscription(
         await subscription.close(keep_cursor=False)
         raise
     return subscription
+
+
+async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
+    """The one of that name, if there is one, and durable if it is to be.
+
+    Raises what the call that creates it fails with.
+    """
+    while (found := topic.subscriptions.get(name)) is not None:
+        if found.is_recorded or not found.is_durable:
+            return found
+        await found.persist()
+    return None
 
 
 async def seek_subscription(

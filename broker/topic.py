@@ -37,6 +37,7 @@ from broker.trimming import trim
 from storage.entry import EARLIEST, EntryHeader, Position
 from storage.errors import (
     Corruption,
+    DiskFailure,
     IncompatibleFormat,
     MissingFile,
     Moved,
@@ -114,7 +115,11 @@ class Topic:
         self.deduplication.replay(
             await asyncio.to_thread(lambda: last_sequence_ids(self._headers_after(recorded)))
         )
-        self._record_sequence_ids()
+        try:
+            self._record_sequence_ids()
+        except DiskFailure as error:
+            # Ledgers that tell them stay until they are recorded.
+            _log.warning("%s: sequence ids are not recorded yet: %s", self.name, error)
         for cursor in self.broker.metadata.cursors(self.name):
             self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
         self.log.on_roll_begun.add(self.deduplication.capture)

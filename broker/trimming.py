@@ -52,7 +52,7 @@ def trim(topic: Topic) -> int:
 def _passed(topic: Topic) -> list[Position]:
     """Up to where each cursor, the compaction and each reader that was overtaken have gone."""
     durable = (each for each in topic.subscriptions.values() if each.is_durable)
-    passed = [each.durable_mark_delete for each in durable]
+    passed = [each.durable_mark_delete for each in durable if each.is_recorded]
     if topic.record.compaction_cursor:
         passed.append(topic.compaction_mark_delete)
     held = [each.held_position for each in topic.readers]
@@ -61,10 +61,15 @@ def _passed(topic: Topic) -> list[Position]:
 
 
 def _must_stay(topic: Topic, record: LedgerRecord) -> bool:
-    """It is damaged, or its headers are all that tells of sequence ids that were stored."""
+    """It is damaged; or its headers are all that tells of sequence ids that were stored; or it is
+    behind a cursor that is being created.
+    """
+    if topic.broker.store.damage_of(record.ledger_id) is not None:
+        return True
+    created = (each for each in topic.subscriptions.values() if each.is_durable)
+    limits = [each.mark_delete for each in created if not each.is_recorded]
     last = last_entry(record)
-    is_recorded = last is None or last <= topic.deduplication.recorded
-    return topic.broker.store.damage_of(record.ledger_id) is not None or not is_recorded
+    return last is not None and last > min([*limits, topic.deduplication.recorded])
 
 
 async def truncate(topic: Topic) -> None:

@@ -9,6 +9,10 @@ A caller who was told that a write failed goes on from what was there before. Su
 be found in RocksDB's log when it is opened again: then it is taken back before anything else is
 written, and reads do not show it until then. (After a crash it may show, whole.)
 
+RocksDB's log may end with a write that a power loss has torn: what comes from there on was never
+acknowledged and is passed over. A process that dies tears nothing that it has written whole; so
+where the machine has not been restarted since, a bad record is damage, and the store is not opened.
+
     pairs = RocksKeyValue(data_dir / "metadata")
     pairs.write({b"key": b"value"}, ())
 """
@@ -67,8 +71,17 @@ class RocksKeyValue:
     """A KeyValueStore in a folder; threads may share it."""
 
     def __init__(
-        self, path: Path, *, files: Files = REAL, clock_s: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        *,
+        is_same_boot: bool = False,
+        files: Files = REAL,
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`is_same_boot`: the machine has been up since the store was last written.
+
+        Raises Corruption, DiskFailure.
+        """
         # NOTE: imported here so that what only reads segments does not load RocksDB.
         from rocksdict import WriteBatch, WriteOptions
 
@@ -85,12 +98,14 @@ class RocksKeyValue:
         self._retry_at_s = 0.0
         self._free_at_failure = 0
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = self._open()
+        self._db = self._open(is_strict=is_same_boot)
 
-    def _open(self, *, is_read_only: bool = False) -> Any:
-        from rocksdict import AccessType, Options, Rdict
+    def _open(self, *, is_read_only: bool = False, is_strict: bool = False) -> Any:
+        from rocksdict import AccessType, DBRecoveryMode, Options, Rdict
 
         options = Options(raw_mode=True)
+        if is_strict:
+            options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
         options.create_if_missing(True)
         options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
         options.set_max_background_jobs(2)

@@ -239,8 +239,16 @@ class PositionRange(_message.Message):
     last_entry_id: int
     def __init__(self, ledger_id: _Optional[int] = ..., first_entry_id: _Optional[int] = ..., last_entry_id: _Optional[int] = ...) -> None: ...
 
+class PositionSpan(_message.Message):
+    __slots__ = ("after", "upto")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    after: Position
+    upto: Position
+    def __init__(self, after: _Optional[_Union[Position, _Mapping]] = ..., upto: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+
 class CursorRecord(_message.Message):
-    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms", "incarnation")
+    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms", "incarnation", "spans")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +263,7 @@ class CursorRecord(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     mark_delete: Position
@@ -262,7 +271,8 @@ class CursorRecord(_message.Message):
     properties: _containers.ScalarMap[str, str]
     created_ms: int
     incarnation: int
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    spans: _containers.RepeatedCompositeFieldContainer[PositionSpan]
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
     __slots__ = ("topic", "name", "number", "last_sequence_id", "position", "last_active_ms")

@@ -128,7 +128,7 @@ def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
 
 
 def test_the_record_gives_the_cursor_back() -> None:
-    """Mark-delete and ranges survive; of a range over ledgers, the part in its last one."""
+    """Mark-delete and ranges survive, those that go from one ledger to another, too."""
     cursor = Cursor(at("1:2"), incarnation=5)
     cursor.acknowledge(at("1:4"))
     cursor.note_gap(at("1:7"), at("4:3"))
@@ -137,7 +137,19 @@ def test_the_record_gives_the_cursor_back() -> None:
     assert (record.topic, record.subscription, record.created_ms) == ("t", "s", 7)
     again = Cursor.from_record(record)
     assert again.incarnation == 5
-    assert shape(again) == "1:2 (1:3..1:4] (4:-1..4:3]"
+    assert shape(again) == shape(cursor) == "1:2 (1:3..1:4] (1:7..4:3]"
+
+
+def test_what_is_acknowledged_on_both_sides_of_a_ledger_s_end_is_recorded() -> None:
+    """One by one, with a gap noted between: they become one range."""
+    cursor = Cursor(EARLIEST)
+    cursor.note_gap(at("1:3"), at("2:0"))
+    cursor.acknowledge(at("1:3"))
+    cursor.acknowledge(at("2:0"))
+    again = Cursor.from_record(cursor.to_record("t", "s"))
+    assert again.is_acknowledged(at("1:3"))
+    assert again.is_acknowledged(at("2:0"))
+    assert not again.is_acknowledged(at("1:2"))
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

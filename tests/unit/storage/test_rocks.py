@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +78,7 @@ def refuse_opening(monkeypatch: pytest.MonkeyPatch, pairs: RocksKeyValue) -> lis
     """From now on only reading is possible; what was tried, True: for reading only."""
     real_open, tries = pairs._open, list[bool]()
 
-    def open_(*, is_read_only: bool = False) -> Any:
+    def open_(*, is_read_only: bool = False, is_strict: bool = False) -> Any:
         tries.append(is_read_only)
         if not is_read_only:
             raise DiskFailure("metadata", "Opening", OSError(28, "No space left on device"))
@@ -196,3 +198,41 @@ def test_a_block_that_cannot_be_read_ends_no_scan_quietly(tmp_path: Path) -> Non
     with pytest.raises(Corruption):
         pairs.scan(b"a/")
     pairs.close()
+
+
+def written_log(folder: Path) -> Path:
+    """RocksDB's log of a process that was killed: three writes, all of them acknowledged."""
+    code = """
+import os, sys
+from pathlib import Path
+from storage.rocks import RocksKeyValue
+pairs = RocksKeyValue(Path(sys.argv[1]))
+for number in range(3):
+    pairs.write({b"key %d" % number: b"v" * 100}, ())
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+    return next(each for each in folder.glob("*.log") if each.stat().st_size)
+
+
+@pytest.mark.parametrize("is_same_boot", [False, True])
+def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
+    tmp_path: Path, is_same_boot: bool
+) -> None:
+    log = written_log(tmp_path)
+    with log.open("r+b") as file:
+        file.truncate(log.stat().st_size - 20)
+    pairs = RocksKeyValue(tmp_path, is_same_boot=is_same_boot)
+    assert [key for key, _ in pairs.scan(b"key")] == [b"key 0", b"key 1"]
+    pairs.close()
+
+
+def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) -> None:
+    """Otherwise it may be what a power loss left of the last write."""
+    log = written_log(tmp_path)
+    data = bytearray(log.read_bytes())
+    data[data.index(b"vvvv")] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(Corruption):
+        RocksKeyValue(tmp_path, is_same_boot=True)
+    RocksKeyValue(tmp_path).close()
