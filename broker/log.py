@@ -218,6 +218,7 @@ class TopicLog(LogPositions):
         `hides_compacted`: what lay in them is not read from the compacted ledger either.
         """
         changed = copy_of(self._record)
+        last = max(filter(None, (self._reader(each).last for each in ledger_ids)), default=None)
         with self._metadata.batch() as batch:
             for ledger_id in ledger_ids:
                 changed.ledger_ids.remove(ledger_id)
@@ -227,6 +228,8 @@ class TopicLog(LogPositions):
                 changed.retention_floor.CopyFrom(first)
             batch.put_topic(changed)
         self._record.CopyFrom(changed)
+        if last is not None:
+            self.note_dropped(last)
         for ledger_id in ledger_ids:
             self._store.delete_files(ledger_id)
 

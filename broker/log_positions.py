@@ -41,6 +41,19 @@ class LogPositions(LogTail):
         """The raw ledgers that exist, oldest first; the last one may be empty."""
         return self._record.ledger_ids
 
+    def is_gone(self, position: Position) -> bool:
+        """Whether raw entries at or behind it, of its ledger, were deleted.
+
+        False at the end of a ledger that went when all of it had been read.
+        """
+        if self.has_ledger(position.ledger_id):
+            return False
+        return self._dropped_upto is None or position <= self._dropped_upto
+
+    def note_dropped(self, upto: Position) -> None:
+        """The ledgers up to the one of that entry, their last, are deleted now."""
+        self._dropped_upto = max(self._dropped_upto or upto, upto)
+
     def has_ledger(self, ledger_id: int) -> bool:
         return ledger_id in self._record.ledger_ids
 

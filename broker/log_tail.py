@@ -66,6 +66,8 @@ class LogTail:
         self._closed: LedgerfoldError | None = None
         self._is_terminated = record.HasField("terminated_at")
         self._last_durable: Position | None = None
+        # The last entry deleted since the topic was loaded.
+        self._dropped_upto: Position | None = None
         self.on_durable: set[Callable[[], None]] = set()
         # A ledger has got its last entry, at this position / is closed / nothing is read any more.
         self.on_roll_begun: set[Callable[[Position], None]] = set()

@@ -56,7 +56,9 @@ class Log(Protocol):
     @property
     def view(self) -> View: ...
 
-    def ledger_ids(self) -> Sequence[int]: ...
+    def is_gone(self, position: Position) -> bool:
+        """Whether raw entries at or behind it, of its ledger, were deleted."""
+        ...
 
     async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
 
@@ -75,9 +77,7 @@ class Route:
         self._read_compacted = read_compacted
         self._keeps = read_compacted and emulation.lagging_readers_get_tombstones
         self._kept: View | None = None
-        # Nothing was held for it while it was away: whether it finds its place is seen at once.
-        self._comes_back = is_raw and self._keeps
-        if self._comes_back:
+        if is_raw and self._keeps:
             self._keep(RAW)
 
     @property
@@ -89,11 +89,9 @@ class Route:
         """That of the read at `position` which comes now."""
         if not self._read_compacted:
             return RAW
-        if self._comes_back:
-            self._comes_back = False
-            if position.ledger_id not in log.ledger_ids():
-                self.close()
-        return log.view if self._kept is None else self._kept
+        if self._kept is None or (self.is_raw and log.is_gone(position)):
+            return log.view
+        return self._kept
 
     async def read(self, position: Position, log: Log, *, bytes_max: int) -> Routed:
         """Reads on, of the view that is right when the read is over. Raises what the log raises."""

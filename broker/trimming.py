@@ -107,5 +107,6 @@ def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compact
     else:
         # The view that is shown stays; its record is for the next load.
         topic.record.CopyFrom(changed)
+    topic.log.note_dropped(end)
     for ledger_id in doomed:
         store.delete_files(ledger_id)

@@ -141,6 +141,9 @@ class FakeLog:
     def ledger_ids(self) -> Sequence[int]:
         return self.ledgers
 
+    def is_gone(self, position: Position) -> bool:
+        return position.ledger_id not in self.ledgers
+
     async def resolve_start(
         self, start: StartPosition, read_compacted: bool
     ) -> tuple[Position, bool]:

@@ -1,4 +1,4 @@
-"""What is on its way to the disk, and may not get there: nobody is told of it as if it were there."""
+"""What is on its way to the disk and may not get there: nobody is told of it as if it were."""
 
 from __future__ import annotations
 

@@ -153,3 +153,22 @@ def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
     first = lab.read(EARLIEST, read_compacted=False)[0]
     assert mark_delete < first.position
     lab.stop()
+
+
+def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
+    """It had read all of it; what comes behind is held for it, whatever commits."""
+    lab = lab_of("documented")
+    call = lab.reader(EARLIEST, read_compacted=True)
+    found = call.rest()
+    lab.run(lab.topic.log.roll())
+    for _ in range(2):
+        assert lab.compact() is not None
+        lab.run(lab.topic.trim())
+        publish(lab, KEYS[:3], b"")
+        lab.run(lab.topic.log.roll())
+    assert lab.compact() is not None
+    lab.run(lab.topic.trim())
+    found += call.rest()
+    assert [read.message.key for read in found][len(KEYS) :] == KEYS[:3] * 2
+    call.close()
+    lab.stop()

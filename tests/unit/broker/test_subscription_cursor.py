@@ -33,6 +33,7 @@ def without_delay(topic: FakeTopic) -> Subscription:
     subscription = Subscription(
         "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
     )
+    subscription.is_recorded = True
     topic.subscriptions["s"] = subscription
     return subscription
 
