@@ -5,7 +5,8 @@ segment ends. The estimate takes whole ledgers, and of the ledger in which the p
 share of its entries (ManagedLedgerImpl.getEstimatedBacklogSize; reference section 11.3).
 
 What is asked of many positions at once (the ranges of a cursor, all cursors of a topic) is asked of
-`LedgerSums`: the ledgers are gone through once, and each answer is a search.
+`LedgerSums`: the ledgers are added up once, and each answer is a search. A topic keeps those of its
+closed ledgers (broker/raw_ledgers.py).
 
     >>> sums = LedgerSums([(3, 10, 1000), (5, 4, 400)])
     >>> sums.entries_between(Position(3, 7), Position(5, 0))
@@ -17,40 +18,72 @@ What is asked of many positions at once (the ranges of a cursor, all cursors of 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import accumulate
-from types import MappingProxyType
-from typing import Protocol
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
 from broker.lost import lost_between
-from broker.retention import last_entry
+from broker.retention import last_entry, size_bytes
 from storage.entry import Position
 
 
-class RawLedgers(Protocol):
-    """What is needed of a topic's log (broker/log.py)."""
-
-    def ledger_records(self) -> list[LedgerRecord]: ...
-
-
 class LedgerSums:
-    """Raw ledgers as they are at one moment: (id, entries, bytes) of each, oldest first.
+    """Raw ledgers as they are at one moment, oldest first; or those that are closed, which grow.
 
-    `gaps`: the records of those of which a repair gave up entries, by id.
+    `ledgers`: (id, entries, bytes) of each.
     """
 
-    def __init__(
-        self,
-        ledgers: Sequence[tuple[int, int, int]],
-        gaps: Mapping[int, LedgerRecord] = MappingProxyType({}),
-    ) -> None:
-        self._gaps = gaps
+    def __init__(self, ledgers: Sequence[tuple[int, int, int]] = ()) -> None:
+        # The records of those of which a repair gave up entries.
+        self._gaps: dict[int, LedgerRecord] = {}
         self._ids = [ledger_id for ledger_id, _, _ in ledgers]
         self._last_ids = {ledger_id: entries - 1 for ledger_id, entries, _ in ledgers}
+        # Up to each ledger, and up to the end. Only differences count: the oldest may go.
         self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
         self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
+
+    def append(self, record: LedgerRecord) -> None:
+        """A ledger behind all others. Its entry ids begin at 0, without gaps but a repair's."""
+        last = last_entry(record)
+        entries = 0 if last is None else last.entry_id + 1
+        if record.lost and last is not None:
+            self._gaps[record.ledger_id] = record
+            entries -= lost_between(record, -1, last.entry_id)
+        self._ids.append(record.ledger_id)
+        # Where entries were given up, ids do not count.
+        self._last_ids[record.ledger_id] = -2 if record.ledger_id in self._gaps else entries - 1
+        self._entries_before.append(self._entries_before[-1] + entries)
+        self._bytes_before.append(self._bytes_before[-1] + size_bytes(record))
+
+    def drop_oldest(self, count: int) -> None:
+        for ledger_id in self._ids[:count]:
+            del self._last_ids[ledger_id]
+            self._gaps.pop(ledger_id, None)
+        del self._ids[:count], self._entries_before[:count], self._bytes_before[:count]
+
+    def followed_by(self, records: Iterable[LedgerRecord]) -> LedgerSums:
+        """Others: those of these ledgers and of `records` behind them."""
+        sums = copy(self)
+        sums._gaps, sums._last_ids = self._gaps.copy(), self._last_ids.copy()
+        sums._ids = self._ids.copy()
+        sums._entries_before = self._entries_before.copy()
+        sums._bytes_before = self._bytes_before.copy()
+        for record in records:
+            sums.append(record)
+        return sums
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes_before[-1] - self._bytes_before[0]
+
+    def bytes_above(self, ledger_id: int) -> int:
+        """Of the ledgers behind that one."""
+        return self._bytes_before[-1] - self._bytes_before[bisect_right(self._ids, ledger_id)]
+
+    def bytes_of_oldest(self, count: int) -> int:
+        return self._bytes_before[count] - self._bytes_before[0]
 
     def entries_between(self, after: Position, upto: Position) -> int:
         """Raw entries p with after < p <= upto."""
@@ -92,29 +125,8 @@ class LedgerSums:
 
 
 def sums_of(records: Iterable[LedgerRecord]) -> LedgerSums:
-    """Entry ids of a ledger begin at 0; no gaps are in them but what a repair gave up."""
-    ledgers, gaps = [], {}
+    """Of nothing but these, oldest first."""
+    sums = LedgerSums()
     for record in records:
-        last = last_entry(record)
-        size_bytes = sum(segment.size_bytes for segment in record.segments)
-        entries = 0 if last is None else last.entry_id + 1
-        if record.lost and last is not None:
-            gaps[record.ledger_id] = record
-            entries -= lost_between(record, -1, last.entry_id)
-        ledgers.append((record.ledger_id, entries, size_bytes))
-    return LedgerSums(ledgers, gaps)
-
-
-def bytes_behind(position: Position, log: RawLedgers) -> int:
-    """Of all segments that end behind it."""
-    return sum(
-        segment.size_bytes
-        for record in log.ledger_records()
-        for segment in record.segments
-        if segment.entries and (segment.last.ledger_id, segment.last.entry_id) > position
-    )
-
-
-def estimated_bytes_behind(position: Position, log: RawLedgers) -> int:
-    """As Pulsar estimates them."""
-    return sums_of(log.ledger_records()).estimated_bytes_behind(position)
+        sums.append(record)
+    return sums

@@ -27,7 +27,7 @@ from broker.retention import last_entry
 from storage.crash_points import reach
 from storage.entry import EARLIEST, Position
 from storage.errors import CompactionFenced
-from storage.segment import record_position
+from storage.segment import record_position, segments_sealed
 
 if TYPE_CHECKING:
     from broker.topic import Topic
@@ -61,8 +61,8 @@ async def snapshot(topic: Topic) -> TopicSnapshot | None:
         last = record_position(compacted[-1], last=True) if compacted else view.horizon
     raw = [
         segment
-        for ledger_id in log.ledger_ids()
-        for segment in topic.broker.store.open_reader(ledger_id).segments_sealed(after)
+        for record in log.ledger_records()
+        for segment in segments_sealed(record, after)
         if (segment.first.ledger_id, segment.first.entry_id) <= last
     ]
     taken = TopicSnapshot(

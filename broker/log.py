@@ -16,11 +16,12 @@ from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord, TopicRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
-from ledgerfold.v1.records_pb2 import SegmentRecord, TopicRecord
 
 from broker.log_positions import LogPositions
 from broker.log_tail import copy_of
+from broker.retention import last_entry
 from broker.view import RAW, View
 from storage.entry import EARLIEST, LATEST, Position
 from storage.errors import CompactedLedgerDamaged, Corruption, DiskFailure, MissingFile
@@ -76,7 +77,7 @@ class TopicLog(LogPositions):
         gone = []
         with self._metadata.batch() as batch:
             for ledger_id in self._record.ledger_ids:
-                if self._store.open_reader(ledger_id).last is None:
+                if self.last_in(ledger_id) is None:
                     self._store.mark_deleting(ledger_id, batch)
                     gone.append(ledger_id)
                 else:
@@ -85,6 +86,7 @@ class TopicLog(LogPositions):
             gone += self._forget_truncated(changed, batch)
             writer = self._begin_ledger(changed, batch)
         self._record.CopyFrom(changed)
+        self.ledgers.keep(changed.ledger_ids)
         self._writer = writer
         for ledger_id in gone:
             self._store.delete_files(ledger_id)
@@ -218,7 +220,6 @@ class TopicLog(LogPositions):
         `hides_compacted`: what lay in them is not read from the compacted ledger either.
         """
         changed = copy_of(self._record)
-        last = max(filter(None, (self._reader(each).last for each in ledger_ids)), default=None)
         with self._metadata.batch() as batch:
             for ledger_id in ledger_ids:
                 changed.ledger_ids.remove(ledger_id)
@@ -228,8 +229,7 @@ class TopicLog(LogPositions):
                 changed.retention_floor.CopyFrom(first)
             batch.put_topic(changed)
         self._record.CopyFrom(changed)
-        if last is not None:
-            self.note_dropped(last)
+        self.forget_ledgers(ledger_ids)
         for ledger_id in ledger_ids:
             self._store.delete_files(ledger_id)
 
@@ -262,22 +262,34 @@ class TopicLog(LogPositions):
 
         "Later": at that time or after. `after` itself when there is none.
         """
-        for ledger_id in tuple(self._record.ledger_ids):
-            with self._unless_trimmed(ledger_id):
-                reader = self._reader(ledger_id)
-                last = reader.last
-                if last is None or last <= after:
-                    continue
-                find = functools.partial(reader.position_at_time, publish_time_ms, after.next)
-                found = await self._in_thread(find)
-                if found is not None:
-                    return max(after, self.previous_position(found)) if found.entry_id else after
+        for record in self.ledgers.since(after.ledger_id):
+            last = last_entry(record)
+            if last is None or last <= after:
+                continue
+            found = await self._find_in(record, publish_time_ms, after)
+            if found is not None:
+                return max(after, self.previous_position(found)) if found.entry_id else after
+            if self.has_ledger(record.ledger_id):
                 after = last
         return after
 
+    async def _find_in(
+        self, record: LedgerRecord, publish_time_ms: int, after: Position
+    ) -> Position | None:
+        """The first entry of a raw ledger behind `after` of that time or later.
+
+        None, too, when the ledger is trimmed meanwhile.
+        """
+        if all(each.publish_time_max_ms < publish_time_ms for each in record.segments):
+            return None
+        with self._unless_trimmed(record.ledger_id):
+            search = self._reader(record.ledger_id).position_at_time
+            return await self._in_thread(functools.partial(search, publish_time_ms, after.next))
+        return None
+
     @contextmanager
     def _unless_trimmed(self, ledger_id: int) -> Iterator[None]:
-        """Whoever looks into ledger after ledger passes over one that is trimmed meanwhile."""
+        """Whoever looks into a ledger passes over it when it is trimmed meanwhile."""
         try:
             with self._moved_if_closed():
                 yield
@@ -380,11 +392,8 @@ class TopicLog(LogPositions):
 
     async def _raw_at_time(self, publish_time_ms: int, after: Position) -> Position:
         """The first raw entry behind `after` of that time or later; where the next one will be."""
-        for ledger_id in tuple(self._record.ledger_ids):
-            with self._unless_trimmed(ledger_id):
-                search = self._reader(ledger_id).position_at_time
-                find = functools.partial(search, publish_time_ms, after.next)
-                found = await self._in_thread(find)
-                if found is not None:
-                    return found
+        for record in self.ledgers.since(after.ledger_id):
+            found = await self._find_in(record, publish_time_ms, after)
+            if found is not None:
+                return found
         return self._after_last()

@@ -7,16 +7,14 @@ have lost entries to a repair. A position that holds no entry stands for the nex
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
-from broker.backlog import LedgerSums, sums_of
+from broker.backlog import LedgerSums
 from broker.log_tail import LogTail
-from broker.lost import lost_between
+from broker.retention import last_entry
 from storage.entry import Position
-from storage.errors import MissingFile
 from storage.ledger import LedgerReader
 
 
@@ -25,21 +23,11 @@ class LogPositions(LogTail):
 
     def _reader(self, ledger_id: int) -> LedgerReader:
         with self._moved_if_closed():
-            return self._store.open_reader(ledger_id)
-
-    @contextmanager
-    def _moved_if_closed(self) -> Iterator[None]:
-        """After an unload others may have deleted what this log's record still names."""
-        try:
-            yield
-        except MissingFile:
-            if self._closed is not None:
-                raise self._closed from None
-            raise
+            return self._store.open_reader(ledger_id, self.ledgers.closed_record(ledger_id))
 
     def ledger_ids(self) -> Sequence[int]:
         """The raw ledgers that exist, oldest first; the last one may be empty."""
-        return self._record.ledger_ids
+        return self.ledgers.ids
 
     def is_gone(self, position: Position) -> bool:
         """Whether raw entries at or behind it, of its ledger, were deleted.
@@ -55,15 +43,22 @@ class LogPositions(LogTail):
         self._dropped_upto = max(self._dropped_upto or upto, upto)
 
     def has_ledger(self, ledger_id: int) -> bool:
-        return ledger_id in self._record.ledger_ids
+        return ledger_id in self.ledgers
 
     def ledger_records(self) -> list[LedgerRecord]:
-        """Of the raw ledgers, oldest first; counts include what is not durable yet."""
-        return [self._reader(ledger_id).record for ledger_id in self._record.ledger_ids]
+        """Of the raw ledgers, oldest first: what is durable of them."""
+        return self.ledgers.records()
+
+    def forget_ledgers(self, ledger_ids: Sequence[int]) -> None:
+        """The oldest ones are deleted now: the topic's record does not list them any more."""
+        last = max(filter(None, map(self.last_in, ledger_ids)), default=None)
+        self.ledgers.drop_oldest(ledger_ids)
+        if last is not None:
+            self.note_dropped(last)
 
     def _find_last_durable(self) -> Position | None:
-        for ledger_id in reversed(self._record.ledger_ids):
-            last = self._reader(ledger_id).last
+        for ledger_id in reversed(self.ledgers.ids):
+            last = self.last_in(ledger_id)
             if last is not None:
                 return last
         return None
@@ -76,7 +71,7 @@ class LogPositions(LogTail):
         if self._last_durable is not None and self.has_ledger(self._last_durable.ledger_id):
             return self._last_durable
         next_ids = (writer.ledger_id for writer in self._flushing)
-        return Position(next(next_ids, self._record.ledger_ids[-1]), -1)
+        return Position(next(next_ids, self.ledgers.ids[-1]), -1)
 
     def last_published(self) -> Position:
         """The same, but the entry may have been trimmed since the topic was loaded."""
@@ -84,7 +79,7 @@ class LogPositions(LogTail):
 
     def first_position(self) -> Position:
         """Of the raw ledgers that exist."""
-        return Position(self._record.ledger_ids[0], 0)
+        return Position(self.ledgers.ids[0], 0)
 
     def next_position(self, position: Position) -> Position:
         """The one after, in the next ledger when `position` ends a finished one."""
@@ -96,49 +91,35 @@ class LogPositions(LogTail):
 
     def entries_between(self, after: Position, upto: Position) -> int:
         """Raw entries p with after < p <= upto in the ledgers that exist."""
-        count = 0
-        for ledger_id in self._record.ledger_ids:
-            reader = self._reader(ledger_id)
-            last = reader.last
-            if last is None or ledger_id < after.ledger_id or ledger_id > upto.ledger_id:
-                continue
-            low = after.entry_id if ledger_id == after.ledger_id else -1
-            high = (
-                min(upto.entry_id, last.entry_id) if ledger_id == upto.ledger_id else last.entry_id
-            )
-            if high > low:
-                count += high - low - lost_between(reader.record, low, high)
-        return count
+        return self.ledgers.entries_between(after, upto)
 
     def ledger_sums(self) -> LedgerSums:
         """To ask about many positions at once."""
-        return sums_of(self.ledger_records())
+        return self.ledgers.sums()
 
     def last_in(self, ledger_id: int) -> Position | None:
         """The last durable entry of a raw ledger, None when it has none."""
-        return self._reader(ledger_id).last
+        return last_entry(self.ledgers.record(ledger_id))
 
     def _existing(self, position: Position) -> Position:
         """`position` if it may hold an entry now or later, else the first one after it that may."""
-        ids = self._record.ledger_ids
+        ids = self.ledgers.ids
         at = bisect_left(ids, position.ledger_id)
         if at == len(ids):
             return position
         if ids[at] != position.ledger_id:
             return Position(ids[at], 0)
         position = Position(position.ledger_id, max(position.entry_id, 0))
-        last = self._reader(position.ledger_id).last
+        last = self.last_in(position.ledger_id)
         if at + 1 < len(ids) and self._is_finished(at) and (last is None or position > last):
             return self._existing(Position(ids[at + 1], 0))
         return position
 
     def _is_finished(self, at: int) -> bool:
         """Whether no entry can come to this raw ledger any more."""
-        ledger_id = self._record.ledger_ids[at]
-        return all(
-            writer is None or writer.ledger_id != ledger_id
-            for writer in (self._writer, *self._flushing)
-        )
+        # They are closed in order.
+        oldest = self._flushing[0] if self._flushing else self._writer
+        return oldest is None or self.ledgers.ids[at] < oldest.ledger_id
 
     def _after_last(self) -> Position:
         """Where the next published entry will be."""

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import TypeVar
 
-from ledgerfold.v1.records_pb2 import TopicRecord
+from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
+from broker.raw_ledgers import RawLedgers
 from broker.uncancelled import to_its_end
 from storage.entry import EntryHeader, Position
-from storage.errors import DiskFailure, LedgerfoldError, Moved, TopicTerminated
+from storage.errors import DiskFailure, LedgerfoldError, MissingFile, Moved, TopicTerminated
 from storage.ledger import LedgerStore, LedgerWriter
 from storage.metadata import MetadataBatch, MetadataStore
 
@@ -54,6 +56,8 @@ class LogTail:
         self._metadata = metadata
         self._store = store
         self._executor = executor
+        # What the record lists, kept in step with it.
+        self.ledgers = RawLedgers(record.ledger_ids, self._ledger_record)
         self._clock_ms = clock_ms
         self._writer: LedgerWriter | None = None
         # Writers with something to flush or to close, oldest first.
@@ -73,6 +77,20 @@ class LogTail:
         self.on_roll_begun: set[Callable[[Position], None]] = set()
         self.on_roll: set[Callable[[], None]] = set()
         self.on_closed: set[Callable[[], None]] = set()
+
+    def _ledger_record(self, ledger_id: int) -> LedgerRecord:
+        with self._moved_if_closed():
+            return self._store.record(ledger_id)
+
+    @contextmanager
+    def _moved_if_closed(self) -> Iterator[None]:
+        """After an unload others may have deleted what this log's record still names."""
+        try:
+            yield
+        except MissingFile:
+            if self._closed is not None:
+                raise self._closed from None
+            raise
 
     def _begin_ledger(self, record: TopicRecord, batch: MetadataBatch) -> LedgerWriter:
         """Puts a new ledger, and `record` with it, into `batch`."""
@@ -196,7 +214,9 @@ class LogTail:
         except DiskFailure as error:
             self._fail(error)
             raise
-        self._record.CopyFrom(changed)
+        # All that has changed; another copy would cost as much as the first.
+        self._record.ledger_ids.append(begun.ledger_id)
+        self.ledgers.append(begun.ledger_id)
         self._flushing.append(writer)
         self._writer = begun
         for callback in tuple(self.on_roll_begun):

@@ -10,11 +10,16 @@ Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
+from ledgerfold.v1.records_pb2 import LedgerRecord, Policies
 
 from storage.entry import LATEST, Position
+
+if TYPE_CHECKING:
+    from broker.raw_ledgers import RawLedgers
 
 
 def last_entry(record: LedgerRecord) -> Position | None:
@@ -25,38 +30,40 @@ def last_entry(record: LedgerRecord) -> Position | None:
     return None
 
 
+def size_bytes(record: LedgerRecord) -> int:
+    """Of all its segments."""
+    return sum(segment.size_bytes for segment in record.segments)
+
+
 def ledgers_to_trim(
-    records: Sequence[LedgerRecord],
+    ledgers: RawLedgers,
     passed: Sequence[Position],
     policies: Policies,
     now_ms: int,
     *,
     without_cursor: bool = False,
-    must_stay: Callable[[LedgerRecord], bool] = lambda record: False,
+    upto: Position = LATEST,
+    held: Iterable[int] = (),
 ) -> list[int]:
     """Ids of the ledgers to delete. `passed`: up to where each cursor and the horizon have gone.
 
-    `without_cursor`: also where nothing holds them back because there is no cursor. `must_stay`:
-    what else holds a ledger, and all behind it.
+    `without_cursor`: also where nothing holds them back because there is no cursor. What has an
+    entry behind `upto` stays; so do the ledgers that are `held`, and all behind the first of them.
+    However many stay, only those that go are looked at.
     """
     if not passed and not without_cursor:
         return []
-    slowest = min(passed, default=LATEST)
-    candidates = []
-    for record in records[:-1]:
-        last = last_entry(record)
-        if record.state != LEDGER_STATE_CLOSED or (last is not None and last > slowest):
-            break
-        if must_stay(record):
-            break
-        candidates.append(record)
-    kept_bytes = sum(map(_size_bytes, candidates))
+    may_go = ledgers.passed_by(min((*passed, upto)))
+    may_go = min([may_go, *(ledgers.count_before(each) for each in held if each in ledgers)])
+    # The newest one always stays.
+    may_go = max(0, min(may_go, len(ledgers.ids) - 1))
+    kept_bytes = ledgers.bytes_of_oldest(may_go)
     doomed = []
-    for record in candidates:
+    for record in islice(ledgers.closed(), may_go):
         if not _may_go(record, kept_bytes, policies, now_ms):
             break
         doomed.append(record.ledger_id)
-        kept_bytes -= _size_bytes(record)
+        kept_bytes -= size_bytes(record)
     return doomed
 
 
@@ -75,7 +82,3 @@ def _may_go(record: LedgerRecord, kept_bytes: int, policies: Policies, now_ms: i
     if size_limit == 0 and age_limit_ms > 0:
         return too_old
     return too_old or too_much
-
-
-def _size_bytes(record: LedgerRecord) -> int:
-    return sum(segment.size_bytes for segment in record.segments)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
-from broker.backlog import LedgerSums, sums_of
+from broker.backlog import LedgerSums
 from broker.compaction_history import CompactionStats
 from broker.names import COMPACTION_CURSOR
 from broker.traffic import iso_time
@@ -33,9 +33,8 @@ _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 
 def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     """Pulsar's `topics stats`. Counters are since the topic was loaded."""
-    ledgers = topic.log.ledger_records()
-    # However many subscriptions there are, the ledgers are gone through once.
-    sums = sums_of(ledgers)
+    # However many subscriptions there are, the ledgers are added up once.
+    sums = topic.log.ledger_sums()
     subscriptions = {
         name: each.stats(sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
         for name, each in topic.subscriptions.items()
@@ -52,7 +51,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
         "msgOutCounter": topic.messages_out,
         "bytesOutCounter": topic.bytes_out,
-        "storageSize": sum(map(_size, ledgers)),
+        "storageSize": sums.size_bytes,
         "backlogSize": sums.estimated_bytes_behind(min(durable)) if durable else 0,
         "publishers": [
             {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()

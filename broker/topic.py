@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
+    LedgerRecord,
     Policies,
     RunRecord,
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
-from broker.backlog import bytes_behind, estimated_bytes_behind
 from broker.clock import Clock
 from broker.compaction_commit import TopicSnapshot, commit, snapshot
 from broker.compaction_interfaces import CompactionSnapshot
@@ -111,10 +111,8 @@ class Topic:
     async def load(self) -> None:
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
         self.log.open()
-        recorded = self.deduplication.recorded
-        self.deduplication.replay(
-            await asyncio.to_thread(lambda: last_sequence_ids(self._headers_after(recorded)))
-        )
+        headers = self._headers_after(self.deduplication.recorded, self.log.ledger_records())
+        self.deduplication.replay(await asyncio.to_thread(lambda: last_sequence_ids(headers)))
         try:
             self._record_sequence_ids()
         except DiskFailure as error:
@@ -125,12 +123,14 @@ class Topic:
         self.log.on_roll_begun.add(self.deduplication.capture)
         self.log.on_roll.add(self._rolled)
 
-    def _headers_after(self, after: Position) -> Iterator[EntryHeader]:
+    def _headers_after(
+        self, after: Position, ledgers: Sequence[LedgerRecord]
+    ) -> Iterator[EntryHeader]:
         """As far as they can be read: damage ends the segment that has it, and nothing else.
 
         A message behind it that is sent again is stored twice: better than not at all.
         """
-        for record in self.log.ledger_records():
+        for record in ledgers:
             for segment in record.segments:
                 if not segment.entries or record_position(segment, last=True) <= after:
                     continue
@@ -247,9 +247,10 @@ class Topic:
         """
         if not self.record.compaction_cursor:
             cursors = [each.mark_delete for each in self.subscriptions.values() if each.is_durable]
-            return estimated_bytes_behind(min(cursors, default=EARLIEST), self.log)
-        count = bytes_behind if self.emulation().exact_backlog else estimated_bytes_behind
-        return count(self.compaction_mark_delete, self.log)
+            return self.log.ledgers.estimated_bytes_behind(min(cursors, default=EARLIEST))
+        if self.emulation().exact_backlog:
+            return self.log.ledgers.bytes_behind(self.compaction_mark_delete)
+        return self.log.ledgers.estimated_bytes_behind(self.compaction_mark_delete)
 
     @property
     def compaction_mark_delete(self) -> Position:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 from broker.compaction_commit import forget_compacted, show
@@ -35,12 +35,13 @@ def trim(topic: Topic) -> int:
         return 0
     log, policies, emulation = topic.log, topic.policies(), topic.emulation()
     doomed = ledgers_to_trim(
-        log.ledger_records(),
+        log.ledgers,
         _passed(topic),
         policies,
         topic.clock.now_ms(),
         without_cursor=emulation.trim_without_cursor,
-        must_stay=lambda record: _must_stay(topic, record),
+        upto=_known_upto(topic),
+        held=topic.broker.store.damaged_ids(),
     )
     if doomed:
         hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
@@ -60,16 +61,13 @@ def _passed(topic: Topic) -> list[Position]:
     return passed + [topic.log.previous_position(each) for each in held if each is not None]
 
 
-def _must_stay(topic: Topic, record: LedgerRecord) -> bool:
-    """It is damaged; or its headers are all that tells of sequence ids that were stored; or it is
-    behind a cursor that is being created.
+def _known_upto(topic: Topic) -> Position:
+    """What lies behind it stays, whoever has passed it: its headers are all that tells of sequence
+    ids that were stored, or it is behind a cursor that is being created.
     """
-    if topic.broker.store.damage_of(record.ledger_id) is not None:
-        return True
     created = (each for each in topic.subscriptions.values() if each.is_durable)
     limits = [each.mark_delete for each in created if not each.is_recorded]
-    last = last_entry(record)
-    return last is not None and last > min([*limits, topic.deduplication.recorded])
+    return min([*limits, topic.deduplication.recorded])
 
 
 async def truncate(topic: Topic) -> None:
@@ -107,6 +105,7 @@ def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compact
     else:
         # The view that is shown stays; its record is for the next load.
         topic.record.CopyFrom(changed)
+    topic.log.forget_ledgers(doomed)
     topic.log.note_dropped(end)
     for ledger_id in doomed:
         store.delete_files(ledger_id)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,6 +113,10 @@ class LedgerStore:
         self._left = set(report.left)
         return report
 
+    def damaged_ids(self) -> Collection[int]:
+        """The ledgers that have such damage. Nearly always none."""
+        return self._damage.keys()
+
     def damage_of(self, ledger_id: int) -> StorageError | None:
         """What recovery found wrong with a ledger, until it is deleted."""
         return self._damage.get(ledger_id)
@@ -162,15 +166,29 @@ class LedgerStore:
     def _on_closed(self, ledger_id: int) -> None:
         self._writers.pop(ledger_id, None)
 
-    def open_reader(self, ledger_id: int) -> LedgerReader:
+    def record(self, ledger_id: int) -> LedgerRecord:
+        """What is durable of the ledger now; final once it is closed.
+
+        Nobody may change it. Raises MissingFile when there is no such ledger.
+        """
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            return writer.record
+        record = self._damaged.get(ledger_id) or self._metadata.ledger(ledger_id)
+        if record is None:
+            raise MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
+        return record
+
+    def open_reader(self, ledger_id: int, closed: LedgerRecord | None = None) -> LedgerReader:
         """The ledger's reader, shared by everybody. Damage shows when what is damaged is read.
 
-        Raises MissingFile when there is no such ledger.
+        `closed`: its record, if the ledger is closed and the caller has it at hand: then nothing
+        is read to make the reader. Raises MissingFile when there is no such ledger.
         """
         with self._lock:
             reader = self._readers.get(ledger_id)
             if reader is None:
-                reader = self._readers[ledger_id] = self._make_reader(ledger_id)
+                reader = self._readers[ledger_id] = self._make_reader(ledger_id, closed)
                 self._drop_readers()
             self._readers.move_to_end(ledger_id)
         return reader
@@ -182,13 +200,11 @@ class LedgerStore:
             return MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
         return recovery.check_files(record, self.ledgers_dir, self._files)
 
-    def _make_reader(self, ledger_id: int) -> LedgerReader:
+    def _make_reader(self, ledger_id: int, closed: LedgerRecord | None) -> LedgerReader:
         writer = self._writers.get(ledger_id)
         if writer is not None:
             return LedgerReader(lambda: writer.record, self._open_file, self._scratch)
-        record = self._damaged.get(ledger_id) or self._metadata.ledger(ledger_id)
-        if record is None:
-            raise MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
+        record = closed or self.record(ledger_id)
         return LedgerReader(lambda: record, self._open_file, self._scratch)
 
     def _drop_readers(self) -> None:

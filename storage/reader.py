@@ -115,14 +115,6 @@ class LedgerReader:
     def _segments(self) -> list[SegmentRecord]:
         return [segment for segment in self.record.segments if segment.entries]
 
-    def segments_sealed(self, after: Position) -> list[SegmentRecord]:
-        """Sealed segments that hold entries above `after`, in order."""
-        return [
-            segment
-            for segment in self._segments()
-            if segment.sealed and record_position(segment, last=True) > after
-        ]
-
     def read(
         self, start: Position, *, bytes_max: int, end: Position, wait: bool = True
     ) -> list[StoredEntry]:

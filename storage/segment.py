@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import google_crc32c
-from ledgerfold.v1.records_pb2 import SegmentRecord
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 from storage.crash_points import reach
 from storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
@@ -76,6 +76,15 @@ def shifted(error: Corruption, base: int) -> Corruption:
 def record_position(record: SegmentRecord, last: bool) -> Position:
     position = record.last if last else record.first
     return Position(position.ledger_id, position.entry_id)
+
+
+def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord]:
+    """Sealed segments that hold entries above `after`, in order."""
+    return [
+        segment
+        for segment in ledger.segments
+        if segment.sealed and segment.entries and record_position(segment, last=True) > after
+    ]
 
 
 def scan_segment(

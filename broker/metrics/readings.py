@@ -18,7 +18,6 @@ from ledgerfold.v1.admin_pb2 import CompactorState
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunRecord
 
 from broker import stats
-from broker.backlog import bytes_behind
 from broker.compaction_history import CompactionStats
 from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
@@ -127,7 +126,7 @@ class MetricsReader:
         )
         if not topic.record.compaction_cursor:
             return source
-        lag_bytes = bytes_behind(topic.compaction_mark_delete, topic.log)
+        lag_bytes = topic.log.ledgers.bytes_behind(topic.compaction_mark_delete)
         return source._replace(lag_bytes=lag_bytes, lag_ms=_lag_ms(topic, now_ms))
 
     def _last_success_ms(self, topic: str) -> int:

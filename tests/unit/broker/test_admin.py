@@ -23,7 +23,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from broker import __version__
-from broker.backlog import estimated_bytes_behind
+from broker.backlog import sums_of
 from broker.clock import ManualClock
 from broker.cursor import Cursor
 from broker.emulation import PROFILES, in_force
@@ -62,6 +62,7 @@ class StatsTopic(FakeTopic):
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
         log.ledger_records = lambda: [ledger(0, 4), ledger(1, log.entries)]
+        log.ledger_sums = lambda: sums_of(log.ledger_records())
         log.ledger_ids = lambda: [0, 1]
         log.is_terminated = False
         self.cursors: dict[str, CursorRecord] = {}
@@ -467,7 +468,7 @@ def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
     """Whole newer ledgers, and the share of the one in which the position stands."""
     lab = AdminLab()
     topic: Any = lab.add("t")
-    assert estimated_bytes_behind(position, topic.log) == expected
+    assert topic.log.ledger_sums().estimated_bytes_behind(position) == expected
 
 
 def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:
