@@ -4,9 +4,9 @@
     scripts/simulate --seed 17 --count 1 --trace
 
 A seed draws a scenario up front (tests/simulation/scenario.py): limits so small that a roll is
-always near, and a list of operations (operations.py): publishing, reading, compacting, unloading,
-crashes, calls of the disk that fail or take long. The operations only begin things; what then
-happens when is picked step by step, by the same seed.
+always near, and a list of operations (clients.py, administration.py, machine.py): publishing,
+reading, compacting, unloading, crashes, calls of the disk that fail or take long. The operations
+only begin things; what then happens when is picked step by step, by the same seed.
 
 What is modelled
 

@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"seed {failure.seed}: {failure.words[:400]}", flush=True)
             firsts.setdefault(failure.kind, failure)
         took_s = time.perf_counter() - began_s
+        if options.until and any(options.until in each.words for each in failures):
+            print(f"found: {options.until}")
+            break
         if options.minutes is not None and took_s > options.minutes * 60:
             break
     done = min(done, count)
@@ -91,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"
     )
+    parser.add_argument("--until", metavar="WORDS", help="stop at a failure that says so")
     parser.add_argument("--all", action="store_true", help="print each failure, not one of a kind")
     parser.add_argument("--trace", action="store_true", help="print what happened in each seed")
     parser.add_argument(

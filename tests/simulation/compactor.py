@@ -29,8 +29,9 @@ from storage.files import Files
 from storage.segment import SegmentWriter
 from tests.model.policy_model import Message, latest
 from tests.simulation.disk import Disk
+from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
-from tests.simulation.jobs import Process, SimExecutor
+from tests.simulation.jobs import Process
 from tests.support.memory_compactor import _rebuilt
 
 OnProgress = Callable[[CompactionProgress], None]

@@ -19,7 +19,7 @@ from storage.codec import decode
 from storage.entry import EARLIEST, Position, read_header
 from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from tests.simulation.connections import Connection
-from tests.simulation.oracle import Topic
+from tests.simulation.life import Topic
 from tests.simulation.subscriptions import Subscription, covers
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from storage.metadata import MetadataStore
 from tests.simulation.actors import Actors
 from tests.simulation.consumers import EXCLUSIVE, Consumer
 from tests.simulation.disk import DATA, File, Folder
+from tests.simulation.life import Topic
 from tests.simulation.loop import Hang
-from tests.simulation.oracle import Oracle, Topic
+from tests.simulation.oracle import Oracle
 from tests.simulation.readers import Reader
 from tests.simulation.subscriptions import Subscription
 from tests.simulation.world import World
@@ -37,7 +38,7 @@ async def converge(actors: Actors) -> None:
     world.note("faults stop")
     world.disk.clear_faults()
     if world.process is not None:
-        world.process.crash_in = -1
+        world.process.crash_in, world.process.crash_at = -1, ""
     await _until(world, lambda: world.is_up.is_set() and not world.disk.is_full, "a broker")
     await _until(world, lambda: all(p.is_idle for p in actors.publishers.values()), "publishers")
     await _until(world, lambda: not _is_compacting(world), "runs that end")

@@ -30,6 +30,7 @@ class SimFiles:
     ) -> Iterator[None]:
         """Around the effect."""
         self._disk.jobs.switch(self._process)
+        self._disk.jobs.reach(self._process, operation)
         with typed_errors(path, operation):
             error = self._disk.fault(operation, path)
             if error is not None:

@@ -6,9 +6,6 @@ be half done while the loop goes on. Which job takes the next step, and when its
 loop's seed says. While the loop's own thread is in such a call, jobs may take steps, too.
 
     jobs.switch(process)     # at a seam: others may run now; Crash when the process is dead
-
-`threading.Lock` in the storage room is replaced (`cooperative_locks`) by one that hands the baton
-on instead of stopping everybody.
 """
 
 from __future__ import annotations
@@ -16,18 +13,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
-from unittest.mock import patch
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from tests.simulation.loop import SimLoop
 
-# As the broker's own pool.
-JOBS_MAX = 8
 # How often jobs take steps while the loop's thread is in a call, and how many.
 _MEANWHILE_SHARE, _MEANWHILE_STEPS_MAX = 0.4, 6
 
@@ -40,13 +32,27 @@ class Deadlock(AssertionError):
     """The loop's thread waits for a lock that nobody will give back."""
 
 
+class Lock(Protocol):
+    """What a job may wait for."""
+
+    is_held: bool
+
+
 class Process:
-    """The broker, or a worker: what dies as a whole. `crash_in`: calls of a seam until it does."""
+    """The broker, or a worker: what dies as a whole.
+
+    `crash_in`: calls of a seam until it does; `crash_at`: the kind of call that it dies before.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
         self.crash_in = -1
+        self.crash_at = ""
+
+    @property
+    def is_doomed(self) -> bool:
+        return self.crash_in >= 0 or bool(self.crash_at)
 
 
 class Job:
@@ -57,7 +63,7 @@ class Job:
         self.future: Future[Any] = Future()
         self.outcome: tuple[Any, BaseException | None] | None = None
         self.wakes_at_s = 0.0
-        self.waits_for: CooperativeLock | None = None
+        self.waits_for: Lock | None = None
         self.thread: _Thread | None = None
         self.on_done: Callable[[], None] = lambda: None
 
@@ -186,6 +192,12 @@ class Jobs:
 
     # At a seam, in any thread
 
+    def reach(self, process: Process, operation: str) -> None:
+        """Before the effect of a call. Raises Crash when the process is to die here."""
+        if process.crash_at == operation and not process.is_dead:
+            process.is_dead = True
+            raise Crash(process.name)
+
     @property
     def in_job(self) -> bool:
         return self._current is not None
@@ -231,7 +243,7 @@ class Jobs:
         self.step(running[int(self._loop.random.random() * len(running))])
         return True
 
-    def wait_for(self, lock: CooperativeLock) -> None:
+    def wait_for(self, lock: Lock) -> None:
         """Until nobody holds it."""
         while lock.is_held:
             job = self._current
@@ -246,86 +258,3 @@ class Jobs:
                 if not times:
                     raise Deadlock("\n".join(self.stacks()))
                 self._loop._now_s = max(self._loop.time(), min(times))
-
-
-class CooperativeLock:
-    """A threading.Lock that hands the baton on. `jobs`: of the simulation that runs."""
-
-    jobs: Jobs | None = None
-
-    def __init__(self) -> None:
-        self.is_held = False
-
-    def acquire(self, blocking: bool = True) -> bool:
-        if self.is_held:
-            if not blocking:
-                return False
-            assert self.jobs is not None
-            self.jobs.wait_for(self)
-        self.is_held = True
-        return True
-
-    def release(self) -> None:
-        self.is_held = False
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-
-@contextmanager
-def cooperative_locks(jobs: Jobs) -> Iterator[None]:
-    """In the storage room, for as long as a simulation runs."""
-    CooperativeLock.jobs = jobs
-    stand_in = SimpleNamespace(Lock=CooperativeLock)
-    with (
-        patch("storage.append_files.threading", stand_in),
-        patch("storage.ledger.threading", stand_in),
-        patch("storage.metadata.threading", stand_in),
-        patch("storage.reader.threading", stand_in),
-    ):
-        yield
-
-
-class SimExecutor(ThreadPoolExecutor):
-    """JOBS_MAX at once, others wait in order. `process` None: of whoever submits."""
-
-    def __init__(self, jobs: Jobs, process: Process | None = None) -> None:
-        super().__init__(max_workers=1)
-        self._sim_jobs, self._process = jobs, process
-        self._running = 0
-        self._queue: deque[tuple[Job, Callable[[], Any]]] = deque()
-        self.current_process: Callable[[], Process | None] = lambda: None
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        process = self._process or self.current_process()
-        jobs = self._sim_jobs
-
-        def call() -> Any:
-            return fn(*args, **kwargs)
-
-        if self._running >= JOBS_MAX:
-            # It waits for a place as in the real pool; it becomes a job when there is one.
-            waiting = Job(0, process, call)
-            self._queue.append((waiting, call))
-            return waiting.future
-        job = jobs.submit(process, call)
-        self._begin(job)
-        return job.future
-
-    def _begin(self, job: Job) -> None:
-        self._running += 1
-        job.on_done = self._ended
-
-    def _ended(self) -> None:
-        self._running -= 1
-        if self._queue:
-            waiting, call = self._queue.popleft()
-            job = self._sim_jobs.submit(waiting.process, call)
-            job.future = waiting.future
-            self._begin(job)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing to end: threads are shared."""

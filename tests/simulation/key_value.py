@@ -60,6 +60,7 @@ class SimKeyValue:
         deletes = tuple(deletes)
         puts = dict(puts)
         self._jobs.switch(self._process)
+        self._jobs.reach(self._process, "metadata")
         self._check_failure()
         error = self._disk.fault("metadata", "metadata")
         if error is not None:

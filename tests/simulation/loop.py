@@ -126,17 +126,21 @@ class SimLoop(asyncio.BaseEventLoop):
             timer._scheduled = False
             if not timer._cancelled:
                 self._ready.append(timer)
+        arrived: dict[int, asyncio.Handle] = {}
         while self._ready:
             handle = self._ready.popleft()
             if handle._cancelled:
                 continue
             owner = getattr(handle._callback, "__self__", None)
             number = self._task_numbers.get(owner) if isinstance(owner, asyncio.Task) else None
-            if number is None or number in self._task_steps:
+            if number is None or number in self._task_steps or number in arrived:
                 self._callbacks.append(handle)
             else:
-                self._task_steps[number] = handle
-                insort(self._numbers, number)
+                arrived[number] = handle
+        # Those that arrive together may do so in the order of a set: theirs is the numbers'.
+        for number in sorted(arrived):
+            self._task_steps[number] = arrived[number]
+            insort(self._numbers, number)
 
     def _jump(self) -> None:
         """To the next timer, or to the end of a slow call to the disk."""

@@ -7,10 +7,7 @@ own (tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITEC
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
@@ -22,187 +19,16 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
-from storage.codec import StoredMessage
 from storage.entry import EARLIEST, Position
 from storage.key_value import MemoryKeyValue
 from tests.model.policy_model import Message, latest
-from tests.simulation.disk import Disk
-from tests.simulation.storedlog import Row, Stored, rows_of, scan
-from tests.simulation.subscriptions import Subscription
+from tests.simulation.life import Topic, position_of, short_name
+from tests.simulation.storedlog import Row, rows_of
+from tests.simulation.told import Told
 
 
-class Violation(AssertionError):
-    """An invariant does not hold."""
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """An entry that a publisher sends, again and again, until it is acknowledged."""
-
-    producer: str
-    sequence_id: int
-    rows: tuple[Message, ...]
-    is_batch: bool
-    # Of the loop, when it was first sent.
-    step: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.producer}#{self.sequence_id}"
-
-    def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:
-        """Whether these are all of it; or, with `is_part`, some rows, each in its place."""
-        found = [(m.batch_index, m.key, m.value) for m in messages]
-        rows = [
-            (index if self.is_batch else -1, key, value)
-            for index, (key, value) in enumerate(self.rows)
-        ]
-        if not is_part or len(found) == len(rows):
-            return found == rows
-        return bool(found) and all(row in rows for row in found)
-
-
-@dataclass(eq=False)
-class Topic:
-    """One life of a topic: deleted and made again it is another one.
-
-    `at`, `place`: where entries are, of which anybody was told; `acked`: those that producers were
-    told of, with their place, None when the answer was "duplicate". `lost`: removed by rule, and in
-    no compacted view. `rows`: the compacted view, `horizon` its end.
-    """
-
-    name: str
-    record: TopicRecord
-    at: dict[Position, Attempt] = field(default_factory=dict)
-    place: dict[Attempt, Position] = field(default_factory=dict)
-    acked: dict[Attempt, Position | None] = field(default_factory=dict)
-    lost: set[Position] = field(default_factory=set)
-    removed: set[int] = field(default_factory=set)
-    rows: list[Row] = field(default_factory=list)
-    horizon: Position | None = None
-    numbers: dict[int, str] = field(default_factory=dict)
-    cursors: dict[str, CursorRecord] = field(default_factory=dict)
-    subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    runs: dict[int, RunRecord] = field(default_factory=dict)
-    # An administrator takes data away: ledgers go whoever has read them.
-    truncations: int = 0
-    # Readers of compacted data may miss something from here on: it was taken away by rule.
-    takings: int = 0
-
-    @property
-    def floor(self) -> Position:
-        return (
-            _position(self.record.retention_floor)
-            if self.record.HasField("retention_floor")
-            else EARLIEST
-        )
-
-
-class Oracle:
-    def __init__(
-        self, disk: Disk, ledgers: Path, profile: str, note: Callable[[str], None]
-    ) -> None:
-        self._disk, self._ledgers, self.note = disk, ledgers, note
-        self.profile = profile
-        self.failure: AssertionError | None = None
-        self.attempts: dict[tuple[str, str, int], Attempt] = {}
-        self.topics: dict[str, Topic] = {}
-        # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
-        self.subscribed: set[str] = set()
-        # Topics in which an administrator passes messages over, by subscription ("": all).
-        self.passed_over: set[tuple[str, str]] = set()
-        self._of_ledger: dict[int, Topic] = {}
-        self._numbers: dict[str, dict[int, str]] = {}
-        self._now: MemoryKeyValue | None = None
-        # Files were damaged on purpose: errors are right, silence is wrong.
-        self.is_damaged = False
-
-    # Failing
-
-    def fail(self, why: str) -> None:
-        if self.failure is None:
-            self.note(f"WRONG: {why}")
-            self.failure = Violation(why)
-
-    def unexpected(self, error: object) -> None:
-        """An error that is none of the broker's own."""
-        self.fail(f"an error that nobody expected: {error!r}{_where(error)}")
-
-    # What publishers do and are told
-
-    def attempted(self, topic: str, attempt: Attempt) -> None:
-        self.attempts[topic, attempt.producer, attempt.sequence_id] = attempt
-
-    def acknowledged(self, name: str, producer: str, sequence_id: int, position: Position) -> None:
-        """(a): what a producer is told is stored is on the disk, at that place, once."""
-        attempt = self.attempts[name, producer, sequence_id]
-        if position.ledger_id < 0:
-            self._told_duplicate(name, attempt)
-            return
-        topic = self._of_ledger.get(position.ledger_id)
-        if topic is None:
-            self.fail(f"{attempt} is acknowledged at {position}, in a ledger that nobody knows")
-            return
-        self.stored(topic, position, attempt)
-        topic.acked[attempt] = position
-        stored = self.entries(position.ledger_id).get(position)
-        if position.ledger_id in topic.removed:
-            if topic.truncations:
-                topic.lost.add(position)
-            return
-        is_durable = stored is not None and self._disk.is_durable(stored.path, stored.end)
-        if not (is_durable or self.is_damaged):
-            self.fail(f"{attempt} is acknowledged at {position} and not on the disk")
-
-    def _told_duplicate(self, name: str, attempt: Attempt) -> None:
-        topic = self.topics.get(name)
-        if topic is None or attempt in topic.acked:
-            return
-        topic.acked[attempt] = topic.place.get(attempt)
-        self.learn(topic)
-        if attempt not in topic.place and not self.is_damaged:
-            self.fail(f"{attempt} is said to be stored already, and is nowhere")
-
-    def topic_of_ledger(self, ledger_id: int) -> Topic | None:
-        return self._of_ledger.get(ledger_id)
-
-    def stored(self, topic: Topic, position: Position, attempt: Attempt) -> None:
-        known = topic.at.get(position)
-        if known is not None and known is not attempt:
-            self.fail(f"{position} was {known} and is {attempt} now")
-        if known is None:
-            if attempt in topic.place and not self.is_damaged:
-                other = topic.place[attempt]
-                self.fail(f"{attempt} is stored twice, at {other} and at {position}")
-            topic.at[position], topic.place[attempt] = attempt, position
-
-    # What is in files
-
-    def entries(self, ledger_id: int) -> dict[Position, Stored]:
-        return scan(self._disk, self._ledgers, ledger_id)
-
-    def attempt_of(self, topic: Topic, entry: Stored) -> Attempt | None:
-        producer = topic.numbers.get(entry.header.producer_number, "")
-        return self.attempts.get((topic.name, producer, entry.header.sequence_id))
-
-    def learn(self, topic: Topic) -> None:
-        """Where entries are of whose place nobody was told: those said to be duplicates."""
-        missing = {attempt for attempt, at in topic.acked.items() if at is None}
-        if not missing:
-            return
-        for ledger_id in topic.record.ledger_ids:
-            self._learn_ledger(topic, ledger_id, missing)
-
-    def _learn_ledger(self, topic: Topic, ledger_id: int, missing: set[Attempt]) -> None:
-        for position, entry in self.entries(ledger_id).items():
-            attempt = self.attempt_of(topic, entry)
-            if attempt in missing and attempt is not None:
-                self.stored(topic, position, attempt)
-                topic.acked[attempt] = position
-
-    def is_vague(self, topic: Topic, sub: Subscription) -> bool:
-        """Whether it is not known what the subscription must get."""
-        orders = {(topic.name, sub.name), (topic.name, "")}
-        return sub.is_vague or sub.is_moving > 0 or not orders.isdisjoint(self.passed_over)
+class Oracle(Told):
+    """All of it: told of each metadata write, too."""
 
     # Metadata
 
@@ -234,7 +60,7 @@ class Oracle:
                 if topic is not None:
                     topic.removed.update(topic.record.ledger_ids)
                     topic.takings += 1
-                    self.note(f"{_short(name)} is deleted")
+                    self.note(f"{short_name(name)} is deleted")
             elif key.startswith(b"cursor/"):
                 name, _, subscription = key[7:].decode().partition("\0")
                 if name in self.topics:
@@ -271,7 +97,7 @@ class Oracle:
         if topic is None:
             topic = self.topics[record.name] = Topic(record.name, TopicRecord(name=record.name))
             topic.numbers = self._numbers.setdefault(record.name, {})
-            self.note(f"{_short(record.name)} comes into being")
+            self.note(f"{short_name(record.name)} comes into being")
         before = topic.record
         for ledger_id in record.ledger_ids:
             self._of_ledger[ledger_id] = topic
@@ -282,12 +108,12 @@ class Oracle:
         if gone:
             self._on_gone(topic, record, gone, store)
         if before.HasField("compacted") and not record.HasField("compacted"):
-            self.note(f"{_short(record.name)}: the compacted view is dropped")
+            self.note(f"{short_name(record.name)}: the compacted view is dropped")
             topic.takings += 1
             topic.rows, topic.horizon = [], None
             topic.lost.update(at for at in topic.at if at.ledger_id in topic.removed)
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
-            self.note(f"{_short(record.name)}: ledger {record.ledger_ids[-1]} begins")
+            self.note(f"{short_name(record.name)}: ledger {record.ledger_ids[-1]} begins")
         topic.record = record
 
     def _remember_ledger(self, topic: Topic, ledger_id: int, store: MemoryKeyValue) -> None:
@@ -295,7 +121,7 @@ class Oracle:
         value = store.get(f"ledger/{ledger_id:020d}".encode())
         if value is None:
             return
-        ends = [_position(each.last) for each in LedgerRecord.FromString(value[1:]).segments]
+        ends = [position_of(each.last) for each in LedgerRecord.FromString(value[1:]).segments]
         for position, entry in self.entries(ledger_id).items():
             attempt = self.attempt_of(topic, entry)
             if attempt is not None and position <= max(ends, default=EARLIEST):
@@ -309,15 +135,15 @@ class Oracle:
         """(a): raw ledgers go only when all who need them have passed them, or by an order."""
         for ledger_id in gone:
             self._remember_ledger(topic, ledger_id, store)
-        self.note(f"{_short(topic.name)}: raw ledgers {gone} go")
+        self.note(f"{short_name(topic.name)}: raw ledgers {gone} go")
         topic.removed.update(gone)
-        places = [at for at in topic.at if at.ledger_id in gone]
+        places = [at for at in topic.at if at.ledger_id in gone and at not in topic.excused]
         if not places:
             return
-        is_order = topic.truncations > 0
+        is_order = topic.name in self.truncated
         passed = topic.horizon or EARLIEST
         if record.HasField("truncated_upto"):
-            passed = max(passed, _position(record.truncated_upto))
+            passed = max(passed, position_of(record.truncated_upto))
         if record.HasField("retention_floor"):
             topic.takings += 1
         for position in sorted(places):
@@ -362,8 +188,10 @@ class Oracle:
         self, topic: Topic, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
     ) -> None:
         """(d), (i), (j): the new view is latest(log up to the horizon), published in one write."""
-        compacted, horizon = record.compacted, _position(record.compacted.horizon)
-        self.note(f"{_short(topic.name)}: run {compacted.run_number} commits, horizon {horizon}")
+        compacted, horizon = record.compacted, position_of(record.compacted.horizon)
+        self.note(
+            f"{short_name(topic.name)}: run {compacted.run_number} commits, horizon {horizon}"
+        )
         run = puts.get(f"run/{topic.name}\0{compacted.run_number:020d}".encode())
         ledger = puts.get(f"ledger/{compacted.ledger_id:020d}".encode())
         if run is None or ledger is None:
@@ -383,48 +211,43 @@ class Oracle:
                 self.fail(f"run {compacted.run_number} commits after run {previous.run_number}")
         rows = self._expected(topic, horizon, RunRecord.FromString(run[1:]).retain_null_key)
         found = self.rows_of_ledger(compacted.ledger_id)
-        floor = topic.floor
-        if [row for row in found if row.position >= floor] != [
-            row for row in rows if row.position >= floor
-        ]:
+        messages = sum(each.messages for each in LedgerRecord.FromString(ledger[1:]).segments)
+        if self.is_damaged and len(found) < messages:
+            # It was verified, and damaged since.
+            found = rows
+        # Whether what counts as torn by now is in it nobody can say.
+        torn = {row.key for at in topic.excused if at in topic.at for row in topic.at[at].rows}
+        rows = [row for row in rows if row.position >= topic.floor and row.key not in torn]
+        shown = [row for row in found if row.position >= topic.floor and row.key not in torn]
+        if shown != rows:
             self.fail(
                 f"the view of run {compacted.run_number} at {horizon} is not latest(log): "
-                f"{_difference(rows, found)} (d)"
+                f"{_difference(rows, shown)} (d)"
             )
         topic.rows, topic.horizon = found, horizon
 
     def _expected(self, topic: Topic, horizon: Position, retain_null_key: bool) -> list[Row]:
         self.learn(topic)
         after = topic.horizon or EARLIEST
-        raw: list[Row] = []
-        there: set[Position] = set()
-        for ledger_id in topic.record.ledger_ids:
-            for position, entry in self.entries(ledger_id).items():
-                if after < position <= horizon:
-                    there.add(position)
-                    raw += rows_of(entry)
+        raw = {
+            position: rows_of(entry)
+            for ledger_id in topic.record.ledger_ids
+            for position, entry in self.entries(ledger_id).items()
+            if after < position <= horizon
+        }
         for position, attempt in topic.at.items():
-            is_due = after < position <= horizon and position.ledger_id not in topic.removed
-            if is_due and position not in there:
-                self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
-        rows = [*topic.rows, *raw]
+            is_due = after < position <= horizon and not topic.is_gone(position)
+            if is_due and position not in raw:
+                # Damaged: the run may have read it before.
+                raw[position] = attempt.rows_at(position)
+                if not self.is_damaged:
+                    self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
+        rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
         kept = latest([Message(row.key, row.value) for row in rows], retain_null_key).survivors
         return [rows[index] for index in kept]
 
     def rows_of_ledger(self, ledger_id: int) -> list[Row]:
         return [row for entry in self.entries(ledger_id).values() for row in rows_of(entry)]
-
-    # Crashes
-
-    def recovered(self, report: Any) -> None:
-        """What was not damaged on purpose is not damaged."""
-        if report.torn:
-            self.note(f"torn tails are cut: {len(report.torn)}")
-        if report.damaged and not self.is_damaged:
-            self.fail(f"recovery reports damage: {report.damaged}")
-
-    def power_was_lost(self) -> None:
-        """Nothing that anybody was told of may be gone; readers and the end find out."""
 
 
 def _difference(expected: list[Row], found: list[Row]) -> str:
@@ -436,21 +259,3 @@ def _difference(expected: list[Row], found: list[Row]) -> str:
 def _some(rows: list[Row]) -> str:
     shown = [f"{row.position}/{row.batch_index} {row.key!r}" for row in rows[:4]]
     return f"{len(rows)} [{', '.join(shown)}]"
-
-
-def _position(record: Any) -> Position:
-    return Position(record.ledger_id, record.entry_id)
-
-
-def _short(name: str) -> str:
-    return name.rsplit("/", 1)[-1]
-
-
-def _where(error: object) -> str:
-    traceback = getattr(error, "__traceback__", None)
-    frames = []
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}")
-        traceback = traceback.tb_next
-    return f" at {' > '.join(frames[-5:])}" if frames else ""

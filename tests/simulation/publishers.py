@@ -16,12 +16,12 @@ from storage.errors import ProducerBusy, TopicNotFound, TopicTerminated
 from storage.native import NativeBatchBuilder
 from tests.model.policy_model import Message
 from tests.simulation.connections import Connection
-from tests.simulation.oracle import Attempt
+from tests.simulation.life import Attempt
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-KEYS: tuple[bytes | None, ...] = (b"a", b"b", b"c", b"d", b"e", b"", None)
+KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b"", None)
 _HANDLER = publish.__wrapped__  # type: ignore[attr-defined]
 
 
@@ -32,6 +32,7 @@ class Publisher:
         self._world, self.topic, self.name = world, topic, name
         self._pending: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
         self._sequence = -1
+        self._skew = world.random.choice((1, 2, 4))
         # Entries that this connection was sent already.
         self._sent = 0
         self._connection: Connection | None = None
@@ -58,11 +59,12 @@ class Publisher:
         rows = []
         for row in range(count):
             number = self._sequence + 1 + row
-            key = random.choice(KEYS)
+            # A few keys come again and again, and are deleted.
+            key = KEYS[min(random.randrange(len(KEYS)) for _ in range(self._skew))]
             value = f"{self.name}:{number}".encode()
-            if random.random() < 0.25:
+            if random.random() < 0.3:
                 value = b""
-            elif random.random() < 0.2:
+            elif random.random() < 0.4:
                 value = value.ljust(random.randrange(300), b".")
             builder.add(value or random.choice((b"", None)), key)
             rows.append(Message(key, value))
@@ -95,13 +97,17 @@ class Publisher:
         connection.cut()
 
     async def _run(self) -> None:
+        pause_s = 0.1
         while not self._is_over:
             while not self._pending:
                 self._wanted.clear()
                 await self._wanted.wait()
             await self._world.is_up.wait()
+            sent = self._sequence, len(self._pending)
             await self._connect()
-            await asyncio.sleep(self._world.random.random() * 0.1)
+            has_moved = sent != (self._sequence, len(self._pending))
+            pause_s = 0.1 if has_moved else min(2.0, pause_s * 1.3)
+            await asyncio.sleep(self._world.random.random() * pause_s)
 
     async def _connect(self) -> None:
         connection = Connection(self._world, _HANDLER, self._on_sent)

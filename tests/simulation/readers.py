@@ -18,7 +18,7 @@ from storage.codec import decode
 from storage.entry import EARLIEST, LATEST, Position, read_header
 from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile
 from tests.simulation.connections import Connection
-from tests.simulation.oracle import Attempt, Topic
+from tests.simulation.life import Attempt, Topic
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -227,6 +227,9 @@ class Reader:
             seen.start = position
         if not self.read_compacted:
             self._check_gap(topic, position)
+        elif oracle.profile == "pulsar-4" and oracle.is_stale(topic, position):
+            # The other profile's readers go on in the view that they began with.
+            oracle.fail(f"{self.name} gets {position}, which is compacted away (d)")
         seen.last = max(position, seen.last)
         seen.entries[position] = len(messages)
         for message in messages:
@@ -239,7 +242,7 @@ class Reader:
         """A raw reader skips what is gone, and nothing else."""
         first = max(self.seen.last.next if self.seen.entries else self.seen.start, self.seen.start)
         for at, attempt in topic.at.items():
-            if first <= at < position and at.ledger_id not in topic.removed:
+            if first <= at < position and not topic.is_gone(at):
                 self._world.oracle.fail(
                     f"{self.name} goes to {position} and skips {attempt} at {at} (e)"
                 )
@@ -269,7 +272,7 @@ class Reader:
             self._check_keys(topic, due)
             return
         for at, attempt in due:
-            if at not in self.seen.entries and at.ledger_id not in topic.removed:
+            if at not in self.seen.entries and not topic.is_gone(at):
                 self._world.oracle.fail(
                     f"{self.name} is at the end, and never got {attempt} at {at} (g)"
                 )

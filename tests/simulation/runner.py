@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -35,6 +36,7 @@ def failures_of(job: Job) -> list[Failure]:
         outcome = run(Scenario.draw(seed, job.without, job.kind))
         if outcome.failure is not None:
             found.append(Failure(seed, kind_of(outcome), str(outcome.failure)))
+    gc.collect()
     return found
 
 

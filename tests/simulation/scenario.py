@@ -7,19 +7,23 @@ outcome.failure, outcome.trace
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from storage.ledger import StoreSettings
+from tests.simulation import administration, clients, machine
 from tests.simulation.actors import Actors
 from tests.simulation.converge import converge
-from tests.simulation.jobs import cooperative_locks
+from tests.simulation.executor import cooperative_locks
 from tests.simulation.loop import Hang, Pace
-from tests.simulation.operations import OPERATIONS
+from tests.simulation.operation import OPERATIONS
 from tests.simulation.world import World
 
+# Whose operations are in the table, once they are imported.
+ROOMS = (clients, administration, machine)
 WEIGHTS = {
     "publish": 30,
     "reconnect": 3,
@@ -59,6 +63,18 @@ WEIGHTS = {
     "fill_disk": 1,
 }
 FLIPS = 6
+# What a scenario is mostly about; the rest comes now and then.
+THEMES = (
+    (),
+    (),
+    ("open_reader", "permit", "check", "compact", "slow_call"),
+    ("open_consumer", "permit_consumer", "acknowledge", "compact", "kill_broker"),
+    ("compact", "kill_worker", "cancel", "slow_call", "fail_call"),
+    ("lose_power", "kill_broker", "reconnect", "slow_call"),
+    ("fail_call", "unload", "reconnect", "lose_power"),
+)
+DAMAGE = ("flip_bit", "kill_broker", "compact", "lose_power")
+EPISODE = ("publish", "publish", "flip_bit", "kill_broker", "compact", "compact", "compact")
 TOPIC = "persistent://public/default/t"
 
 
@@ -109,12 +125,19 @@ class Scenario:
             names.append("flip_bit")
         weights = [WEIGHTS.get(name, FLIPS) for name in names]
         # Some operations are rare in one scenario and frequent in another.
-        weights = [weight * random.choice((0, 1, 1, 3)) for weight in weights]
+        theme = DAMAGE if kind == "damage" and random.random() < 0.4 else random.choice(THEMES)
+        weights = [
+            weight * (4 if name in theme else random.choice((0, 1, 1, 3) if not theme else (0, 1)))
+            for name, weight in zip(names, weights, strict=True)
+        ]
         weights[names.index("publish")] = 25
         steps = tuple(
             Step(name, random.randrange(1 << 30), random.choice((0, 1, 3, 10, 40)))
             for name in random.choices(names, weights, k=random.choice((10, 20, 30, 40)))
         )
+        if kind == "damage" and random.random() < 0.6:
+            # What is damaged while it is open shows at the next start, and to the next runs.
+            steps += tuple(Step(name, random.randrange(1 << 30), 40) for name in EPISODE)
         return cls(
             seed,
             profile,
@@ -147,6 +170,8 @@ def run(scenario: Scenario) -> Outcome:
     errors = _Errors(world)
     logging.getLogger().addHandler(errors)
     failure: BaseException | None = None
+    # Collections would come at any time, and end generators that nobody finished.
+    gc.disable()
     with cooperative_locks(world.loop.jobs):
         try:
             world.loop.run_until_complete(_play(world, scenario))
@@ -155,6 +180,7 @@ def run(scenario: Scenario) -> Outcome:
         finally:
             world.close()
             logging.getLogger().removeHandler(errors)
+            gc.enable()
     return Outcome(failure, world.trace, world.loop.steps)
 
 

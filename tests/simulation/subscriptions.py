@@ -91,8 +91,15 @@ class Subscription:
 def covers(record: CursorRecord, position: Position) -> bool:
     """Whether a durable cursor has that entry as acknowledged."""
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
-    return position <= mark_delete or any(
+    in_range = any(
         each.ledger_id == position.ledger_id
         and each.first_entry_id <= position.entry_id <= each.last_entry_id
         for each in record.acknowledged
     )
+    in_span = any(
+        (each.after.ledger_id, each.after.entry_id)
+        < position
+        <= (each.upto.ledger_id, each.upto.entry_id)
+        for each in record.spans
+    )
+    return position <= mark_delete or in_range or in_span

@@ -24,8 +24,9 @@ from storage.metadata import MetadataStore
 from storage.recovery import RecoveryReport
 from tests.simulation.compactor import SimCompactor
 from tests.simulation.disk import DATA, Disk
+from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
-from tests.simulation.jobs import Crash, Process, SimExecutor
+from tests.simulation.jobs import Crash, Process
 from tests.simulation.key_value import PairStore, SimKeyValue, settle_after_crash
 from tests.simulation.loop import PROCESS, Pace, SimLoop
 from tests.simulation.oracle import Oracle
@@ -61,7 +62,7 @@ class World:
         self.disk.on_fault = self.note
         self.pairs = PairStore()
         self.trace: list[str] = []
-        self.oracle = Oracle(self.disk, DATA / "ledgers", profile, self.note)
+        self.oracle = Oracle(self.disk, self.pairs, DATA / "ledgers", profile, self.note)
         self.settings = BrokerSettings(
             data_dir=DATA,
             compactor="off",
@@ -77,6 +78,8 @@ class World:
         self._next_crash_is_power = False
         self._workers: list[Process] = []
         self._starts = 0
+        # Of the machine; and the last one in which a broker has recovered.
+        self._boots, self._recovered_boot = 1, 0
         executor = SimExecutor(self.loop.jobs)
         executor.current_process = PROCESS.get
         self.loop.set_default_executor(executor)
@@ -144,7 +147,10 @@ class World:
             settings=self.settings.store,
             clock_ms=self.clock.now_ms,
         )
-        return metadata, store, store.recover()
+        boot = self._boots
+        report = store.recover(is_same_boot=self._recovered_boot == boot)
+        self._recovered_boot = boot
+        return metadata, store, report
 
     async def _start(
         self, metadata: MetadataStore, store: LedgerStore, executor: SimExecutor
@@ -170,10 +176,14 @@ class World:
         self._workers.append(worker)
         return worker
 
-    def crash(self, *, power: bool, calls: int) -> None:
-        """At that many calls of the disk from now. Power: what was not synced may be lost."""
-        if self.process is not None and not self.process.is_dead and self.process.crash_in < 0:
-            self.process.crash_in = calls
+    def crash(self, *, power: bool, calls: int = -1, operation: str = "") -> None:
+        """At that many calls of the disk from now, or before the next call of that kind.
+
+        Power: what was not synced may be lost.
+        """
+        process = self.process
+        if process is not None and not (process.is_dead or process.is_doomed):
+            process.crash_in, process.crash_at = calls, operation
             self._next_crash_is_power = power
 
     def crash_now(self, *, power: bool) -> None:
@@ -224,7 +234,7 @@ class World:
                 worker.crash_in = self.random.randrange(40)
         if power:
             self.disk.lose_power(in_order=self.in_order)
-            self.oracle.power_was_lost()
+            self._boots += 1
         settle_after_crash(self.pairs, self.random, self.oracle.on_write)
         self.client(self._boot_later())
 

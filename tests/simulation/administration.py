@@ -1,0 +1,133 @@
+"""Operations of administrators: compacting, unloading, trimming, policies, deleting."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import TYPE_CHECKING
+
+from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1.records_pb2 import Policies
+
+from broker.rpc import subscribe as subscribe_rpc
+from broker.rpc.admin import AdminService
+from tests.simulation.operation import ask_admin, make_vague, operation, take_away
+
+if TYPE_CHECKING:
+    from tests.simulation.actors import Actors
+    from tests.simulation.world import World
+
+_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
+_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
+
+
+@operation
+def compact(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TriggerCompactionRequest(topic=actors.topic(random))
+    ask_admin(actors, "compact", AdminService.TriggerCompaction, request)
+
+
+@operation
+def cancel(actors: Actors, random: Random) -> None:
+    request = admin_pb2.CancelCompactionRequest(topic=actors.topic(random))
+    ask_admin(actors, "cancel", AdminService.CancelCompaction, request)
+
+
+@operation
+def kill_worker(actors: Actors, random: Random) -> None:
+    """In the middle of the run that is on its way, or of the next one."""
+    late, steps = random.choice((1, 3, 6, 10, 20, 40)), random.choice((0, 5, 20, 60))
+    actors.world.client(_kill_worker(actors.world, late, steps))
+
+
+async def _kill_worker(world: World, late: int, steps: int) -> None:
+    for _ in range(300):
+        compactor = world.compactor
+        if compactor is not None and compactor.is_running:
+            if steps <= 0:
+                world.note(f"the worker is killed, and late by {late} calls")
+                compactor.kill(late)
+                return
+            steps -= 1
+        await asyncio.sleep(0)
+
+
+@operation
+def unload(actors: Actors, random: Random) -> None:
+    request = admin_pb2.UnloadTopicRequest(topic=actors.topic(random))
+    ask_admin(actors, "unload", AdminService.UnloadTopic, request)
+
+
+@operation
+def trim(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TrimTopicRequest(topic=actors.topic(random))
+    ask_admin(actors, "trim", AdminService.TrimTopic, request)
+
+
+@operation
+def stats(actors: Actors, random: Random) -> None:
+    request = admin_pb2.GetTopicInternalStatsRequest(topic=actors.topic(random))
+    ask_admin(actors, "stats", AdminService.GetTopicInternalStats, request)
+
+
+@operation
+def truncate(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    make_vague(actors, topic)
+    actors.world.oracle.truncated.add(topic)
+    take_away(actors, topic)
+    ask_admin(
+        actors, "truncate", AdminService.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic)
+    )
+
+
+@operation
+def expire(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    make_vague(actors, topic)
+    request = admin_pb2.ExpireMessagesRequest(topic=topic, older_than_ms=random.choice((1, 500)))
+    ask_admin(actors, "expire", AdminService.ExpireMessages, request)
+
+
+@operation
+def disable_compaction(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    take_away(actors, topic)
+    request = data_pb2.UnsubscribeRequest(topic=topic, subscription="__compaction")
+    ask_admin(actors, "disable compaction", _UNSUBSCRIBE, request, of_broker=True)
+
+
+@operation
+def set_policies(actors: Actors, random: Random) -> None:
+    topic = actors.topic(random)
+    policies = random.choice(
+        (
+            Policies(compaction_threshold_bytes=random.choice((0, 300, 1000))),
+            Policies(retain_null_key=random.random() < 0.5),
+            Policies(message_ttl_ms=500),
+            Policies(retention_ms=random.choice((0, 1000, -1)), retention_bytes=-1),
+        )
+    )
+    if policies.message_ttl_ms:
+        make_vague(actors, topic)
+    scope = admin_pb2.PolicyScope(topic=topic)
+    request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=policies)
+    ask_admin(actors, "set policies", AdminService.UpdatePolicies, request)
+
+
+@operation
+def terminate(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TerminateTopicRequest(topic=actors.topic(random))
+    ask_admin(actors, "terminate", AdminService.TerminateTopic, request)
+
+
+@operation
+def delete_topic(actors: Actors, random: Random) -> None:
+    force = random.random() < 0.8
+    request = admin_pb2.DeleteTopicRequest(topic=actors.topic(random), force=force)
+    ask_admin(actors, "delete", AdminService.DeleteTopic, request)
+
+
+@operation
+def pass_time(actors: Actors, random: Random) -> None:
+    actors.world.loop.advance(random.choice((1.0, 130.0, 15_000.0)))

@@ -1,0 +1,103 @@
+"""The broker's thread pool and the storage room's locks, as a seed has them.
+
+`cooperative_locks` replaces `threading.Lock` in the storage room by one that hands the baton on
+(tests/simulation/jobs.py) instead of stopping everybody; `SimExecutor` runs jobs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.jobs import Job, Jobs, Process
+
+# As the broker's own pool.
+JOBS_MAX = 8
+
+
+class CooperativeLock:
+    """A threading.Lock that hands the baton on. `jobs`: of the simulation that runs."""
+
+    jobs: Jobs | None = None
+
+    def __init__(self) -> None:
+        self.is_held = False
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if self.is_held:
+            if not blocking:
+                return False
+            assert self.jobs is not None
+            self.jobs.wait_for(self)
+        self.is_held = True
+        return True
+
+    def release(self) -> None:
+        self.is_held = False
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+@contextmanager
+def cooperative_locks(jobs: Jobs) -> Iterator[None]:
+    """In the storage room, for as long as a simulation runs."""
+    CooperativeLock.jobs = jobs
+    stand_in = SimpleNamespace(Lock=CooperativeLock)
+    with (
+        patch("storage.append_files.threading", stand_in),
+        patch("storage.ledger.threading", stand_in),
+        patch("storage.metadata.threading", stand_in),
+        patch("storage.reader.threading", stand_in),
+    ):
+        yield
+
+
+class SimExecutor(ThreadPoolExecutor):
+    """JOBS_MAX at once, others wait in order. `process` None: of whoever submits."""
+
+    def __init__(self, jobs: Jobs, process: Process | None = None) -> None:
+        super().__init__(max_workers=1)
+        self._sim_jobs, self._process = jobs, process
+        self._running = 0
+        self._queue: deque[tuple[Job, Callable[[], Any]]] = deque()
+        self.current_process: Callable[[], Process | None] = lambda: None
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        process = self._process or self.current_process()
+        jobs = self._sim_jobs
+
+        def call() -> Any:
+            return fn(*args, **kwargs)
+
+        if self._running >= JOBS_MAX:
+            # It waits for a place as in the real pool; it becomes a job when there is one.
+            waiting = Job(0, process, call)
+            self._queue.append((waiting, call))
+            return waiting.future
+        job = jobs.submit(process, call)
+        self._begin(job)
+        return job.future
+
+    def _begin(self, job: Job) -> None:
+        self._running += 1
+        job.on_done = self._ended
+
+    def _ended(self) -> None:
+        self._running -= 1
+        if self._queue:
+            waiting, call = self._queue.popleft()
+            job = self._sim_jobs.submit(waiting.process, call)
+            job.future = waiting.future
+            self._begin(job)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing to end: threads are shared."""

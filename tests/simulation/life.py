@@ -1,0 +1,101 @@
+"""What is remembered of a topic: one life of it, what was sent to it, and what became of that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfold.v1.records_pb2 import (
+    CursorRecord,
+    RunRecord,
+    TopicRecord,
+)
+
+from storage.codec import StoredMessage
+from storage.entry import EARLIEST, Position
+from tests.model.policy_model import Message
+from tests.simulation.storedlog import Row
+from tests.simulation.subscriptions import Subscription
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """An entry that a publisher sends, again and again, until it is acknowledged."""
+
+    producer: str
+    sequence_id: int
+    rows: tuple[Message, ...]
+    is_batch: bool
+    # Of the loop, when it was first sent.
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.producer}#{self.sequence_id}"
+
+    def rows_at(self, position: Position) -> list[Row]:
+        return [
+            Row(position, index if self.is_batch else -1, key, value)
+            for index, (key, value) in enumerate(self.rows)
+        ]
+
+    def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:
+        """Whether these are all of it; or, with `is_part`, some rows, each in its place."""
+        found = [(m.batch_index, m.key, m.value) for m in messages]
+        rows = [tuple(row[1:]) for row in self.rows_at(EARLIEST)]
+        if not is_part or len(found) == len(rows):
+            return found == rows
+        return bool(found) and all(row in rows for row in found)
+
+
+@dataclass(eq=False)
+class Topic:
+    """One life of a topic: deleted and made again it is another one.
+
+    `at`, `place`: where entries are, of which anybody was told; `acked`: those that producers were
+    told of, with their place, None when the answer was "duplicate". `lost`: removed by rule, and in
+    no compacted view. `rows`: the compacted view, `horizon` its end.
+    """
+
+    name: str
+    record: TopicRecord
+    at: dict[Position, Attempt] = field(default_factory=dict)
+    place: dict[Attempt, Position] = field(default_factory=dict)
+    acked: dict[Attempt, Position | None] = field(default_factory=dict)
+    lost: set[Position] = field(default_factory=set)
+    removed: set[int] = field(default_factory=set)
+    rows: list[Row] = field(default_factory=list)
+    horizon: Position | None = None
+    numbers: dict[int, str] = field(default_factory=dict)
+    cursors: dict[str, CursorRecord] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    runs: dict[int, RunRecord] = field(default_factory=dict)
+    # Readers of compacted data may miss something from here on: it was taken away by rule.
+    takings: int = 0
+
+    # Of an open ledger's last group, and damaged: nothing tells such damage from a torn tail.
+    excused: set[Position] = field(default_factory=set)
+
+    def is_gone(self, position: Position) -> bool:
+        """Whether nobody may ask for that raw entry any more."""
+        return position.ledger_id in self.removed or position in self.excused
+
+    @property
+    def floor(self) -> Position:
+        return (
+            position_of(self.record.retention_floor)
+            if self.record.HasField("retention_floor")
+            else EARLIEST
+        )
+
+
+def position_of(record: Any) -> Position:
+    return Position(record.ledger_id, record.entry_id)
+
+
+def short_name(name: str) -> str:
+    return name.rsplit("/", 1)[-1]

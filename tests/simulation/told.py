@@ -1,0 +1,192 @@
+"""What is promised to publishers is on the disk: receipts, and where entries are.
+
+The part of the oracle that hears of receipts and deliveries, looks into files and knows what damage
+was done on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ledgerfold.v1.records_pb2 import (
+    LedgerRecord,
+)
+
+from storage.entry import Position
+from storage.key_value import MemoryKeyValue
+from tests.simulation.disk import Disk
+from tests.simulation.life import Attempt, Topic, Violation
+from tests.simulation.storedlog import Stored, scan
+from tests.simulation.subscriptions import Subscription
+
+
+class Told:
+    """What publishers and readers were told, held against the disk (tests/simulation/oracle.py)."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        pairs: MemoryKeyValue,
+        ledgers: Path,
+        profile: str,
+        note: Callable[[str], None],
+    ) -> None:
+        self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
+        self.profile = profile
+        self.failure: AssertionError | None = None
+        self.attempts: dict[tuple[str, str, int], Attempt] = {}
+        self.topics: dict[str, Topic] = {}
+        # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
+        self.subscribed: set[str] = set()
+        # Topics from which an administrator takes ledgers, whoever has read them.
+        self.truncated: set[str] = set()
+        # Topics in which an administrator passes messages over, by subscription ("": all).
+        self.passed_over: set[tuple[str, str]] = set()
+        self._of_ledger: dict[int, Topic] = {}
+        self._numbers: dict[str, dict[int, str]] = {}
+        self._now: MemoryKeyValue | None = None
+        # Files were damaged on purpose: errors are right, silence is wrong.
+        self.is_damaged = False
+
+    # Failing
+
+    def fail(self, why: str) -> None:
+        if self.failure is None:
+            self.note(f"WRONG: {why}")
+            self.failure = Violation(why)
+
+    def unexpected(self, error: object) -> None:
+        """An error that is none of the broker's own."""
+        self.fail(f"an error that nobody expected: {error!r}{where(error)}")
+
+    # What publishers do and are told
+
+    def attempted(self, topic: str, attempt: Attempt) -> None:
+        self.attempts[topic, attempt.producer, attempt.sequence_id] = attempt
+
+    def acknowledged(self, name: str, producer: str, sequence_id: int, position: Position) -> None:
+        """(a): what a producer is told is stored is on the disk, at that place, once."""
+        attempt = self.attempts[name, producer, sequence_id]
+        if position.ledger_id < 0:
+            self._told_duplicate(name, attempt)
+            return
+        topic = self._of_ledger.get(position.ledger_id)
+        if topic is None:
+            self.fail(f"{attempt} is acknowledged at {position}, in a ledger that nobody knows")
+            return
+        self.stored(topic, position, attempt)
+        topic.acked[attempt] = position
+        stored = self.entries(position.ledger_id).get(position)
+        if position.ledger_id in topic.removed:
+            if topic.name in self.truncated:
+                topic.lost.add(position)
+            return
+        is_durable = stored is not None and self._disk.is_durable(stored.path, stored.end)
+        if not (is_durable or self.is_damaged):
+            self.fail(f"{attempt} is acknowledged at {position} and not on the disk")
+
+    def _told_duplicate(self, name: str, attempt: Attempt) -> None:
+        topic = self.topics.get(name)
+        if topic is None or attempt in topic.acked:
+            return
+        topic.acked[attempt] = topic.place.get(attempt)
+        self.learn(topic)
+        if attempt not in topic.place and not self.is_damaged:
+            self.fail(f"{attempt} is said to be stored already, and is nowhere")
+
+    def topic_of_ledger(self, ledger_id: int) -> Topic | None:
+        return self._of_ledger.get(ledger_id)
+
+    def stored(self, topic: Topic, position: Position, attempt: Attempt) -> None:
+        known = topic.at.get(position)
+        if known is not None and known is not attempt:
+            self.fail(f"{position} was {known} and is {attempt} now")
+        if known is None:
+            if attempt in topic.place and not self.is_damaged:
+                other = topic.place[attempt]
+                self.fail(f"{attempt} is stored twice, at {other} and at {position}")
+            topic.at[position], topic.place[attempt] = attempt, position
+
+    # What is in files
+
+    def is_stale(self, topic: Topic, position: Position) -> bool:
+        """Whether a read-compacted read that is up to date passes over that entry."""
+        horizon = topic.horizon
+        return (
+            self.topics.get(topic.name) is topic
+            and horizon is not None
+            and position <= horizon
+            and all(row.position != position for row in topic.rows)
+        )
+
+    def entries(self, ledger_id: int) -> dict[Position, Stored]:
+        """In files that its record names; all there are when it has none yet."""
+        found = scan(self._disk, self._ledgers, ledger_id)
+        value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
+        if value is None:
+            return found
+        named = {str(self._ledgers / s.path) for s in LedgerRecord.FromString(value[1:]).segments}
+        return {at: entry for at, entry in found.items() if str(entry.path) in named}
+
+    def attempt_of(self, topic: Topic, entry: Stored) -> Attempt | None:
+        producer = topic.numbers.get(entry.header.producer_number, "")
+        return self.attempts.get((topic.name, producer, entry.header.sequence_id))
+
+    def learn(self, topic: Topic) -> None:
+        """Where entries are of whose place nobody was told: those said to be duplicates."""
+        missing = {attempt for attempt, at in topic.acked.items() if at is None}
+        if not missing:
+            return
+        for ledger_id in topic.record.ledger_ids:
+            self._learn_ledger(topic, ledger_id, missing)
+
+    def _learn_ledger(self, topic: Topic, ledger_id: int, missing: set[Attempt]) -> None:
+        for position, entry in self.entries(ledger_id).items():
+            attempt = self.attempt_of(topic, entry)
+            if attempt in missing and attempt is not None:
+                self.stored(topic, position, attempt)
+                topic.acked[attempt] = position
+
+    def is_vague(self, topic: Topic, sub: Subscription) -> bool:
+        """Whether it is not known what the subscription must get."""
+        orders = {(topic.name, sub.name), (topic.name, "")}
+        return sub.is_vague or sub.is_moving > 0 or not orders.isdisjoint(self.passed_over)
+
+    # Damage, and crashes
+
+    def damaged(self, ledger_id: int, path: Path, at: int, store: MemoryKeyValue) -> None:
+        """Right before a bit flips there. Entries of an open ledger say up to where it was durable
+        when they were written: what lies behind that, behind the damage, may pass for torn.
+        """
+        topic = self._of_ledger.get(ledger_id)
+        value = store.get(f"ledger/{ledger_id:020d}".encode())
+        record = LedgerRecord() if value is None else LedgerRecord.FromString(value[1:])
+        is_sealed = any(path.match(each.path) and each.sealed for each in record.segments)
+        if topic is None or is_sealed:
+            return
+        entries = self.entries(ledger_id)
+        hit = [p for p, each in entries.items() if each.path == path and each.end > at][:1]
+        proofs = [each.header.durable_entries for p, each in entries.items() if p not in hit]
+        for position in entries:
+            if hit and position >= hit[0] and position.entry_id >= max(proofs, default=0):
+                topic.excused.add(position)
+                topic.lost.add(position)
+
+    def recovered(self, report: Any) -> None:
+        """What was not damaged on purpose is not damaged."""
+        if report.torn:
+            self.note(f"torn tails are cut: {len(report.torn)}")
+        if report.damaged and not self.is_damaged:
+            self.fail(f"recovery reports damage: {report.damaged}")
+
+
+def where(error: object) -> str:
+    traceback = getattr(error, "__traceback__", None)
+    frames = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        frames.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return f" at {' > '.join(frames[-5:])}" if frames else ""
