@@ -1,0 +1,44 @@
+"""The whole broker under 600 seeds: what must hold holds, and a seed is the same run twice.
+
+scripts/simulate --minutes 60        looks longer
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.simulation.scenario import Scenario, run
+
+SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "600"))
+
+
+def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """In processes of its own, whose sets of strings come in one order."""
+    command = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kind", "share"), [("faults", 0.8), ("damage", 0.2)])
+def test_no_seed_fails(kind: str, share: float) -> None:
+    """A failure is printed with its seed and made as small as it goes."""
+    done = _simulate("--kind", kind, "--count", str(int(SEEDS * share)))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_seed_is_the_same_run_twice(seed: int) -> None:
+    """Down to the last word of the trace."""
+    first, second = (run(Scenario.draw(seed)) for _ in range(2))
+    assert first.trace == second.trace
+    assert first.loop_steps == second.loop_steps
+
+
+def test_usage_is_told() -> None:
+    """A kind that there is none of."""
+    assert _simulate("--kind", "nonsense").returncode == 2
