@@ -114,9 +114,11 @@ class Broker:
         Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
         """
         loaded = self._usable(name, to_write)
-        if loaded is not None:
-            return loaded
-        return await to_its_end(self._load_anew(name, create, to_write=to_write))
+        while loaded is None:
+            found = await to_its_end(self._load_anew(name, create, to_write=to_write))
+            # It may have been unloaded again before its caller's turn came.
+            loaded = found if found.is_loaded else self._usable(name, to_write)
+        return loaded
 
     async def _load_anew(self, name: str, create: bool, *, to_write: bool) -> Topic:
         async with self._lock(name):

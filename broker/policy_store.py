@@ -16,7 +16,7 @@ from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
 
 from broker.names import TopicName
 from broker.policies import broker_policies, effective_policies, updated_policies
-from storage.errors import TopicNotFound
+from storage.errors import Moved, TopicNotFound
 
 if TYPE_CHECKING:
     from broker.compaction_interfaces import CompactableTopic, CompactionBroker
@@ -59,8 +59,14 @@ class PolicyStore:
     async def update_topic(
         self, topic: CompactableTopic, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """One synced write. Raises InvalidRequest, NotAllowed; then nothing has changed."""
+        """One synced write.
+
+        Raises InvalidRequest, NotAllowed, Moved (it was unloaded); then nothing has changed.
+        """
         self._broker.partitions.check_policies(topic.name)
+        if self._broker.topics.get(topic.name) is not topic:
+            # NOTE: its record is out of date: written, it would take ledgers from the topic.
+            raise Moved(f"{topic.name} was unloaded; try again.")
         record = TopicRecord()
         record.CopyFrom(topic.record)
         record.policies.CopyFrom(updated_policies(record.policies, changes, remove))

@@ -262,8 +262,11 @@ class Topic:
         return max(horizon, Position(truncated.ledger_id, truncated.entry_id))
 
     async def enable_compaction_cursor(self) -> None:
-        """From now on raw data wait for the horizon (Pulsar creates `__compaction`)."""
-        if not self.record.compaction_cursor:
+        """From now on raw data wait for the horizon (Pulsar creates `__compaction`).
+
+        Nothing of a topic that was unloaded: its record is another one's by now.
+        """
+        if self.is_loaded and not self.record.compaction_cursor:
             changed = copy_of(self.record)
             changed.compaction_cursor = True
             with self.broker.metadata.batch() as batch:

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import Policies
 
 from broker.cursor_moves import expire_all
 from broker.cursor_writer import DELAY_MS
 from broker.log import TopicLog
+from broker.policy_store import PolicyStore
 from broker.subscription import Subscription
 from broker.subscription_factory import (
     create_subscription,
@@ -20,6 +22,7 @@ from broker.subscription_factory import (
     seek_subscription,
 )
 from broker.topic import Topic
+from storage.entry import Position
 from storage.errors import Moved
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -162,3 +165,35 @@ def test_what_is_acknowledged_after_the_end_is_not_written(lab: BrokerLab) -> No
 
     lab.run(change())
     assert cursors(lab) == []
+
+
+def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
+    """Its record lacks the ledgers that came since: they would be nobody's."""
+    old = lab.topic
+    lab.run(lab.broker.unload_topic(TOPIC))
+    lab.publish([([Message(b"a", b"2")], False)])
+    policies = PolicyStore(lab.broker)
+    with pytest.raises(Moved):
+        lab.run(policies.update_topic(old, Policies(message_ttl_ms=1_000), ()))
+    lab.run(old.enable_compaction_cursor())
+    lab.crash()
+    assert len(lab.read(Position(-1, -1), read_compacted=False)) == 2
+
+
+def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
+    """Though it is unloaded between its load and the caller's turn."""
+    lab.restart()
+
+    async def ask() -> bool:
+        asking = asyncio.ensure_future(lab.broker.topic(TOPIC))
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if TOPIC in lab.broker.topics:
+                break
+        unloading = asyncio.ensure_future(lab.broker._unload(TOPIC))
+        found = await asking
+        is_loaded = found.is_loaded
+        await unloading
+        return is_loaded
+
+    assert lab.run(ask())
