@@ -16,6 +16,7 @@ durable can be read, and the topic has to be loaded anew (broker/broker.py).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
@@ -32,6 +33,7 @@ from storage.ledger import LedgerStore, LedgerWriter
 from storage.metadata import MetadataBatch, MetadataStore
 
 _T = TypeVar("_T")
+_log = logging.getLogger(__name__)
 
 
 def copy_of(record: TopicRecord) -> TopicRecord:
@@ -238,6 +240,10 @@ class LogTail:
                         await self._flush_one(writer)
         except LedgerfoldError as error:
             self._fail(error)
+        except Exception as error:
+            # NOTE: a defect; nobody may wait for receipts that do not come.
+            _log.exception("The log of %s", self._record.name)
+            self._fail(LedgerfoldError(f"The log of {self._record.name} failed: {error!r}"))
         finally:
             self._flush_task = None
 

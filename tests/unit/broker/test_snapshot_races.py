@@ -15,7 +15,9 @@ import pytest
 
 from broker.producer import Producer
 from broker.topic_operations import truncate_topic
-from storage.entry import EARLIEST
+from storage.entry import EARLIEST, Position
+from storage.errors import LedgerfoldError
+from storage.ledger import LedgerWriter
 from tests.model.broker_lab import STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
@@ -207,3 +209,20 @@ def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
 async def _publish(race: Race, count: int) -> None:
     race.publish(count)
     await race.turn()
+
+
+def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is: nobody waits for receipts for ever."""
+    race = Race()
+
+    def broken(writer: LedgerWriter) -> Position:
+        raise ZeroDivisionError("a test")
+
+    monkeypatch.setattr(LedgerWriter, "flush", broken)
+
+    async def publish() -> None:
+        race.publish(1)
+        await race.producer.receipts()
+
+    with pytest.raises(LedgerfoldError, match="a test"):
+        race.lab.run(publish())
