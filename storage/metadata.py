@@ -252,6 +252,15 @@ class MetadataStore:
                 ledger_id = next(self._free_ledger_ids)
             return ledger_id
 
+    def skip_ledger_ids(self, upto: int) -> None:
+        """Ids up to there are taken, whatever the store record says."""
+        with self._ids_lock:
+            record = self.store() or StoreRecord(next_ledger_id=1)
+            if record.next_ledger_id <= upto:
+                record.next_ledger_id = upto + 1
+                with self.batch() as batch:
+                    batch.put_store(record)
+
     def _reserve_ledger_ids(self) -> None:
         record = self.store() or StoreRecord(next_ledger_id=1)
         first = record.next_ledger_id

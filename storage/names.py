@@ -19,6 +19,8 @@ MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
 # Being written; renamed when complete.
 ASIDE_SUFFIX = ".tmp"
+# A raw segment with entries that no record names: the metadata have lost it.
+KEPT_SUFFIX = ".kept"
 # What a crash left at the end of a segment, before it was cut off.
 TORN_SUFFIX = ".torn"
 

@@ -74,6 +74,8 @@ class RecoveryReport:
     torn: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
+    # Raw segments that no record names, under their new names.
+    kept: list[str] = field(default_factory=list)
     # Ledgers with files that could not be removed.
     left: list[int] = field(default_factory=list)
     damaged: dict[int, StorageError] = field(default_factory=dict)
@@ -84,7 +86,8 @@ class RecoveryReport:
         return (
             f"{self.ledgers} ledgers, {len(self.closed)} closed, {len(self.torn)} torn tails cut, "
             f"{len(self.deleted)} deleted, {len(self.orphans)} orphans removed, "
-            f"{len(self.left)} left for later, {len(self.damaged)} damaged"
+            f"{len(self.left)} left for later, {len(self.kept)} that no record names kept, "
+            f"{len(self.damaged)} damaged"
         )
 
 
@@ -185,6 +188,9 @@ def close_at_durable(
         if segment.entries and files.size(path) > segment.size_bytes:
             _log.warning("%s: cut what was not acknowledged at %d", path, segment.size_bytes)
             files.truncate(path, segment.size_bytes)
+        if not segment.entries and files.exists(path):
+            # Nothing in it was acknowledged, and no record is going to name it.
+            files.truncate(path, 0)
         if segment.entries and not segment.sealed:
             # Under durability "os" nothing of it was synced, and a sync may be what failed.
             files.rewrite(path, 0)

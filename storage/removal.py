@@ -3,6 +3,10 @@
 A ledger's files go before its record: a crash in between leaves a record in state DELETING, and the
 next start goes on. What is gone is gone. What cannot be removed (somebody still writes there, say)
 is told to the caller or left for later, and is no reason not to start.
+
+A raw segment is named by a record before it gets its first entry, and its entries go before its
+record does. So one with entries that nobody names is not left over: it was stored, and the metadata
+have lost it. It is kept under another name, and told.
 """
 
 from __future__ import annotations
@@ -14,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LEDGER_STATE_DELETING
 
-from storage.errors import DiskFailure
+from storage.entry import HEADER_BYTES, has_header, read_header
+from storage.errors import Corruption, DiskFailure, IncompatibleFormat
 from storage.files import Files
 from storage.metadata import MetadataStore
-from storage.names import TORN_SUFFIX, parse_ledger_dir
+from storage.names import KEPT_SUFFIX, SEGMENT_SUFFIX, TORN_SUFFIX, parse_ledger_dir
 
 if TYPE_CHECKING:
     from storage.recovery import RecoveryReport
@@ -75,6 +80,8 @@ def sweep(ledgers_dir: Path, metadata: MetadataStore, files: Files, report: Reco
     """Removes what no record names. Torn copies stay as long as their ledger does."""
     ledgers = {record.ledger_id: record for record in metadata.ledgers()}
     named = {segment.path for record in ledgers.values() for segment in record.segments}
+    folders = (parse_ledger_dir(folder) for folder in files.listdir(ledgers_dir))
+    metadata.skip_ledger_ids(max((each for each in folders if each is not None), default=0))
     for folder in files.listdir(ledgers_dir):
         ledger_id = parse_ledger_dir(folder)
         if ledger_id is None or ledger_id in report.damaged:
@@ -83,6 +90,7 @@ def sweep(ledgers_dir: Path, metadata: MetadataStore, files: Files, report: Reco
         # A later ledger may list segments of one that is gone.
         is_orphan = ledger_id not in ledgers and not any(f"{folder}/{x}" in named for x in names)
         try:
+            is_orphan &= not _keep_stored(ledgers_dir / folder, ledger_id, named, files, report)
             if is_orphan:
                 files.remove_dir(ledgers_dir / folder)
                 report.orphans.append(folder)
@@ -98,10 +106,47 @@ def sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) 
     """Removes the files of a ledger's folder that are not `named`; which they were."""
     removed = []
     for name in _listdir(ledgers_dir / folder, files):
-        if f"{folder}/{name}" not in named and not name.endswith(TORN_SUFFIX):
+        if f"{folder}/{name}" not in named and not name.endswith((TORN_SUFFIX, KEPT_SUFFIX)):
             files.remove(ledgers_dir / folder / name)
             removed.append(f"{folder}/{name}")
     return removed
+
+
+def _keep_stored(
+    folder: Path, ledger_id: int, named: set[str], files: Files, report: RecoveryReport
+) -> bool:
+    """Renames raw segments that hold entries and are not `named`; whether any such is there."""
+    names = _listdir(folder, files)
+    lost = [
+        name
+        for name in names
+        if name.endswith(SEGMENT_SUFFIX)
+        and f"{folder.name}/{name}" not in named
+        and _is_of_ledger(folder / name, ledger_id, files)
+    ]
+    for name in lost:
+        kept = folder / (name + KEPT_SUFFIX)
+        files.replace(folder / name, kept)
+        report.kept.append(str(kept))
+        _log.error("%s holds entries that no record names: the metadata have lost them.", kept)
+    if lost:
+        files.sync_dir(folder)
+    return bool(lost) or any(name.endswith(KEPT_SUFFIX) for name in names)
+
+
+def _is_of_ledger(path: Path, ledger_id: int, files: Files) -> bool:
+    """Whether it begins with an entry of that ledger. In a compacted one none has its id."""
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return False
+    try:
+        head = file.pread(HEADER_BYTES, 0)
+        return has_header(head, 0) and read_header(head).ledger_id == ledger_id
+    except (Corruption, IncompatibleFormat):
+        return False
+    finally:
+        file.close()
 
 
 def _listdir(path: Path, files: Files) -> list[str]:

@@ -23,7 +23,7 @@ from ledgerfold.v1.records_pb2 import (
 
 from storage.entry import Position
 from storage.errors import Corruption, StorageError
-from storage.names import ASIDE_SUFFIX, METADATA, TORN_SUFFIX
+from storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
 from storage.segment_check import SegmentCheck
 from storage.survey import LedgerCheck, Survey
 
@@ -36,7 +36,7 @@ class Finding:
     """One thing. `path` is relative to the data directory; `offset` a byte in that file.
 
     Kinds: metadata, record, reference, file, entry, order, gap, sums, format; of notes: torn-tail,
-    torn-copy, aside, orphan.
+    torn-copy, aside, orphan, kept.
     """
 
     kind: str
@@ -259,6 +259,11 @@ def _unnamed(path: str) -> Finding:
         kind, found = "torn-copy", "a copy that a start kept before it cut a torn tail"
     elif path.endswith(ASIDE_SUFFIX):
         kind, found = "aside", "a segment that was not completed; the next start removes it"
+    elif path.endswith(KEPT_SUFFIX):
+        kind, found = "kept", "entries that the metadata have lost, kept by a start"
     else:
-        kind, found = "orphan", "a file that no record names; the next start removes it"
+        kind, found = (
+            "orphan",
+            "a file that no record names; the next start removes it, or keeps its entries",
+        )
     return Finding(kind, "nothing", found, path=f"ledgers/{path}", is_note=True)

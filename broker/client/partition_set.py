@@ -23,6 +23,7 @@ from ledgerfold.v1 import data_pb2
 from broker.client.connection import Connection, full_topic_name
 from broker.client.message_id import MessageId
 from broker.names import partition_name
+from broker.uncancelled import runs_to_its_end
 from storage.errors import InvalidRequest, LedgerfoldError
 
 _log = logging.getLogger(__name__)
@@ -110,8 +111,9 @@ class PartitionSet(Generic[Core]):
             self._following.cancel()
             await asyncio.wait({self._following})
 
+    @runs_to_its_end
     async def close(self) -> None:
-        """Raises the first error of these, once all are closed."""
+        """Raises the first error of these, once all are closed, whether or not the caller waits."""
         await self.stop_following()
         await self.for_each(lambda core: core.close())
 

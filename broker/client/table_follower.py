@@ -19,6 +19,7 @@ from broker.client.message_id import MessageId
 from broker.client.reader import ReaderConfig, ReaderCore
 from broker.client.start import last_message_id
 from broker.client.table import Table
+from broker.uncancelled import runs_to_its_end
 from storage.entry import EARLIEST
 
 _log = logging.getLogger(__name__)
@@ -67,7 +68,9 @@ class TableFollower:
                     return
                 await self._changed.wait()
 
+    @runs_to_its_end
     async def close(self) -> None:
+        """Also where the caller does not wait for it."""
         self._task.cancel()
         await asyncio.wait({self._task})
         await self._reader.close()

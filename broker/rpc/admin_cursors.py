@@ -72,6 +72,8 @@ class CursorCalls(AdminServiceServicer):
             raise InvalidRequest("Say where to: a message id, or how long ago.")
         start = request.start
         if to == "ago_ms":
+            if request.ago_ms < 0:
+                raise InvalidRequest(f"Reset to {request.ago_ms} ms ago? 0 is the least.")
             start = StartPosition(publish_time_ms=self._broker.clock_ms() - request.ago_ms)
         if start.WhichOneof("at") == "message_id":
             self._check_whole(request.topic, "A message is in one partition")

@@ -1,0 +1,87 @@
+"""What no record names: left over, or stored and lost by the metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.metadata import MetadataStore
+from tests.model.broker_lab import DATA, BrokerLab
+from tests.model.log_model import Message
+from tests.support.lossy_files import everything
+
+LEDGERS = DATA / "ledgers"
+
+
+def stored(lab: BrokerLab) -> list[Path]:
+    """Two ledgers of a topic; the segments of both."""
+    for value in (b"1", b"2"):
+        lab.publish([([Message(b"k", value)], False)])
+        lab.run(lab.topic.log.roll())
+    return [
+        LEDGERS / folder / name
+        for folder in lab.files.listdir(LEDGERS)
+        for name in lab.files.listdir(LEDGERS / folder)
+    ]
+
+
+def forget(lab: BrokerLab, ledger_id: int) -> None:
+    """As damage to the metadata would: the ledger's record is gone, and the topic's old."""
+    topic = lab.topic.record
+    topic.ledger_ids.remove(ledger_id)
+    with lab.metadata.batch() as batch:
+        batch.delete_ledger(ledger_id)
+        batch.put_topic(topic)
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_entries_that_the_metadata_have_lost_are_kept_and_told(
+    starts: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = BrokerLab()
+    paths = stored(lab)
+    data = lab.files.open_read(paths[0]).pread(1 << 20, 0)
+    forget(lab, int(paths[0].parent.name))
+    lab.crash(everything)
+    kept = paths[0].with_name(paths[0].name + ".kept")
+    assert lab.report.kept == [str(kept)]
+    assert "the metadata have lost them" in caplog.text
+    for _ in range(starts - 1):
+        lab.crash(everything)
+        assert lab.report.kept == []
+    assert lab.files.open_read(kept).pread(1 << 20, 0) == data
+    lab.stop()
+
+
+def test_the_id_of_a_folder_that_is_there_is_never_given_out() -> None:
+    """Also where the metadata went back to a time before it."""
+    lab = BrokerLab()
+    paths = stored(lab)
+    ids = [int(path.parent.name) for path in paths]
+    store = lab.metadata.store()
+    assert store is not None
+    store.next_ledger_id = 1
+    with lab.metadata.batch() as batch:
+        batch.put_store(store)
+    forget(lab, ids[0])
+    lab.crash(everything)
+    assert MetadataStore(lab._pairs).allocate_ledger_id() > max(ids)
+    lab.stop()
+
+
+def test_what_a_run_left_is_removed() -> None:
+    """Its entries are those of other ledgers: nothing of it was ever anybody's."""
+    lab = BrokerLab()
+    paths = stored(lab)
+    data = lab.files.open_read(paths[0]).pread(1 << 20, 0)
+    lab.files.make_dir(LEDGERS / "60")
+    lab.files.sync_dir(LEDGERS)
+    file = lab.files.create(LEDGERS / "60" / "00000000000000000000.log")
+    file.write([data])
+    file.sync()
+    lab.files.sync_dir(LEDGERS / "60")
+    lab.crash(everything)
+    assert lab.report.orphans == ["60"]
+    assert not lab.report.kept
+    lab.stop()
