@@ -23,10 +23,11 @@ from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
 from broker.compaction_interfaces import CompactionSnapshot
 from broker.coverage import check_coverage
 from broker.log_tail import copy_of
+from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from storage.crash_points import reach
 from storage.entry import EARLIEST, Position
-from storage.errors import CompactionFenced
+from storage.errors import CompactionFailed, CompactionFenced
 from storage.segment import record_position, segments_sealed
 
 if TYPE_CHECKING:
@@ -42,23 +43,34 @@ class TopicSnapshot(NamedTuple):
     horizon: Position
     horizon_previous: Position | None
     previous_ledger_id: int
+    # The horizon, unless it was moved by hand: raw entries up to there are not read.
+    raw_after: Position
 
 
 async def snapshot(topic: Topic) -> TopicSnapshot | None:
     """None: there is nothing to compact.
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
-    CompactionFailed when an entry of the range is in no sealed segment.
+    CompactionFailed when an entry of the range is in no sealed segment, or `__compaction` was moved
+    beyond all there is.
     """
     log = topic.log
     log.check_compacted()
     last, view = await log.seal(), log.view
-    after, compacted = view.horizon or EARLIEST, log.compacted_segments()
-    if last is None or last <= after or not log.has_ledger(last.ledger_id):
+    compacted, routed_by = log.compacted_segments(), view.horizon or EARLIEST
+    covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
+    after = max(routed_by, covered, topic.compaction_moved_to or EARLIEST)
+    if last is None or last <= routed_by or not log.has_ledger(last.ledger_id):
         if view.horizon is None or topic.emulation().skip_run_without_new_data:
             return None
         # Pulsar's second run ends with the last entry it reads: that of the compacted ledger.
-        last = record_position(compacted[-1], last=True) if compacted else view.horizon
+        last = covered if compacted else view.horizon
+    elif covered < last <= after:
+        raise CompactionFailed(
+            "phase one",
+            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and nothing was published "
+            "since that a run could end with. Publish, or move it back.",
+        )
     raw = [
         segment
         for record in log.ledger_records()
@@ -71,13 +83,14 @@ async def snapshot(topic: Topic) -> TopicSnapshot | None:
         horizon=last,
         horizon_previous=view.horizon,
         previous_ledger_id=view.ledger_id,
+        raw_after=after,
     )
     _check_range(topic, taken)
     return taken
 
 
 def _check_range(topic: Topic, snapshot: CompactionSnapshot) -> None:
-    after = snapshot.horizon_previous or EARLIEST
+    after = snapshot.raw_after
     ledgers = topic.log.ledger_records()
     for ledger in ledgers:
         damage = topic.broker.store.damage_of(ledger.ledger_id)
@@ -142,6 +155,7 @@ def forget_compacted(topic: Topic, changed: TopicRecord, batch: MetadataBatch) -
         topic.broker.store.mark_deleting(changed.compacted.ledger_id, batch)
     changed.ClearField("compacted")
     changed.ClearField("truncated_upto")
+    changed.ClearField("compaction_moved_to")
 
 
 def show(topic: Topic, changed: TopicRecord) -> None:

@@ -48,7 +48,7 @@ from broker.compaction_interfaces import (
     Compactor,
 )
 from storage.crash_points import reach
-from storage.entry import Position
+from storage.entry import EARLIEST, Position
 from storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -170,8 +170,8 @@ class CompactionRun:
             horizon=record.horizon,
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
         )
-        if snapshot.horizon_previous is not None:
-            plan.horizon_previous.CopyFrom(_position(snapshot.horizon_previous))
+        if snapshot.raw_after > EARLIEST:
+            plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:

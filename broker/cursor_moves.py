@@ -11,7 +11,7 @@ PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
 * Expiry of a subscription that is asked for by name is refused when there is nothing to do and
   nobody would notice: without a backlog, or when a consumer is connected, has nearly caught up and
   its oldest message has not expired (Pulsar answers 409).
-* The horizon of `__compaction` moves with compactions only: what no run has seen would be lost.
+* `__compaction` is no subscription: broker/compaction_moves.py.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 from broker.backlog import LedgerSums
 from broker.lost import nth_before
-from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from broker.subscription_stats import backlog_entries
 from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest, NotAllowed, NothingExpired
+from storage.errors import InvalidRequest, NothingExpired
 
 if TYPE_CHECKING:
     from broker.cursor import Range
@@ -51,7 +50,7 @@ async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: in
 
     Raises NothingExpired when there is nothing to do (see above), StorageError.
     """
-    _check_limit(limit_ms)
+    check_limit(limit_ms)
     refused = NothingExpired(topic.name, subscription.name)
     backlog = backlog_entries(subscription)
     if not backlog:
@@ -64,7 +63,7 @@ async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: in
 
 async def expire_all(topic: Topic, limit_ms: int) -> int:
     """As expire_messages, of every subscription that has something to expire."""
-    _check_limit(limit_ms)
+    check_limit(limit_ms)
     return sum(
         [await _expire(topic, each, limit_ms) for each in tuple(topic.subscriptions.values())]
     )
@@ -135,14 +134,7 @@ def nth_behind(
     return log.last_position()
 
 
-def check_may_move(subscription: str) -> None:
-    """Raises NotAllowed for compaction's own."""
-    if subscription == COMPACTION_CURSOR:
-        raise NotAllowed(
-            f"{COMPACTION_CURSOR} moves with compactions only. Trigger one, or delete it."
-        )
-
-
-def _check_limit(limit_ms: int) -> None:
+def check_limit(limit_ms: int) -> None:
+    """Raises InvalidRequest."""
     if limit_ms < 1:
         raise InvalidRequest(f"Expire what is older than {limit_ms} ms? 1 is the least.")

@@ -101,11 +101,13 @@ class TopicLog(LogPositions):
         return [ledger_id]
 
     def current_view(self) -> View:
-        """The view that the topic's record describes."""
+        """The view that the topic's record describes: routed by where `__compaction` was moved."""
         if not self._record.HasField("compacted"):
             return View()
         compacted, name = self._record.compacted, self._record.name
-        horizon = Position(compacted.horizon.ledger_id, compacted.horizon.entry_id)
+        is_moved = self._record.HasField("compaction_moved_to")
+        routed_by = self._record.compaction_moved_to if is_moved else compacted.horizon
+        horizon = Position(routed_by.ledger_id, routed_by.entry_id)
         missing = self._store.missing_of(compacted.ledger_id)
         if missing is None:
             reader = self._store.open_reader(compacted.ledger_id)
@@ -164,7 +166,9 @@ class TopicLog(LogPositions):
             if view.ledger_id >= 0:
                 start = max(position, self.floor)
                 with view.reading() as compacted:
-                    entries = await self._read_ledger(compacted, start, bytes_max, view.horizon)
+                    # A horizon that was moved back lies before the ledger's last entries.
+                    end = compacted.last or view.horizon
+                    entries = await self._read_ledger(compacted, start, bytes_max, end)
                 if entries:
                     return ReadResult(entries, entries[-1].header.position.next)
             position = view.horizon.next

@@ -254,12 +254,23 @@ class Topic:
 
     @property
     def compaction_mark_delete(self) -> Position:
-        """Of `__compaction`: the horizon, unless a truncation has moved it further."""
+        """Of `__compaction`: the horizon, unless it was moved, or a truncation moved it further."""
+        moved = self.compaction_moved_to
+        if moved is not None:
+            return moved
         horizon = self.log.horizon or EARLIEST
         if not self.record.HasField("truncated_upto"):
             return horizon
         truncated = self.record.truncated_upto
         return max(horizon, Position(truncated.ledger_id, truncated.entry_id))
+
+    @property
+    def compaction_moved_to(self) -> Position | None:
+        """Where an administrator moved `__compaction` since the last run (compaction_moves.py)."""
+        if not self.record.HasField("compaction_moved_to"):
+            return None
+        moved = self.record.compaction_moved_to
+        return Position(moved.ledger_id, moved.entry_id)
 
     async def enable_compaction_cursor(self) -> None:
         """From now on raw data wait for the horizon (Pulsar creates `__compaction`).

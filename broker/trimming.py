@@ -98,6 +98,7 @@ def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compact
         if drops_compacted:
             forget_compacted(topic, changed, batch)
         else:
+            changed.ClearField("compaction_moved_to")
             changed.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
         batch.put_topic(changed)
     if drops_compacted:

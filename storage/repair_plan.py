@@ -273,6 +273,7 @@ class _Planner:
     def _drop_view(self, topic: TopicRecord, check: LedgerCheck | None) -> None:
         topic.ClearField("compacted")
         topic.ClearField("truncated_upto")
+        topic.ClearField("compaction_moved_to")
         if check is not None:
             self._delete_ledger(check)
 

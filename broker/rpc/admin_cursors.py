@@ -1,4 +1,5 @@
-"""The calls of AdminService that move subscriptions (broker/cursor_moves.py).
+"""The calls of AdminService that move subscriptions (broker/cursor_moves.py), and `__compaction`
+(broker/compaction_moves.py).
 
 Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
 refused there, as in Pulsar.
@@ -13,11 +14,10 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.data_pb2 import StartPosition
 
-from broker import cursor_moves
-from broker.names import persistent_topic
+from broker import compaction_moves, cursor_moves
+from broker.names import COMPACTION_CURSOR, persistent_topic
 from broker.partitions import on_each
 from broker.status_map import rpc_errors
-from broker.subscription import Subscription
 from broker.subscription_factory import existing_subscription, seek_subscription
 from broker.uncancelled import runs_to_its_end
 from storage.errors import InvalidRequest, NotAllowed, NothingExpired
@@ -56,10 +56,12 @@ class CursorCalls(AdminServiceServicer):
         return admin_pb2.ExpireMessagesResponse(entries=sum(expired))
 
     async def _expire(self, name: str, request: admin_pb2.ExpireMessagesRequest) -> int:
+        topic = await self._topic(name)
+        if request.subscription == COMPACTION_CURSOR:
+            return await compaction_moves.expire(topic, request.older_than_ms)
         if request.subscription:
-            topic, subscription = await self._named(name, request.subscription)
+            subscription = existing_subscription(topic, request.subscription)
             return await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
-        topic = await self._broker.topic(name, create=False)
         return await cursor_moves.expire_all(topic, request.older_than_ms)
 
     @rpc_errors
@@ -79,8 +81,11 @@ class CursorCalls(AdminServiceServicer):
             self._check_whole(request.topic, "A message is in one partition")
 
         async def reset(name: str) -> None:
-            topic, subscription = await self._named(name, request.subscription)
-            await seek_subscription(topic, subscription.name, start)
+            topic = await self._topic(name)
+            if request.subscription == COMPACTION_CURSOR:
+                await compaction_moves.reset(topic, start)
+            else:
+                await seek_subscription(topic, request.subscription, start)
 
         await on_each(self._names(request.topic), reset)
         return admin_pb2.ResetCursorResponse()
@@ -91,9 +96,13 @@ class CursorCalls(AdminServiceServicer):
         self, request: admin_pb2.SkipMessagesRequest, context: Context
     ) -> admin_pb2.SkipMessagesResponse:
         self._check_whole(request.topic, "There is no order over partitions to skip in")
-        topic, subscription = await self._named(request.topic, request.subscription)
-        skipped = cursor_moves.skip_messages(topic, subscription, request.entries)
-        await subscription.persist()
+        topic = await self._topic(persistent_topic(request.topic))
+        if request.subscription == COMPACTION_CURSOR:
+            skipped = compaction_moves.skip(topic, request.entries)
+        else:
+            subscription = existing_subscription(topic, request.subscription)
+            skipped = cursor_moves.skip_messages(topic, subscription, request.entries)
+            await subscription.persist()
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
     @rpc_errors
@@ -102,7 +111,10 @@ class CursorCalls(AdminServiceServicer):
         self, request: admin_pb2.ClearBacklogRequest, context: Context
     ) -> admin_pb2.ClearBacklogResponse:
         async def clear(name: str) -> int:
-            topic, subscription = await self._named(name, request.subscription)
+            topic = await self._topic(name)
+            if request.subscription == COMPACTION_CURSOR:
+                return compaction_moves.clear(topic)
+            subscription = existing_subscription(topic, request.subscription)
             skipped = cursor_moves.clear_backlog(topic, subscription)
             await subscription.persist()
             return skipped
@@ -119,8 +131,6 @@ class CursorCalls(AdminServiceServicer):
         if self._broker.partitions.count(persistent_topic(topic)):
             raise NotAllowed(f"{why}: name one, {topic}-partition-0 or another.")
 
-    async def _named(self, topic_name: str, name: str) -> tuple[Topic, Subscription]:
-        """Raises TopicNotFound, SubscriptionNotFound, NotAllowed for compaction's own."""
-        cursor_moves.check_may_move(name)
-        topic = await self._broker.topic(persistent_topic(topic_name), create=False)
-        return topic, existing_subscription(topic, name)
+    async def _topic(self, name: str) -> Topic:
+        """Raises TopicNotFound."""
+        return await self._broker.topic(name, create=False)

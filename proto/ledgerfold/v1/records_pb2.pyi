@@ -144,7 +144,7 @@ class Policies(_message.Message):
     def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
 
 class Emulation(_message.Message):
-    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog")
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +157,7 @@ class Emulation(_message.Message):
     STATUS_SURVIVES_UNLOAD_FIELD_NUMBER: _ClassVar[int]
     PARTITIONED_STATUS_FIELD_NUMBER: _ClassVar[int]
     EXACT_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    COMPACTION_CURSOR_MOVES_FIELD_NUMBER: _ClassVar[int]
     profile: str
     retention_hides_compacted: bool
     lagging_readers_get_tombstones: bool
@@ -169,7 +170,8 @@ class Emulation(_message.Message):
     status_survives_unload: bool
     partitioned_status: bool
     exact_backlog: bool
-    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ...) -> None: ...
+    compaction_cursor_moves: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")
@@ -182,7 +184,7 @@ class CompactedView(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at")
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +197,7 @@ class TopicRecord(_message.Message):
     RETENTION_FLOOR_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_UPTO_FIELD_NUMBER: _ClassVar[int]
     TERMINATED_AT_FIELD_NUMBER: _ClassVar[int]
+    COMPACTION_MOVED_TO_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_ms: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -207,7 +210,8 @@ class TopicRecord(_message.Message):
     retention_floor: Position
     truncated_upto: Position
     terminated_at: Position
-    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    compaction_moved_to: Position
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class PartitionedTopicRecord(_message.Message):
     __slots__ = ("name", "partitions", "created_ms", "policies")

@@ -38,7 +38,7 @@ from broker.names import TopicName
 from broker.partitions import Partitions
 from broker.policies import broker_policies, effective_policies
 from broker.settings import BrokerSettings
-from storage.entry import Position
+from storage.entry import EARLIEST, Position
 from storage.errors import LedgerfoldError
 
 FIRST_LEDGER_ID = 100
@@ -143,6 +143,7 @@ class FakeSnapshot:
     previous_ledger_id: int = -1
     segments: tuple[()] = ()
     compacted_segments: int = 0
+    raw_after: Position = EARLIEST
 
 
 @dataclass
@@ -212,7 +213,8 @@ class FakeTopic:
         last = self.log.last_position()
         if last.entry_id < 0 or last == self.log.horizon:
             return None
-        return FakeSnapshot(last, self.log.horizon, self.record.compacted.ledger_id or -1)
+        horizon, ledger_id = self.log.horizon, self.record.compacted.ledger_id or -1
+        return FakeSnapshot(last, horizon, ledger_id, raw_after=horizon or EARLIEST)
 
     async def commit_compaction(
         self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot

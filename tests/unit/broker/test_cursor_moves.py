@@ -11,7 +11,6 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, Le
 from broker.consumer import Consumer
 from broker.cursor import Range
 from broker.cursor_moves import (
-    check_may_move,
     clear_backlog,
     closed_before,
     expire_all,
@@ -23,7 +22,7 @@ from broker.dispatch import SubscriptionType
 from broker.subscription import ConsumerOptions, Subscription
 from broker.subscription_factory import create_subscription
 from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest, NotAllowed, NothingExpired
+from storage.errors import InvalidRequest, NothingExpired
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.unit.broker.subscriptions import receive
@@ -220,10 +219,3 @@ def test_what_is_acknowledged_already_is_not_counted(lab: BrokerLab) -> None:
 
 def _before(position: Position) -> Position:
     return Position(position.ledger_id, position.entry_id - 1)
-
-
-def test_compaction_s_own_cursor_cannot_be_moved() -> None:
-    """It would pass what no run has seen."""
-    check_may_move("s")
-    with pytest.raises(NotAllowed, match="__compaction"):
-        check_may_move("__compaction")
