@@ -229,8 +229,7 @@ class TopicLog(LogPositions):
                 changed.ledger_ids.remove(ledger_id)
                 self._store.mark_deleting(ledger_id, batch)
             if hides_compacted:
-                first = PositionRecord(ledger_id=changed.ledger_ids[0], entry_id=0)
-                changed.retention_floor.CopyFrom(first)
+                changed.retention_floor.CopyFrom(PositionRecord(ledger_id=changed.ledger_ids[0]))
             batch.put_topic(changed)
         self._record.CopyFrom(changed)
         self.forget_ledgers(ledger_ids)
@@ -323,8 +322,7 @@ class TopicLog(LogPositions):
         if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
             with view.reading() as compacted:
                 entry = await self._in_thread(compacted.last_entry)
-            is_readable = entry is not None and entry.header.position >= self.floor
-            return entry if is_readable else None
+            return entry if entry is not None and entry.header.position >= self.floor else None
         if last is None:
             return None
         entries = (await self._read_raw(last, 1)).entries
@@ -361,9 +359,8 @@ class TopicLog(LogPositions):
             entries = (await self.read(position, view=view, bytes_max=1)).entries
         except (Corruption, CompactedLedgerDamaged):
             return False
-        return any(
-            each.header.position == position and not each.header.is_plain for each in entries
-        )
+        headers = (each.header for each in entries)
+        return any(each.position == position and not each.is_plain for each in headers)
 
     async def first_published_since(self, publish_time_ms: int) -> Position:
         """The first entry of that time or later, in the compacted ledger, else in the raw ones.

@@ -226,3 +226,5 @@ def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(LedgerfoldError, match="a test"):
         race.lab.run(publish())
+    monkeypatch.undo()
+    race.lab.stop()
