@@ -21,7 +21,7 @@ EXIT_WRONG = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     settings = TortureSettings(
         minutes=options.minutes,
         seed=options.seed,
@@ -49,7 +49,7 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     given = TortureSettings(minutes=20)
     parser = argparse.ArgumentParser(
         prog="scripts/torture", description="Faults on the real broker; docs/RELIABILITY.md."

@@ -1,0 +1,47 @@
+"""The commands that docs/RELIABILITY.md names do what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.torture.__main__ import parser as torture_parser
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "RELIABILITY.md").read_text()
+
+
+def commands(script: str) -> list[list[str]]:
+    """The arguments of each call of it."""
+    return [each.split() for each in re.findall(rf"\$ scripts/{script}(.*)", TEXT)]
+
+
+@pytest.mark.parametrize("arguments", commands("simulate"), ids=" ".join)
+def test_the_simulator_is_called_so(arguments: list[str]) -> None:
+    """With fewer seeds: their number is what the document chooses."""
+    few = [*arguments, "--count", "4"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *few],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 seeds in" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", commands("torture"), ids=" ".join)
+def test_the_torture_is_called_so(arguments: list[str]) -> None:
+    """A short round runs in tests/torture."""
+    assert torture_parser().parse_args(arguments).minutes >= 20
+
+
+def test_both_are_named() -> None:
+    assert len(commands("simulate")) >= 2
+    assert commands("torture")
