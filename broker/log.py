@@ -242,7 +242,7 @@ class TopicLog(LogPositions):
         Raises what made the log fail, DiskFailure.
         """
         if not self._record.HasField("terminated_at"):
-            self._is_terminated = True
+            self._is_ending = True
             await self.flush()
             if self._closed is not None:
                 raise self._closed
@@ -256,6 +256,7 @@ class TopicLog(LogPositions):
                 self._fail(error)
                 raise
             self._record.CopyFrom(changed)
+            self._is_terminated = True
             self._wake()
         end = self._record.terminated_at
         return Position(end.ledger_id, end.entry_id)

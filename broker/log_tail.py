@@ -70,7 +70,8 @@ class LogTail:
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
-        self._is_terminated = record.HasField("terminated_at")
+        # Nothing is appended any more; and that is recorded.
+        self._is_ending = self._is_terminated = record.HasField("terminated_at")
         self._last_durable: Position | None = None
         # The last entry deleted since the topic was loaded.
         self._dropped_upto: Position | None = None
@@ -115,13 +116,14 @@ class LogTail:
             has_failed = self._failure is not None
             writer, self._writer = self._writer, None
             self._end()
-        if writer is not None and not has_failed:
-            await to_its_end(self._close(writer))
+            # NOTE: after a failure, too: a thread may still write to what is recovered next.
+            await to_its_end(self._close(None if has_failed else writer))
         return not has_failed
 
-    async def _close(self, writer: LedgerWriter) -> None:
+    async def _close(self, writer: LedgerWriter | None) -> None:
         async with self._disk:
-            await self._in_thread(writer.close)
+            if writer is not None:
+                await self._in_thread(writer.close)
 
     def _end(self) -> None:
         self._closed = Moved(f"{self._record.name} was unloaded; connect again.")
@@ -147,14 +149,17 @@ class LogTail:
 
     @property
     def is_terminated(self) -> bool:
+        """Durably: what is in it is all there will ever be."""
         return self._is_terminated
 
     def check_open(self) -> None:
-        """Raises what made the log fail, and TopicTerminated."""
+        """Raises what made the log fail, TopicTerminated, and Moved until that is durable."""
         if self._failure is not None:
             raise self._failure
         if self._is_terminated:
             raise TopicTerminated(self._record.name)
+        if self._is_ending:
+            raise Moved(f"{self._record.name} is being terminated; connect again.")
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -232,10 +237,10 @@ class LogTail:
     async def _flush_all(self) -> None:
         """Group commit: flushes until nothing is queued."""
         try:
-            while self._oldest_unflushed() is not None:
+            while self._closed is None and self._oldest_unflushed() is not None:
                 async with self._disk:
-                    # Asked anew: a seal or a roll may have had the disk before.
-                    writer = self._oldest_unflushed()
+                    # Asked anew: a seal, a roll or the end may have had the disk before.
+                    writer = None if self._closed else self._oldest_unflushed()
                     if writer is not None:
                         await self._flush_one(writer)
         except LedgerfoldError as error:

@@ -281,6 +281,8 @@ class ReadCall:
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
         self._reads: list[Read] = []
         self._answers: dict[int, bool] = {}
+        # The broker has said that nothing will ever come any more.
+        self.has_ended = False
         self._changed = asyncio.Event()
         self._checks = 0
         opening = data_pb2.ReadOpen(
@@ -307,6 +309,7 @@ class ReadCall:
                 self._reads += _messages(entry)
         else:
             response = data_pb2.ReadResponse.FromString(frame)
+            self.has_ended |= response.end_of_topic
             self._answers.update(dict.fromkeys(response.end_of_data_check_ids, False))
             self._answers.update(dict.fromkeys(response.more_check_ids, True))
         self._changed.set()

@@ -29,6 +29,37 @@ def held_lab() -> tuple[BrokerLab, HeldExecutor]:
     return lab, held
 
 
+def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> None:
+    """It would write the record of a ledger that was closed, or deleted, by then."""
+    lab = BrokerLab()
+    lab.publish([([Message(b"a", b"1")], False)])
+    topic, held = lab.topic, HeldExecutor()
+    topic.log._executor = held
+
+    async def unload() -> None:
+        producer = topic.attach_producer("p")
+        held.holds = True
+        producer.append(memoryview(lab.entry([Message(b"a", b"2")], is_batch=False)))
+        await held.has_work()
+        lab.files.fail_at(1)
+        with pytest.raises(DiskFailure):
+            await topic.log.roll()
+        lab.files.fail_at(0)
+        producer.detach()
+        unloading = asyncio.ensure_future(lab.broker.unload_topic(TOPIC))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not unloading.done()
+        assert not lab.broker.topics
+        held.free()
+        await unloading
+
+    lab.run(unload())
+    assert lab.topic is not topic
+    lab.publish([([Message(b"a", b"3")], False)])
+    lab.stop()
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_who_finds_a_subscription_that_is_being_created_waits_for_it(fails: bool) -> None:
     """And hears what its creator hears."""

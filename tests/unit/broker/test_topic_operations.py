@@ -15,7 +15,7 @@ from broker.producer import Producer
 from broker.stats import internal_stats
 from broker.subscription_factory import create_subscription
 from broker.topic_operations import disable_compaction, terminate_topic, truncate_topic
-from storage.entry import EARLIEST
+from storage.entry import EARLIEST, Position
 from storage.errors import (
     CompactionFailed,
     Moved,
@@ -26,6 +26,7 @@ from storage.errors import (
 )
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.held_executor import HeldExecutor
 
 NONE = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 
@@ -219,6 +220,33 @@ def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> No
         return last.entry_id
 
     assert lab.run(body()) == 0
+
+
+def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
+    """Readers get what is on its way before they hear of it; publishers are to try again."""
+    call = lab.reader(EARLIEST, read_compacted=False)
+    assert call.rest() == []
+    topic, held = lab.topic, HeldExecutor()
+    topic.log._executor = held
+
+    async def until_flushed() -> asyncio.Task[Position]:
+        producer = topic.attach_producer("p")
+        held.holds = True
+        producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
+        terminating = asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))
+        await held.has_work()
+        with pytest.raises(Moved):
+            topic.attach_producer("another")
+        return terminating
+
+    terminating = lab.run(until_flushed())
+    assert call.rest() == []
+    assert not call.has_ended
+    held.free()
+    lab.run(asyncio.wait_for(terminating, None))
+    assert [each.message.value for each in call.rest()] == [b"1"]
+    assert call.has_ended
+    call.close()
 
 
 def test_a_termination_that_cannot_be_written_did_not_happen(lab: BrokerLab) -> None:
