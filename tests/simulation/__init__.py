@@ -19,6 +19,9 @@ What is modelled
   does not, and either may come in the middle of any call.
 * Metadata (key_value.py): a write is all or nothing; one that failed may show after a crash.
 * The compactor (compactor.py): works in steps, is cancelled, is killed, and goes on late.
+* Kinds of scenarios (`--kind`): `faults`; `damage`, in which bits flip; `partitions`
+  (partitioned.py), in which a partitioned topic grows, is deleted and comes again while its
+  partitions are used and compacted, topics are terminated, and subscriptions need not be durable.
 * Clients (publishers.py, readers.py): through the real stream handlers, with connections that
   break, frames under way that are lost, and resends under the same ids.
 

@@ -89,7 +89,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, help="for so long instead of --count")
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     parser.add_argument(
-        "--kind", choices=("faults", "damage"), default="faults", help="bits flip in `damage`"
+        "--kind",
+        choices=("faults", "damage", "partitions"),
+        default="faults",
+        help="bits flip in `damage`; a topic with `partitions` grows",
     )
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"

@@ -71,6 +71,26 @@ class Actors:
             )
         )
 
+    def open_passing_consumer(self, random: Random) -> None:
+        if len(self.consumers) >= CONSUMERS_MAX:
+            self.consumers.pop(0).close()
+        self._last_consumer += 1
+        topic, number = self.topic(random), self._last_consumer
+        name, type_ = f"c{number}-n{number}", random.choice((EXCLUSIVE, EXCLUSIVE, *TYPES))
+        self.world.note(f"{name} subscribes, not durably")
+        self.consumers.append(
+            Consumer(
+                self.world,
+                topic,
+                f"n{number}",
+                name,
+                type_,
+                read_compacted=type_ == EXCLUSIVE and random.random() < 0.3,
+                from_earliest=random.random() < 0.8,
+                durable=False,
+            )
+        )
+
     def some_position(self, random: Random, topic: str) -> Position:
         """Of an entry that was acknowledged once, or its neighbour."""
         known = self.world.oracle.topics.get(topic)

@@ -44,7 +44,7 @@ class _Ack(NamedTuple):
 
 
 class Consumer:
-    """One consumer of one durable subscription."""
+    """One consumer of one subscription: of a durable one, or the only one of its own."""
 
     def __init__(
         self,
@@ -56,10 +56,12 @@ class Consumer:
         *,
         read_compacted: bool,
         from_earliest: bool = True,
+        durable: bool = True,
     ) -> None:
         self._world, self.topic_name, self.subscription_name = world, topic, subscription
         self.name, self.type = name, type_
         self.read_compacted, self._from_earliest = read_compacted, from_earliest
+        self.is_durable = durable
         # The one that it has, and the one that is not answered yet.
         self._connection: Connection | None = None
         self._opening: Connection | None = None
@@ -68,6 +70,8 @@ class Consumer:
         # Received on this connection, and not acknowledged.
         self.received: list[Position] = []
         self.got: set[Position] = set()
+        # On this connection.
+        self._got_here: set[Position] = set()
         self._acks: dict[int, _Ack] = {}
         self._last_request = 0
         self._connected_step = 0
@@ -163,11 +167,12 @@ class Consumer:
         self._world.oracle.subscribed.add(self.topic_name)
         self._sub = None
         self.received, self._last, self._has_rewound = [], EARLIEST, False
+        self._got_here = set()
         opening = data_pb2.SubscribeOpen(
             topic=self.topic_name,
             subscription=self.subscription_name,
             type=self.type,
-            durable=True,
+            durable=self.is_durable,
             start=data_pb2.StartPosition(earliest=self._from_earliest or None),
             read_compacted=self.read_compacted,
             consumer_name=self.name,
@@ -226,6 +231,10 @@ class Consumer:
         step = self._world.loop.steps
         self._connected_step, self._topic = step, topic
         name = self.subscription_name
+        if not self.is_durable:
+            # Each connection begins anew.
+            self._sub = Subscription(name, from_earliest=self._from_earliest, step=step)
+            return
         sub = topic.subscriptions.get(name)
         if sub is None:
             sub = Subscription(name, from_earliest=self._from_earliest, step=step)
@@ -247,7 +256,7 @@ class Consumer:
             return
         record = topic.cursors.get(sub.name)
         for position in ack.positions:
-            if record is None or not covers(record, position):
+            if self.is_durable and (record is None or not covers(record, position)):
                 self._world.oracle.fail(
                     f"{self.name} is told that {position} is acknowledged durably, and it is not"
                 )
@@ -272,7 +281,9 @@ class Consumer:
         if not attempt.holds(list(batch.messages()), is_part=self.read_compacted):
             oracle.fail(f"{self.name} gets {what} with other content (b)")
         self._permits = max(0, self._permits - header.message_count)
+        self._check_gap(topic, position)
         self.got.add(position)
+        self._got_here.add(position)
         sub = self._sub
         if sub is None:
             return
@@ -282,3 +293,15 @@ class Consumer:
         is_exempt = oracle.profile == "pulsar-4" and sub.has_compacted
         if sub.was_durable(position, self._connected_step) and not (is_exempt or sub.is_moving):
             oracle.fail(f"{self.name} gets {position} again, which was acknowledged durably")
+
+    def _check_gap(self, topic: Topic, position: Position) -> None:
+        """(e): alone, and from the beginning, it skips what is gone and nothing else."""
+        is_alone = not self.is_durable and self.type == EXCLUSIVE and not self.read_compacted
+        is_vague = (topic.name, "") in self._world.oracle.passed_over
+        if not is_alone or is_vague or not self._from_earliest:
+            return
+        for at, attempt in topic.at.items():
+            if at < position and at not in self._got_here and not topic.is_gone(at):
+                self._world.oracle.fail(
+                    f"{self.name} goes to {position} and skips {attempt} at {at} (e)"
+                )

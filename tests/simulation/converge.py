@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_QUEUED,
@@ -18,13 +19,16 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 from storage.entry import EARLIEST, Position
+from storage.errors import TopicTerminated
 from storage.metadata import MetadataStore
 from tests.simulation.actors import Actors
+from tests.simulation.connections import Connection
 from tests.simulation.consumers import EXCLUSIVE, Consumer
 from tests.simulation.disk import DATA, File, Folder
 from tests.simulation.life import Topic
 from tests.simulation.loop import Hang
 from tests.simulation.oracle import Oracle
+from tests.simulation.publishers import HANDLER as PUBLISH
 from tests.simulation.readers import Reader
 from tests.simulation.subscriptions import Subscription
 from tests.simulation.world import World
@@ -44,6 +48,7 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     for reader in actors.readers:
         await _read_to_the_end(world, reader)
+        _check_told_end(world, reader)
     await _consume(actors)
     await _look(actors)
     world.note("the power fails once more")
@@ -53,6 +58,8 @@ async def converge(actors: Actors) -> None:
     await _look(actors)
     _check_files(world)
     _check_runs(world)
+    _check_partitions(world)
+    await _check_terminated(world)
 
 
 async def _until(world: World, condition: Callable[[], bool], what: str) -> None:
@@ -76,6 +83,34 @@ def _check_runs(world: World) -> None:
         for run in topic.runs.values():
             if run.state in (RUN_STATE_QUEUED, RUN_STATE_RUNNING):
                 world.oracle.fail(f"run {run.number} of {topic.name} never ends")
+
+
+def _check_partitions(world: World) -> None:
+    """A partitioned topic has no topic of its own name, and no partition beyond its number."""
+    for name in sorted(world.oracle.topics):
+        if name in world.oracle.partitions or world.oracle.is_beyond(name):
+            world.oracle.fail(f"{name} is there beside the partitions")
+
+
+def _check_told_end(world: World, reader: Reader) -> None:
+    """Who has read all of a terminated topic knows that there will never be more."""
+    topic = world.oracle.topics.get(reader.topic_name)
+    is_at_end = not reader.is_over and topic is not None and topic.end is not None
+    if is_at_end and not reader.has_ended:
+        world.oracle.fail(f"{reader.name} is not told of the end of the topic (g)")
+
+
+async def _check_terminated(world: World) -> None:
+    """For good: nobody publishes to it any more."""
+    for name, topic in sorted(world.oracle.topics.items()):
+        if topic.end is None:
+            continue
+        connection = Connection(world, PUBLISH, lambda frame: None)
+        opening = data_pb2.PublishOpen(topic=name, producer_name="the last publisher")
+        connection.send(data_pb2.PublishRequest(open=opening).SerializeToString())
+        await connection.wait()
+        if not isinstance(connection.error, TopicTerminated):
+            world.oracle.fail(f"{name} is terminated, and a publisher hears {connection.error!r}")
 
 
 async def _read_to_the_end(world: World, reader: Reader) -> None:
@@ -145,8 +180,11 @@ async def _look(actors: Actors) -> None:
 
 async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
     oracle = actors.world.oracle
-    topic = oracle.topics[name]
     while True:
+        topic = oracle.topics.get(name)
+        if topic is None:
+            # An administrator's call was on its way.
+            return
         # The first use loads a topic, and that may trim it.
         gone, horizon = len(topic.removed), topic.horizon
         kind = "compacted" if read_compacted else "raw"
@@ -154,8 +192,10 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
             actors.world, name, f"the last {kind} reader", EARLIEST, read_compacted=read_compacted
         )
         await _read_to_the_end(actors.world, reader)
+        _check_told_end(actors.world, reader)
         reader.close()
-        if (gone, horizon) == (len(topic.removed), topic.horizon):
+        is_same = oracle.topics.get(name) is topic
+        if is_same and (gone, horizon) == (len(topic.removed), topic.horizon):
             break
     if oracle.is_damaged:
         # Each reader has checked that it was told of all that it did not get.

@@ -85,6 +85,12 @@ class Topic:
         return position.ledger_id in self.removed or position in self.excused
 
     @property
+    def end(self) -> Position | None:
+        """Of a terminated topic: nothing ever comes behind it."""
+        record = self.record
+        return position_of(record.terminated_at) if record.HasField("terminated_at") else None
+
+    @property
     def floor(self) -> Position:
         return (
             position_of(self.record.retention_floor)

@@ -14,16 +14,19 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_SUCCESS,
     CursorRecord,
     LedgerRecord,
+    PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
     TopicRecord,
 )
 
+from broker.names import partition_name
 from storage.entry import EARLIEST, Position
 from storage.key_value import MemoryKeyValue
 from tests.model.policy_model import Message, latest
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.storedlog import Row, rows_of
+from tests.simulation.subscriptions import Subscription
 from tests.simulation.told import Told
 
 
@@ -44,7 +47,10 @@ class Oracle(Told):
             if key.startswith(b"ledger/"):
                 self._on_ledger(key, LedgerRecord.FromString(value[1:]), store)
         for key, value in puts.items():
-            if key.startswith(b"topic/"):
+            if key.startswith(b"partitioned/"):
+                record = PartitionedTopicRecord.FromString(value[1:])
+                self._on_partitioned(record, puts, store)
+            elif key.startswith(b"topic/"):
                 self._on_topic(TopicRecord.FromString(value[1:]), puts, store)
             elif key.startswith(b"cursor/"):
                 cursor = CursorRecord.FromString(value[1:])
@@ -53,7 +59,9 @@ class Oracle(Told):
             elif key.startswith(b"run/"):
                 self._on_run(RunRecord.FromString(value[1:]), puts)
         for key in deletes:
-            if key.startswith(b"topic/"):
+            if key.startswith(b"partitioned/"):
+                self.partitions.pop(key[12:].decode(), None)
+            elif key.startswith(b"topic/"):
                 name = key[6:].decode()
                 topic = self.topics.pop(name, None)
                 self._numbers.pop(name, None)
@@ -114,7 +122,47 @@ class Oracle(Told):
             topic.lost.update(at for at in topic.at if at.ledger_id in topic.removed)
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
             self.note(f"{short_name(record.name)}: ledger {record.ledger_ids[-1]} begins")
-        topic.record = record
+        end, topic.record = topic.end, record
+        if end is not None and topic.end != end:
+            self.fail(f"{record.name} was terminated at {end}, and now {topic.end}")
+        if end is None and topic.end is not None:
+            self.note(f"{short_name(record.name)} is terminated at {topic.end}")
+            self.terminated.add(record.name)
+
+    def _on_partitioned(
+        self, record: PartitionedTopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
+    ) -> None:
+        """(a): partitions come with it, and with the first one's subscriptions, from EARLIEST."""
+        name, before = record.name, self.partitions.get(record.name, 0)
+        self.partitions[name] = record.partitions
+        if record.partitions < before:
+            self.fail(f"{name} had {before} partitions, and has {record.partitions}")
+        first = self.topics.get(partition_name(name, 0))
+        # One that is being created, and of which nobody was told, may come or not.
+        told = first.cursors.keys() & first.subscriptions.keys() if first is not None else set()
+        for index in range(record.partitions):
+            partition = partition_name(name, index)
+            key = f"topic/{partition}".encode()
+            if store.get(key) is not None or (index < before and key not in puts):
+                continue
+            if key not in puts:
+                self.fail(f"{partition} does not come with {name}")
+            prefix = f"cursor/{partition}\0".encode()
+            found = [CursorRecord.FromString(puts[k][1:]) for k in puts if k.startswith(prefix)]
+            from_earliest = [
+                each.subscription for each in found if position_of(each.mark_delete) == EARLIEST
+            ]
+            if missing := told - set(from_earliest):
+                self.fail(f"{partition} comes without {sorted(missing)}, from the beginning")
+            self._new_partition(partition, from_earliest)
+
+    def _new_partition(self, partition: str, subscriptions: list[str]) -> None:
+        topic = self.topics[partition] = Topic(partition, TopicRecord(name=partition))
+        topic.numbers = self._numbers.setdefault(partition, {})
+        self.note(f"{short_name(partition)} comes into being as a partition")
+        self.subscribed.add(partition)
+        for name in subscriptions:
+            topic.subscriptions[name] = Subscription(name, from_earliest=True, step=0)
 
     def _remember_ledger(self, topic: Topic, ledger_id: int, store: MemoryKeyValue) -> None:
         """All that its record names: who sends such an entry again is told that it is stored."""

@@ -12,7 +12,7 @@ from ledgerfold.v1 import data_pb2
 from broker.frames import encode_publish
 from broker.rpc.publish import publish
 from storage.entry import Position
-from storage.errors import ProducerBusy, TopicNotFound, TopicTerminated
+from storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
 from storage.native import NativeBatchBuilder
 from tests.model.policy_model import Message
 from tests.simulation.connections import Connection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b"", None)
-_HANDLER = publish.__wrapped__  # type: ignore[attr-defined]
+HANDLER = publish.__wrapped__  # type: ignore[attr-defined]
 
 
 class Publisher:
@@ -37,13 +37,12 @@ class Publisher:
         self._sent = 0
         self._connection: Connection | None = None
         self._wanted = asyncio.Event()
-        self._is_over = False
         self._task = world.client(self._run())
 
     @property
     def is_idle(self) -> bool:
         """Nothing waits for an acknowledgement."""
-        return not self._pending or self._is_over
+        return not self._pending
 
     def publish(self, random: Random, entries: int) -> None:
         """So many entries of any shape: messages alone, batches, tombstones, without keys."""
@@ -98,7 +97,7 @@ class Publisher:
 
     async def _run(self) -> None:
         pause_s = 0.1
-        while not self._is_over:
+        while True:
             while not self._pending:
                 self._wanted.clear()
                 await self._wanted.wait()
@@ -110,7 +109,7 @@ class Publisher:
             await asyncio.sleep(self._world.random.random() * pause_s)
 
     async def _connect(self) -> None:
-        connection = Connection(self._world, _HANDLER, self._on_sent)
+        connection = Connection(self._world, HANDLER, self._on_sent)
         self._connection = connection
         opening = data_pb2.PublishOpen(topic=self.topic, producer_name=self.name)
         connection.send(data_pb2.PublishRequest(open=opening).SerializeToString())
@@ -118,14 +117,22 @@ class Publisher:
         if not connection.closed:
             self._sent = 0
             await self._stream(connection)
-        if isinstance(connection.error, TopicTerminated):
-            self._is_over = True
-        elif connection.error is not None and not isinstance(
-            connection.error, ProducerBusy | TopicNotFound
+        self._on_refused(connection.error)
+        if connection.error is not None and not isinstance(
+            connection.error, ProducerBusy | TopicNotFound | TopicTerminated
         ):
             self._world.note(f"{self.name} is disconnected: {connection.error!r:.120}")
         if self._connection is connection:
             self._connection = None
+
+    def _on_refused(self, error: LedgerfoldError | None) -> None:
+        """What nobody takes is given up; later entries are tried, for topics are made anew."""
+        oracle = self._world.oracle
+        if isinstance(error, TopicTerminated):
+            oracle.told_terminated(self.topic)
+        elif not (isinstance(error, TopicNotFound) and oracle.is_beyond(self.topic)):
+            return
+        self._pending.clear()
 
     async def _stream(self, connection: Connection) -> None:
         while not connection.closed:

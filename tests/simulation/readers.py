@@ -16,7 +16,7 @@ from broker.frames import BULK_FIELD, decode_field, is_bulk
 from broker.rpc.read import read
 from storage.codec import decode
 from storage.entry import EARLIEST, LATEST, Position, read_header
-from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile
+from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt, Topic
 
@@ -64,6 +64,8 @@ class Reader:
         # Set when the broker has said that there is no more, with nothing sent since.
         self.at_end = asyncio.Event()
         self.ended_with: Exception | None = None
+        # The broker has said that there will never be more; and has said so on this connection.
+        self.has_ended, self._is_told_end = False, False
         self._task = world.client(self._run())
 
     @property
@@ -129,7 +131,7 @@ class Reader:
         if self.seen.entries:
             self.seen.may_miss_tombstones = True
         self._checks.clear()
-        self._seek, self._has_sent = None, False
+        self._seek, self._has_sent, self._is_told_end = None, False, False
         connection = Connection(self._world, _HANDLER, self._on_sent)
         self._connection = connection
         opening = data_pb2.ReadOpen(
@@ -151,6 +153,8 @@ class Reader:
             if not self._world.oracle.is_damaged:
                 self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
             self._is_closed = True
+        elif isinstance(connection.error, TopicNotFound):
+            self._is_closed |= self._world.oracle.is_beyond(self.topic_name)
 
     def _check_life(self) -> None:
         """A topic that was deleted and made again is another log."""
@@ -158,6 +162,7 @@ class Reader:
         if topic is not self._topic:
             if self._topic is not None:
                 self._start, self._inclusive, self._is_raw = EARLIEST, True, False
+            self.has_ended = False
             self._topic = topic
             self.seen = Seen(self._start, read_compacted=self.read_compacted)
 
@@ -183,6 +188,9 @@ class Reader:
             self._is_raw = False
             self._start, self._inclusive = self._seek_start, True
             self.seen = Seen(self._seek_start, read_compacted=self.read_compacted)
+            self.has_ended = self._is_told_end = False
+        if response.end_of_topic:
+            self._on_end_of_topic()
         for number in response.more_check_ids:
             if not self._has_sent:
                 self._world.oracle.fail(f"{self.name}: more was promised, and nothing came (g)")
@@ -204,6 +212,8 @@ class Reader:
         if topic is None:
             oracle.fail(f"{self.name} gets {position}, in a ledger that nobody knows (b)")
             return
+        if self._is_told_end:
+            oracle.fail(f"{self.name} gets {position} after the end of the topic (g)")
         if self._topic is None:
             self._topic = topic
         batch = decode(data, header)
@@ -276,6 +286,25 @@ class Reader:
                 self._world.oracle.fail(
                     f"{self.name} is at the end, and never got {attempt} at {at} (g)"
                 )
+
+    def _on_end_of_topic(self) -> None:
+        """(g): said once, of a topic that is terminated durably, when all of it was sent."""
+        oracle, topic = self._world.oracle, self._topic
+        if self._is_told_end:
+            oracle.fail(f"{self.name} is told of the end of the topic twice (g)")
+        self.has_ended = self._is_told_end = True
+        if topic is None or oracle.topics.get(self.topic_name) is not topic:
+            return
+        if not topic.record.HasField("terminated_at"):
+            oracle.fail(f"{self.name} is told of the end of a topic that goes on (g)")
+        oracle.learn(topic)
+        due = [(at, attempt) for at, attempt in topic.at.items() if at >= self.seen.start]
+        if self.read_compacted:
+            self._check_keys(topic, due)
+            return
+        for at, attempt in due:
+            if at not in self.seen.entries and not topic.is_gone(at):
+                oracle.fail(f"{self.name} is at the end of the topic without {attempt} at {at} (g)")
 
     def _check_keys(self, topic: Topic, due: list[tuple[Position, Attempt]]) -> None:
         """(e): the last value of each key was seen, and so was its deletion by who had a value."""

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from storage.ledger import StoreSettings
-from tests.simulation import administration, clients, machine
+from tests.simulation import administration, clients, machine, partitioned
 from tests.simulation.actors import Actors
 from tests.simulation.converge import converge
 from tests.simulation.executor import cooperative_locks
@@ -23,7 +23,7 @@ from tests.simulation.operation import OPERATIONS
 from tests.simulation.world import World
 
 # Whose operations are in the table, once they are imported.
-ROOMS = (clients, administration, machine)
+ROOMS = (clients, administration, machine, partitioned)
 WEIGHTS = {
     "publish": 30,
     "reconnect": 3,
@@ -101,6 +101,8 @@ class Scenario:
     # Pages reach the disk in order.
     in_order: bool = False
     is_damaged: bool = False
+    # Of the clients; a name that is there twice is used twice as often.
+    topics: tuple[str, ...] = (TOPIC,)
 
     @classmethod
     def draw(
@@ -108,7 +110,8 @@ class Scenario:
     ) -> Scenario:
         """`without`: operations that are left out; "reordering" of pages, too.
 
-        `kind`: "faults", or "damage", in which bits flip and errors are the right answer.
+        `kind`: "faults"; "damage", in which bits flip and errors are the right answer; or
+        "partitions" of a topic that grows.
         """
         random = Random(seed)
         profile = random.choice(("documented", "documented", "pulsar-4"))
@@ -120,12 +123,14 @@ class Scenario:
         pace = Pace(
             jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8))
         )
-        names = [name for name in WEIGHTS if name not in without]
+        table = WEIGHTS | partitioned.WEIGHTS if kind == "partitions" else WEIGHTS
+        names = [name for name in table if name not in without]
         if kind == "damage":
             names.append("flip_bit")
-        weights = [WEIGHTS.get(name, FLIPS) for name in names]
+        weights = [table.get(name, FLIPS) for name in names]
+        themes = partitioned.THEMES if kind == "partitions" else THEMES
         # Some operations are rare in one scenario and frequent in another.
-        theme = DAMAGE if kind == "damage" and random.random() < 0.4 else random.choice(THEMES)
+        theme = DAMAGE if kind == "damage" and random.random() < 0.4 else random.choice(themes)
         weights = [
             weight * (4 if name in theme else random.choice((0, 1, 1, 3) if not theme else (0, 1)))
             for name, weight in zip(names, weights, strict=True)
@@ -138,6 +143,8 @@ class Scenario:
         if kind == "damage" and random.random() < 0.6:
             # What is damaged while it is open shows at the next start, and to the next runs.
             steps += tuple(Step(name, random.randrange(1 << 30), 40) for name in EPISODE)
+        if kind == "partitions":
+            steps = (Step("create_partitioned", random.randrange(1 << 30), 40), *steps)
         return cls(
             seed,
             profile,
@@ -148,6 +155,7 @@ class Scenario:
             seed,
             in_order="reordering" in without,
             is_damaged=kind == "damage",
+            topics=partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
         )
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:
@@ -185,7 +193,7 @@ def run(scenario: Scenario) -> Outcome:
 
 
 async def _play(world: World, scenario: Scenario) -> None:
-    actors = Actors(world, (TOPIC,), scenario.seed)
+    actors = Actors(world, scenario.topics, scenario.seed)
     world.client(world.boot())
     await world.is_up.wait()
     for step in scenario.steps:

@@ -14,6 +14,7 @@ from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
 )
 
+from broker.names import parse_partition
 from storage.entry import Position
 from storage.key_value import MemoryKeyValue
 from tests.simulation.disk import Disk
@@ -44,6 +45,10 @@ class Told:
         self.truncated: set[str] = set()
         # Topics in which an administrator passes messages over, by subscription ("": all).
         self.passed_over: set[tuple[str, str]] = set()
+        # Names of topics that were terminated durably, in whatever life.
+        self.terminated: set[str] = set()
+        # Of partitioned topics.
+        self.partitions: dict[str, int] = {}
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
@@ -96,6 +101,18 @@ class Told:
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
+    def told_terminated(self, name: str) -> None:
+        """What a publisher hears must hold after a crash, too."""
+        if name not in self.terminated:
+            self.fail(f"a publisher of {name} is told that it is terminated, and it is not durably")
+
+    def is_beyond(self, name: str) -> bool:
+        """Whether it is the name of a partition beyond those that there are."""
+        partition = parse_partition(name)
+        return partition is not None and partition.index >= self.partitions.get(
+            partition.topic, partition.index + 1
+        )
+
     def topic_of_ledger(self, ledger_id: int) -> Topic | None:
         return self._of_ledger.get(ledger_id)
 
@@ -108,6 +125,8 @@ class Told:
                 other = topic.place[attempt]
                 self.fail(f"{attempt} is stored twice, at {other} and at {position}")
             topic.at[position], topic.place[attempt] = attempt, position
+            if topic.end is not None and position > topic.end:
+                self.fail(f"{attempt} is stored at {position}, behind the end of its topic")
 
     # What is in files
 

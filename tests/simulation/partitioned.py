@@ -1,0 +1,126 @@
+"""Operations of the kind "partitions": a partitioned topic that grows while it is used.
+
+Clients are connected to partitions, as those of the client library are; administrators name the
+partitioned topic itself. It is deleted and made again, its partitions are deleted one by one and
+terminated, and consumers come whose subscription is not durable.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1.records_pb2 import Policies
+
+from broker.names import partition_name
+from broker.rpc.admin import AdminService
+from tests.simulation.operation import ask_admin, make_vague, operation, take_away
+
+if TYPE_CHECKING:
+    from tests.simulation.actors import Actors
+
+PARTITIONED = "persistent://public/default/parts"
+# Those that are there from the beginning are used more often.
+PARTITIONS = tuple(partition_name(PARTITIONED, index) for index in (0, 0, 1, 1, 2, 3))
+WEIGHTS = {
+    "create_partitioned": 2,
+    "grow": 6,
+    "delete_partitioned": 1,
+    "compact_partitions": 6,
+    "cancel_partitions": 1,
+    "unload_partitions": 1,
+    "trim_partitions": 2,
+    "truncate_partitions": 1,
+    "set_partitioned_policies": 2,
+    "open_passing_consumer": 6,
+    "terminate": 2,
+}
+THEMES = (
+    (),
+    ("grow", "open_consumer", "permit_consumer", "delete_partitioned", "create_partitioned"),
+    ("grow", "compact_partitions", "open_reader", "permit", "slow_call"),
+    ("terminate", "open_reader", "permit", "slow_call", "lose_power"),
+    ("terminate", "delete_topic", "reconnect", "fail_call", "kill_broker"),
+    ("open_passing_consumer", "permit_consumer", "acknowledge", "cut_consumer", "grow"),
+)
+
+
+@operation
+def create_partitioned(actors: Actors, random: Random) -> None:
+    request = admin_pb2.CreatePartitionedTopicRequest(
+        topic=PARTITIONED, partitions=random.choice((1, 2, 2, 3))
+    )
+    ask_admin(actors, "create partitioned", AdminService.CreatePartitionedTopic, request)
+
+
+@operation
+def grow(actors: Actors, random: Random) -> None:
+    request = admin_pb2.UpdatePartitionedTopicRequest(
+        topic=PARTITIONED, partitions=random.choice((2, 3, 3, 4))
+    )
+    ask_admin(actors, "grow", AdminService.UpdatePartitionedTopic, request)
+
+
+@operation
+def delete_partitioned(actors: Actors, random: Random) -> None:
+    request = admin_pb2.DeletePartitionedTopicRequest(
+        topic=PARTITIONED, force=random.random() < 0.8
+    )
+    ask_admin(actors, "delete partitioned", AdminService.DeletePartitionedTopic, request)
+
+
+@operation
+def compact_partitions(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TriggerCompactionRequest(topic=PARTITIONED)
+    ask_admin(actors, "compact all", AdminService.TriggerCompaction, request)
+
+
+@operation
+def cancel_partitions(actors: Actors, random: Random) -> None:
+    request = admin_pb2.CancelCompactionRequest(topic=PARTITIONED)
+    ask_admin(actors, "cancel all", AdminService.CancelCompaction, request)
+
+
+@operation
+def unload_partitions(actors: Actors, random: Random) -> None:
+    request = admin_pb2.UnloadTopicRequest(topic=PARTITIONED)
+    ask_admin(actors, "unload all", AdminService.UnloadTopic, request)
+
+
+@operation
+def trim_partitions(actors: Actors, random: Random) -> None:
+    request = admin_pb2.TrimTopicRequest(topic=PARTITIONED)
+    ask_admin(actors, "trim all", AdminService.TrimTopic, request)
+
+
+@operation
+def truncate_partitions(actors: Actors, random: Random) -> None:
+    for topic in set(PARTITIONS):
+        make_vague(actors, topic)
+        actors.world.oracle.truncated.add(topic)
+        take_away(actors, topic)
+    request = admin_pb2.TruncateTopicRequest(topic=PARTITIONED)
+    ask_admin(actors, "truncate all", AdminService.TruncateTopic, request)
+
+
+@operation
+def set_partitioned_policies(actors: Actors, random: Random) -> None:
+    """They are those of all partitions, of later ones, too."""
+    policies = random.choice(
+        (
+            Policies(compaction_threshold_bytes=random.choice((0, 300, 1000))),
+            Policies(retain_null_key=random.random() < 0.5),
+            Policies(retention_ms=random.choice((0, 1000, -1)), retention_bytes=-1),
+        )
+    )
+    request = admin_pb2.UpdatePoliciesRequest(
+        scope=admin_pb2.PolicyScope(topic=PARTITIONED), set=policies
+    )
+    ask_admin(actors, "set policies of all", AdminService.UpdatePolicies, request)
+
+
+@operation
+def open_passing_consumer(actors: Actors, random: Random) -> None:
+    """Of a subscription that is not durable, and goes with it."""
+    actors.open_passing_consumer(random)
