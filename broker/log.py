@@ -256,7 +256,6 @@ class TopicLog(LogPositions):
                 self._fail(error)
                 raise
             self._record.CopyFrom(changed)
-            self._is_terminated = True
             self._wake()
         end = self._record.terminated_at
         return Position(end.ledger_id, end.entry_id)

@@ -70,8 +70,8 @@ class LogTail:
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
-        # Nothing is appended any more; and that is recorded.
-        self._is_ending = self._is_terminated = record.HasField("terminated_at")
+        # Nothing is appended any more, whether or not that is recorded yet.
+        self._is_ending = record.HasField("terminated_at")
         self._last_durable: Position | None = None
         # The last entry deleted since the topic was loaded.
         self._dropped_upto: Position | None = None
@@ -150,15 +150,15 @@ class LogTail:
     @property
     def is_terminated(self) -> bool:
         """Durably: what is in it is all there will ever be."""
-        return self._is_terminated
+        return self._record.HasField("terminated_at")
 
     def check_open(self) -> None:
         """Raises what made the log fail, TopicTerminated, and Moved until that is durable."""
         if self._failure is not None:
             raise self._failure
-        if self._is_terminated:
-            raise TopicTerminated(self._record.name)
         if self._is_ending:
+            if self.is_terminated:
+                raise TopicTerminated(self._record.name)
             raise Moved(f"{self._record.name} is being terminated; connect again.")
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
