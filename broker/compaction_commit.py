@@ -15,6 +15,7 @@ Rules: docs/ARCHITECTURE.md, "A compaction"; reference sections 6 and 7.
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.v1.compactor_pb2 import Manifest
@@ -27,12 +28,14 @@ from broker.names import COMPACTION_CURSOR
 from broker.retention import last_entry
 from storage.crash_points import reach
 from storage.entry import EARLIEST, Position
-from storage.errors import CompactionFailed, CompactionFenced
+from storage.errors import CompactionFailed, CompactionFenced, StorageError
 from storage.segment import record_position, segments_sealed
 
 if TYPE_CHECKING:
     from broker.topic import Topic
     from storage.metadata import MetadataBatch
+
+_log = logging.getLogger(__name__)
 
 
 class TopicSnapshot(NamedTuple):
@@ -168,8 +171,19 @@ def show(topic: Topic, changed: TopicRecord) -> None:
 
     def delete() -> None:
         reach("commit.before-delete")
-        topic.broker.store.delete_files(previous.ledger_id)
+        delete_quietly(topic, previous.ledger_id)
         reach("commit.after-delete")
 
     if previous.ledger_id >= 0:
         previous.retire(delete)
+
+
+def delete_quietly(topic: Topic, ledger_id: int) -> None:
+    """Files of a ledger that nobody names any more: what stays is removed later.
+
+    NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
+    """
+    try:
+        topic.broker.store.delete_files(ledger_id)
+    except StorageError as error:
+        _log.warning("%s: files of ledger %d stay for now: %s", topic.name, ledger_id, error)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
-from broker.compaction_commit import forget_compacted, show
+from broker.compaction_commit import delete_quietly, forget_compacted, show
 from broker.log_tail import copy_of
 from broker.retention import has_limit, last_entry, ledgers_to_trim
 from storage.entry import EARLIEST, Position
@@ -101,12 +101,12 @@ def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compact
             changed.ClearField("compaction_moved_to")
             changed.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
         batch.put_topic(changed)
+    topic.log.forget_ledgers(doomed)
+    topic.log.note_dropped(end)
     if drops_compacted:
         show(topic, changed)
     else:
         # The view that is shown stays; its record is for the next load.
         topic.record.CopyFrom(changed)
-    topic.log.forget_ledgers(doomed)
-    topic.log.note_dropped(end)
     for ledger_id in doomed:
-        store.delete_files(ledger_id)
+        delete_quietly(topic, ledger_id)

@@ -409,3 +409,29 @@ def test_disabling_that_cannot_be_written_changes_nothing(lab: BrokerLab) -> Non
         lab.run(disable_compaction(lab.broker, TOPIC))
     assert read(lab, compacted=True) == "a=2"
     assert compacted_ledger(lab)["entries"] == 1
+
+
+def test_a_truncation_is_whole_though_files_stay(lab: BrokerLab) -> None:
+    """What cannot be removed is removed later: the data are gone, and every cursor has passed."""
+    send(lab, "a=1 b=2")
+    assert lab.compact() is not None
+    start = StartPosition(earliest=True)
+    subscription = lab.run(create_subscription(lab.topic, "s", start))
+
+    def refuse(call: str) -> None:
+        if call.startswith("remove_dir"):
+            lab.files.fail_at(0)
+
+    lab.files.during = refuse
+    lab.run(truncate_topic(lab.broker, TOPIC))
+    lab.files.during = lambda call: None
+    assert subscription.stats()["msgBacklog"] == 0
+    assert read(lab, compacted=True) == ""
+    send(lab, "c=3")
+    assert lab.compact() is not None
+    lab.run(lab.topic.trim())
+    assert read(lab, compacted=True) == "c=3"
+    lab.restart()
+    used = {str(each.ledger_id) for each in lab.metadata.ledgers()}
+    folders = set(lab.files.listdir(DATA / "ledgers"))
+    assert folders <= used
