@@ -150,12 +150,17 @@ def _close_ledger(
     damage: StorageError | None = None
     for segment in record.segments:
         if not segment.sealed:
-            segment, error = _recover_segment(segment, record.ledger_id, ledgers_dir, files, report)
+            segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
             damage = damage or error
         found.append(segment)
     closed = _closed(record, found, now_ms)
     if damage is not None:
         report.damaged_records[record.ledger_id] = closed
+        if not record.damaged:
+            # NOTE: a later start, after a power loss, would take the same bytes for a torn tail.
+            record.damaged = True
+            with metadata.batch() as batch:
+                batch.put_ledger(record)
         return damage
     with metadata.batch() as batch:
         batch.put_ledger(closed)
@@ -169,7 +174,7 @@ def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) ->
     closed.CopyFrom(record)
     del closed.segments[:]
     closed.segments.extend(segment for segment in segments if segment.entries)
-    closed.state = LEDGER_STATE_CLOSED
+    closed.state, closed.damaged = LEDGER_STATE_CLOSED, False
     closed.closed_ms = now_ms
     return closed
 
@@ -211,13 +216,17 @@ def close_at_durable(
 
 
 def _recover_segment(
-    segment: SegmentRecord, ledger_id: int, ledgers_dir: Path, files: Files, report: RecoveryReport
+    segment: SegmentRecord,
+    record: LedgerRecord,
+    ledgers_dir: Path,
+    files: Files,
+    report: RecoveryReport,
 ) -> tuple[SegmentRecord, StorageError | None]:
     """Scans it and cuts its torn tail. What it holds, and what is wrong with it."""
     path = ledgers_dir / segment.path
-    first = Position(ledger_id, parse_segment_name(path.name) or 0)
+    first = Position(record.ledger_id, parse_segment_name(path.name) or 0)
     if not files.exists(path):
-        error = MissingFile(str(path), f"the record of ledger {ledger_id}")
+        error = MissingFile(str(path), f"the record of ledger {record.ledger_id}")
         return _damaged_record(segment, first, first, 0), error
     file = files.open_read(path)
     size, offset, expected = file.size_bytes, 0, first
@@ -238,6 +247,7 @@ def _recover_segment(
         headers.clear()
         behind = _search(file, offset, expected)
         may_be_torn = not report.is_same_boot or _reaches_beyond(file, size, offset)
+        may_be_torn &= not record.damaged
         if isinstance(damage, Corruption) and may_be_torn and not behind.is_proof:
             _cut(path, offset, damage, files, report)
         else:

@@ -142,7 +142,7 @@ class _Planner:
         mended.CopyFrom(record)
         del mended.segments[:]
         mended.segments.extend(segments)
-        mended.state = LEDGER_STATE_CLOSED
+        mended.state, mended.damaged = LEDGER_STATE_CLOSED, False
         mended.created_ms = record.created_ms or self._now_ms
         mended.closed_ms = record.closed_ms or self._now_ms
         gone = {each.path for each in record.segments} - {each.path for each in segments}

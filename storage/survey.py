@@ -229,7 +229,7 @@ def check_ledger(
         if segment.sealed and segment.entries:
             # What comes behind was never acknowledged, whatever it looks like.
             bounds = bounds._replace(before=record_position(segment, last=True).next)
-        bounds = bounds._replace(is_same_boot=is_same_boot)
+        bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
         check = check_segment(folder / segment.path, segment, bounds, files)
         found.append(check)
         if check.extents:

@@ -108,7 +108,7 @@ class SegmentRecord(_message.Message):
     def __init__(self, path: _Optional[str] = ..., sealed: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., key_bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., publish_time_min_ms: _Optional[int] = ..., publish_time_max_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., append_time_max_ms: _Optional[int] = ...) -> None: ...
 
 class LedgerRecord(_message.Message):
-    __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms", "lost")
+    __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms", "lost", "damaged")
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +117,7 @@ class LedgerRecord(_message.Message):
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_MS_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     ledger_id: int
     kind: LedgerKind
     state: LedgerState
@@ -125,7 +126,8 @@ class LedgerRecord(_message.Message):
     created_ms: int
     closed_ms: int
     lost: _containers.RepeatedCompositeFieldContainer[PositionRange]
-    def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ...) -> None: ...
+    damaged: bool
+    def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
     __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "emulation")

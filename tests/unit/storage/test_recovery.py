@@ -353,6 +353,19 @@ def test_damage_under_the_same_boot_is_never_cut(
     directory.append_again()
 
 
+@pytest.mark.parametrize("damage", WITHIN, ids=name)
+def test_what_was_damage_once_stays_damage(tmp_path: Path, damage: Damage) -> None:
+    """Also after a power loss, when the same bytes would pass for a torn tail."""
+    directory = Directory(tmp_path)
+    directory.damage(damage)
+    damaged = directory.first_file.read_bytes()
+    assert directory.recover(is_same_boot=True).damaged
+    report = directory.recover()
+    assert set(report.damaged) == {directory.ledger_id}
+    assert report.torn == []
+    assert directory.first_file.read_bytes() == damaged
+
+
 @pytest.mark.parametrize(
     "damage", [cut_in_the_last_header, cut_in_the_last_section, only_half_a_header], ids=name
 )
