@@ -55,6 +55,10 @@ class SubscriptionTopic(Protocol):
         """One synced metadata write."""
         ...
 
+    def recorded_cursor(self, subscription: str) -> CursorRecord | None:
+        """As it is on the disk."""
+        ...
+
 
 def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
     """A durable subscription as it was. Not put into `topic.subscriptions`."""
@@ -170,9 +174,17 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
     if existing_subscription(topic, name) is not subscription:
         # Another call was faster, and somebody has made a new one.
         raise SubscriptionNotFound(topic.name, name)
-    if subscription.is_durable:
-        await topic.delete_cursor(name)
     remove_subscription(topic, subscription)
+    if not subscription.is_durable:
+        return
+    try:
+        await topic.delete_cursor(name)
+    except StorageError:
+        # It is there, as the disk has it: the closed one would refuse everybody.
+        record = topic.recorded_cursor(name)
+        if record is not None:
+            topic.subscriptions.setdefault(name, load_subscription(topic, record))
+        raise
 
 
 def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) -> None:

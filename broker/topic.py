@@ -203,6 +203,11 @@ class Topic:
 
         await asyncio.get_running_loop().run_in_executor(self.broker.executor, write)
 
+    def recorded_cursor(self, subscription: str) -> CursorRecord | None:
+        """As it is on the disk."""
+        cursors = self.broker.metadata.cursors(self.name)
+        return next((each for each in cursors if each.subscription == subscription), None)
+
     async def delete_cursor(self, subscription: str) -> None:
         with self.broker.metadata.batch() as batch:
             batch.delete_cursor(self.name, subscription)

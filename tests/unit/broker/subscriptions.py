@@ -56,6 +56,9 @@ class FakeTopic:
             raise self.error
         self.written.append(record)
 
+    def recorded_cursor(self, subscription: str) -> CursorRecord | None:
+        return self.written[-1] if self.written else None
+
     async def delete_cursor(self, subscription: str) -> None:
         self.deleted.append(subscription)
 

@@ -9,7 +9,9 @@ import pytest
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_RUNNING
 
-from broker.subscription_factory import create_subscription
+from broker.dispatch import SubscriptionType
+from broker.subscription import ConsumerOptions
+from broker.subscription_factory import create_subscription, delete_subscription
 from storage.errors import CompactionFailed, DiskFailure
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -151,4 +153,23 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
         return await searching
 
     assert lab.run(search()) == (lab.topic.log.ledger_ids()[0], 0)
+    lab.stop()
+
+
+def test_a_subscription_that_the_disk_does_not_delete_is_there_as_before() -> None:
+    """Its consumers may come back."""
+    lab = BrokerLab()
+    topic = lab.topic
+    lab.run(create_subscription(topic, "s", LATEST))
+    lab.files.fail_at(1, error=errno.EIO)
+    with pytest.raises(DiskFailure):
+        lab.run(delete_subscription(topic, "s"))
+
+    async def come_back() -> None:
+        found = topic.subscriptions["s"]
+        found.detach(found.attach(ConsumerOptions(SubscriptionType.EXCLUSIVE)))
+
+    lab.run(come_back())
+    lab.run(delete_subscription(topic, "s"))
+    assert not topic.subscriptions
     lab.stop()
