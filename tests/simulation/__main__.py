@@ -1,7 +1,7 @@
 """`scripts/simulate`: scenarios from seeds, beside each other, and what fails.
 
     scripts/simulate --seed 1 --count 500
-    scripts/simulate --minutes 10 --jobs 2
+    scripts/simulate --count 100000 --minutes 60      whichever is reached first
     scripts/simulate --seed 17 --count 1 --trace
 
 A failure prints its seed, the shortest scenario that fails in the same way, and what happened in
@@ -22,6 +22,7 @@ from tests.simulation.scenario import Outcome, Scenario, run
 from tests.simulation.shrink import shrink
 
 EXIT_FAILED = 1
+_COUNT, _COUNT_ENDLESS = 100, 10**9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     without = frozenset(filter(None, options.without.split(",")))
     began_s = time.perf_counter()
     done, kinds, firsts = 0, Counter[str](), dict[str, Failure]()
-    count = options.count if options.minutes is None else 10**9
+    count = options.count or (_COUNT if options.minutes is None else _COUNT_ENDLESS)
     for failures in simulate(
         options.seed, count, jobs=options.jobs, without=without, kind=options.kind
     ):
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for failure in firsts.values():
             print(_shrunk(failure.seed, without, options.kind), flush=True)
     elif options.trace:
-        for seed in range(options.seed, options.seed + options.count):
+        for seed in range(options.seed, options.seed + count):
             scenario = Scenario.draw(seed, without, options.kind)
             print(_told(scenario, run(scenario)))
     return EXIT_FAILED if kinds else 0
@@ -85,8 +86,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="scripts/simulate", description="The whole broker under a seed."
     )
     parser.add_argument("--seed", type=int, default=1, help="the first; default 1")
-    parser.add_argument("--count", type=int, default=100, help="how many; default 100")
-    parser.add_argument("--minutes", type=float, help="for so long instead of --count")
+    parser.add_argument("--count", type=int, help=f"how many; default {_COUNT}, unless --minutes")
+    parser.add_argument("--minutes", type=float, help="for so long at most")
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     parser.add_argument(
         "--kind",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import islice
 from typing import NamedTuple
 
 from tests.simulation.scenario import Scenario, run
@@ -48,12 +50,21 @@ def simulate(
     without: frozenset[str] = frozenset(),
     kind: str = "faults",
 ) -> Iterator[list[Failure]]:
-    """The failures of `count` seeds, chunk by chunk in any order."""
-    ends = range(first, first + count, CHUNK)
-    work = [Job(range(at, min(at + CHUNK, first + count)), without, kind) for at in ends]
+    """The failures of `count` seeds, chunk by chunk in any order.
+
+    Bound: two chunks a process are handed out at a time, so `count` may be without end.
+    """
+    end = first + count
+    chunks = (range(at, min(at + CHUNK, end)) for at in range(first, end, CHUNK))
+    work = (Job(chunk, without, kind) for chunk in chunks)
     if jobs == 1:
         yield from map(failures_of, work)
         return
     context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs) as pool:
-        yield from pool.imap_unordered(failures_of, work)
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        running = {pool.submit(failures_of, job) for job in islice(work, 2 * jobs)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(failures_of, job) for job in islice(work, len(done))}
+            for each in done:
+                yield each.result()
