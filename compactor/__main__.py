@@ -1,4 +1,4 @@
-"""`python -m compactor`: the worker process (worker.py).
+"""`python -m ledgerfold.compactor`: the worker process (worker.py).
 
 LEDGERFOLD_COMPACTOR_SECRET in its environment is what every call must bring. A broker that starts a
 worker makes one up; for a worker that serves brokers which did not start it, set the same for all.
@@ -20,8 +20,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from compactor.java import Java, find_java
-from storage.errors import CompactorUnavailable
+from ledgerfold.compactor.java import Java, find_java
+from ledgerfold.storage.errors import CompactorUnavailable
 
 EXIT_UNAVAILABLE = 3
 SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
@@ -58,8 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) -> int:
     try:
-        from compactor.class_archive import class_archive, default_cache_dir
-        from compactor.worker import Worker, WorkerSettings, print_event
+        from ledgerfold.compactor.class_archive import class_archive, default_cache_dir
+        from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
     except ImportError as error:
         raise CompactorUnavailable(
             f"Compaction needs PySpark, and {error.name} is missing. "
@@ -87,7 +87,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m compactor",
+        prog="python -m ledgerfold.compactor",
         description="Runs compactions on Spark for a Ledgerfold broker.",
         epilog=f"{SECRET_VARIABLE} in the environment: a secret that its brokers know, too.",
     )

@@ -19,9 +19,9 @@ from typing import Any
 import pyspark
 from pyspark import SparkContext
 
-from compactor.java import Java
-from storage.errors import DiskFailure
-from storage.files import Files
+from ledgerfold.compactor.java import Java
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import Files
 
 _log = logging.getLogger(__name__)
 

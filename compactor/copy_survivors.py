@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from compactor.output import LedgerOutput
-from compactor.plan import InputSegment, Output
-from compactor.policies.latest import ROW_BITS, Integers
-from compactor.rebuild import keep_rows
-from compactor.rows import Failure, Positions, Row, Written
-from compactor.segment_map import PlacedEntry, SegmentMap
-from storage.entry import ENTRY_BYTES_MAX, read_header
-from storage.errors import Corruption, InvalidRequest
+from ledgerfold.compactor.output import LedgerOutput
+from ledgerfold.compactor.plan import InputSegment, Output
+from ledgerfold.compactor.rebuild import keep_rows
+from ledgerfold.compactor.rows import Failure, Positions, Row, Written
+from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.strategies.latest import ROW_BITS, Integers
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header
+from ledgerfold.storage.errors import Corruption, InvalidRequest
 
 
 def copy_survivors(

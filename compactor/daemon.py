@@ -2,7 +2,8 @@
 
 Spark ends a Python worker that was idle for a minute. Its successor is a fork of this process and
 so has numpy, pyarrow and our modules at once, instead of importing them for half a second. Spark
-runs it as `python -m compactor.daemon pyspark.worker` (session.py, spark.python.daemon.module).
+runs it as `python -m ledgerfold.compactor.daemon pyspark.worker` (session.py,
+spark.python.daemon.module).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import compactor.tasks  # noqa: F401
+import ledgerfold.compactor.tasks  # noqa: F401
 
 if __name__ == "__main__":
     manager()

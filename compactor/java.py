@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.errors import CompactorUnavailable
+from ledgerfold.storage.errors import CompactorUnavailable
 
 VERSION_MIN = 17
 # Spark's launcher adds it; runtimes that were cut down with jlink often lack it.

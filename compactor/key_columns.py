@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from compactor.policies.latest import Integers
-from compactor.segment_map import PlacedEntry, SegmentMap
-from storage.errors import Corruption, InvalidRequest
-from storage.native import HAS_KEY, parse_keys
+from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.native import HAS_KEY, parse_keys
 
 
 class _Place(NamedTuple):

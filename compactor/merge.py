@@ -12,10 +12,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from compactor.arrow_integers import from_arrow
-from compactor.policies import latest
-from compactor.policies.latest import Integers
-from compactor.rows import Counts, Failure, Fragments, Positions, Row
+from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.rows import Counts, Failure, Fragments, Positions, Row
+from ledgerfold.compactor.strategies import latest
+from ledgerfold.compactor.strategies.latest import Integers
 
 
 def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:

@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
+from ledgerfold.compactor.plan import Output
+from ledgerfold.compactor.rebuild import RawEntry
+from ledgerfold.compactor.rows import WriteTimes
+from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from compactor.plan import Output
-from compactor.rebuild import RawEntry
-from compactor.rows import WriteTimes
-from storage.entry import Buffer, EntryHeader
-from storage.segment import SegmentWriter
 
 # Entries are handed over in groups: one call of the kernel for many.
 _PENDING_BYTES_MAX = 1024 * 1024

@@ -22,15 +22,15 @@ from itertools import pairwise
 from operator import index
 from typing import NamedTuple
 
-from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator
 
-from compactor.plan import TaskPlan, position_of
-from compactor.progress import Parts
-from compactor.rows import Content, CopyBegan, Counts, Failure, WriteTimes, Written
-from compactor.tasks import CopyTask, merge_task, scan_task
-from storage.errors import CompactionFailed
+from ledgerfold.compactor.plan import TaskPlan, position_of
+from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.rows import Content, CopyBegan, Counts, Failure, WriteTimes, Written
+from ledgerfold.compactor.tasks import CopyTask, merge_task, scan_task
+from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 
 Clock = Callable[[], float]
 

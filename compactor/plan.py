@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ledgerfold.compactor.plan_check import check_plan
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from compactor.plan_check import check_plan
-from storage.entry import EARLIEST, Position
 
 # One task reads about this many bytes of key sections, and copies from about this many of segments.
 SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024

@@ -10,12 +10,11 @@ from __future__ import annotations
 import os.path
 from itertools import pairwise
 
+from ledgerfold.compactor.strategies import latest
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position, SegmentRecord
-
-from compactor.policies import latest
-from storage.errors import InvalidRequest
-from storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
 
 
 def check_plan(plan: CompactionPlan) -> None:

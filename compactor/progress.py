@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyspark.accumulators import AccumulatorParam
+
+from ledgerfold.compactor.plan import TaskPlan
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_ONE,
     COMPACTION_PHASE_TWO,
     CompactionProgress,
 )
-from pyspark.accumulators import AccumulatorParam
-
-from compactor.plan import TaskPlan
 
 
 class Parts(NamedTuple):

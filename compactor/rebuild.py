@@ -21,14 +21,20 @@ from typing import NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
-from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 from numpy.typing import NDArray
 
-from compactor.policies.latest import Integers
-from storage.compression import compress, compress_tightly, decompress
-from storage.entry import ENTRY_BYTES_MAX, Codec, Compression, EntryHeader, rebuild_header
-from storage.errors import EntryTooLarge, InvalidRequest
-from storage.native import parse_keys
+from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.storage.compression import compress, compress_tightly, decompress
+from ledgerfold.storage.entry import (
+    ENTRY_BYTES_MAX,
+    Codec,
+    Compression,
+    EntryHeader,
+    rebuild_header,
+)
+from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
+from ledgerfold.storage.native import parse_keys
+from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 Column = NDArray[np.integer]
 _ZERO, _LAST = np.array([0]), np.array([-1])

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from compactor.arrow_integers import from_arrow, to_arrow
-from compactor.policies.latest import Integers
-from storage.errors import LedgerfoldError
+from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.storage.errors import LedgerfoldError
 
 # Those of Pulsar's CompactionRecord.
 WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)

@@ -12,7 +12,7 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
-from storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError
 
 _DOMAIN = "ledgerfold"
 _DETAILS_KEY = "grpc-status-details-bin"

@@ -15,28 +15,28 @@ import threading
 import time
 from pathlib import Path
 
-from ledgerfold.v1.admin_pb2 import (
-    COMPACTION_PHASE_ONE,
-    COMPACTION_PHASE_TWO,
-    CompactionProgress,
-)
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from compactor import memory
-from compactor.pipeline import Clock, run_job
-from compactor.plan import TaskPlan, cut
-from compactor.progress import progress_of
-from compactor.session import Session
-from storage import crash_points
-from storage.errors import (
+from ledgerfold.compactor import memory
+from ledgerfold.compactor.pipeline import Clock, run_job
+from ledgerfold.compactor.plan import TaskPlan, cut
+from ledgerfold.compactor.progress import progress_of
+from ledgerfold.compactor.session import Session
+from ledgerfold.storage import crash_points
+from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
     DiskFailure,
     InvalidRequest,
     LedgerfoldError,
 )
-from storage.files import Files
+from ledgerfold.storage.files import Files
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_PHASE_ONE,
+    COMPACTION_PHASE_TWO,
+    CompactionProgress,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 
 # Tasks without a JVM end sooner.
 _REMOVAL_SECONDS = 5.0

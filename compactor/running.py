@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 
+from ledgerfold.compactor.run import CompactionRun
+from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 from ledgerfold.v1.compactor_pb2 import Manifest
-
-from compactor.run import CompactionRun
-from storage.errors import CompactionCancelled, CompactionFailed
 
 # Progress at most this often, and a cancellation repeated this often.
 _TICK_SECONDS = 0.1

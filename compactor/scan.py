@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from compactor.arrow_integers import from_arrow, to_arrow
-from compactor.key_columns import KeyColumns
-from compactor.plan import InputSegment
-from compactor.policies import latest
-from compactor.policies.latest import Integers
-from compactor.rows import Counts, Fragments, Positions, Row
-from compactor.segment_map import SegmentMap
+from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.key_columns import KeyColumns
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.rows import Counts, Fragments, Positions, Row
+from ledgerfold.compactor.segment_map import SegmentMap
+from ledgerfold.compactor.strategies import latest
+from ledgerfold.compactor.strategies.latest import Integers
 
 # Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys.
 CHUNK_ROWS_MAX = 2_000_000

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from compactor.plan import InputSegment
-from compactor.policies.latest import ROW_BITS
-from compactor.rebuild import RawEntry
-from storage.entry import EntryHeader, Position, crc32c
-from storage.errors import Corruption, DiskFailure, MissingFile
-from storage.segment import scan_segment
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.rebuild import RawEntry
+from ledgerfold.compactor.strategies.latest import ROW_BITS
+from ledgerfold.storage.entry import EntryHeader, Position, crc32c
+from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile
+from ledgerfold.storage.segment import scan_segment
 
 
 class PlacedEntry(NamedTuple):

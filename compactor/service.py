@@ -16,6 +16,18 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from typing import Any
 
+from ledgerfold.compactor.pipeline import Clock
+from ledgerfold.compactor.rpc_errors import abort_with
+from ledgerfold.compactor.run import CompactionRun
+from ledgerfold.compactor.running import RunningCompaction
+from ledgerfold.compactor.session import Session
+from ledgerfold.storage.errors import (
+    CompactorUnavailable,
+    InvalidRequest,
+    LedgerfoldError,
+    NotAllowed,
+)
+from ledgerfold.storage.files import Files
 from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CancelResponse,
@@ -26,14 +38,6 @@ from ledgerfold.v1.compactor_pb2 import (
     RunResponse,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
-
-from compactor.pipeline import Clock
-from compactor.rpc_errors import abort_with
-from compactor.run import CompactionRun
-from compactor.running import RunningCompaction
-from compactor.session import Session
-from storage.errors import CompactorUnavailable, InvalidRequest, LedgerfoldError, NotAllowed
-from storage.files import Files
 
 NAME = "ledgerfold.v1.CompactorService"
 # As compactor.proto has it.

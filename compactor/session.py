@@ -31,7 +31,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import Accumulator
 
-from compactor.progress import Parts, PartsSum
+from ledgerfold.compactor.progress import Parts, PartsSum
 
 _JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
@@ -120,7 +120,7 @@ def _configuration(settings: SessionSettings) -> SparkConf:
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(settings.local_dir),
         "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": "compactor.daemon",
+        "spark.python.daemon.module": "ledgerfold.compactor.daemon",
         "spark.shuffle.compress": "false",
         "spark.cleaner.periodicGC.interval": "2min",
     }.items():

@@ -13,13 +13,13 @@ from itertools import chain
 
 from pyspark.accumulators import Accumulator
 
-from compactor.copy_survivors import copy_survivors
-from compactor.merge import merge
-from compactor.plan import InputSegment, TaskPlan
-from compactor.progress import Parts
-from compactor.rows import CopyBegan, Failure, Row
-from compactor.scan import scan
-from storage.errors import LedgerfoldError
+from ledgerfold.compactor.copy_survivors import copy_survivors
+from ledgerfold.compactor.merge import merge
+from ledgerfold.compactor.plan import InputSegment, TaskPlan
+from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.rows import CopyBegan, Failure, Row
+from ledgerfold.compactor.scan import scan
+from ledgerfold.storage.errors import LedgerfoldError
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from ledgerfold.compactor.pipeline import Clock, run_job
+from ledgerfold.compactor.plan import TaskPlan, cut
+from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies import latest
+from ledgerfold.storage.entry import stamp
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.names import LEDGERS, segment_path
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.segment import tally_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position, SegmentRecord
-
-from compactor.pipeline import Clock, run_job
-from compactor.plan import TaskPlan, cut
-from compactor.policies import latest
-from compactor.session import Session
-from storage.entry import stamp
-from storage.files import Files
-from storage.names import LEDGERS, segment_path
-from storage.native import NativeBatchBuilder
-from storage.segment import tally_segment
 
 _LEDGER, _COMPACTED = 1, 2
 

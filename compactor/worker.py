@@ -31,15 +31,15 @@ import pyspark
 from grpc_health.v1 import health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2 import HealthCheckResponse
+
+from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
+from ledgerfold.compactor.java import Java
+from ledgerfold.compactor.service import NAME, CompactorService
+from ledgerfold.compactor.session import Session, SessionSettings, start_session
+from ledgerfold.compactor.warm_up import warm_up
+from ledgerfold.storage.files import REAL
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
 from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_server
-
-from compactor.class_archive import ClassArchive, dump_archive
-from compactor.java import Java
-from compactor.service import NAME, CompactorService
-from compactor.session import Session, SessionSettings, start_session
-from compactor.warm_up import warm_up
-from storage.files import REAL
 
 EXIT_DONE = 0
 EXIT_FAILED = 1

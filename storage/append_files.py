@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
-from storage.files import AppendFile, Files
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import AppendFile, Files
 
 
 class AppendFiles:

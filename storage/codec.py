@@ -3,7 +3,7 @@
 Storage, and the broker's publish and read paths, handle entries whole. What must look inside (a
 client, a command that prints messages, key-shared dispatch) asks the codec that the header names.
 
-    >>> from storage.native import NativeBatchBuilder
+    >>> from ledgerfold.storage.native import NativeBatchBuilder
     >>> builder = NativeBatchBuilder("p")
     >>> builder.add(b"v", key=b"k")
     >>> [m.key for m in decode(builder.build(sequence_id=0, publish_time_ms=1)).messages()]
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from storage.entry import Buffer, Codec, EntryHeader, read_header
-from storage.errors import InvalidRequest
+from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
+from ledgerfold.storage.errors import InvalidRequest
 
 
 def key_bytes(key: bytes | str) -> bytes:
@@ -108,7 +108,7 @@ class EntryCodec(Protocol):
 
 def codec_of(header: EntryHeader) -> EntryCodec:
     # NOTE: imported here because the codec modules use this module's types.
-    from storage.native import NATIVE
+    from ledgerfold.storage.native import NATIVE
 
     if header.codec == Codec.NATIVE:
         return NATIVE

@@ -16,7 +16,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 
-from storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
 
 if array("I").itemsize != 4:
     raise ImportError("The native codec needs a C unsigned int of 4 bytes.")

@@ -18,8 +18,8 @@ import zstandard
 from cramjam import snappy
 from lz4 import block as lz4_block
 
-from storage.entry import ENTRY_BYTES_MAX, Buffer, Compression
-from storage.errors import InvalidRequest
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, Compression
+from ledgerfold.storage.errors import InvalidRequest
 
 # A section this much larger than any entry is a bomb, not data.
 UNCOMPRESSED_BYTES_MAX = 8 * ENTRY_BYTES_MAX

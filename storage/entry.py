@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
 
 Buffer = bytes | bytearray | memoryview
 

@@ -38,7 +38,7 @@
 
 Each class has a `reason`, a stable name that travels in google.rpc.ErrorInfo, and `retryable`. The
 attributes hold the data; the message is made of them and says what to do. The gRPC code of each
-reason is in broker/status_map.py.
+reason is in broker/wire/errors.py.
 """
 
 from __future__ import annotations

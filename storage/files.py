@@ -18,8 +18,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
 
 # A folder that somebody else still writes to is not empty when it should be.
 _REMOVAL_TRIES = 3

@@ -15,10 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from storage.codec import codec_of
-from storage.entry import (
+from ledgerfold.storage.codec import codec_of
+from ledgerfold.storage.entry import (
     HEADER_BYTES,
     Buffer,
     Codec,
@@ -27,9 +25,10 @@ from storage.entry import (
     read_header,
     verify_sections,
 )
-from storage.errors import Corruption
-from storage.segment import shifted
-from storage.window import Window
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.segment import shifted
+from ledgerfold.storage.window import Window
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 256 * 1024
 # What is read at a place behind which nothing else is wanted: a header and a short key section.

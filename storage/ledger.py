@@ -20,6 +20,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ledgerfold.storage import recovery
+from ledgerfold.storage.append_files import AppendFiles
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
+from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile, StorageError
+from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.names import ledgers_dir
+from ledgerfold.storage.reader import LedgerReader, StoredEntry
+from ledgerfold.storage.recovery import RecoveryReport
+from ledgerfold.storage.removal import delete_ledger, delete_left
+from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
+from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_KIND_RAW,
@@ -29,19 +41,6 @@ from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
     SegmentRecord,
 )
-
-from storage import recovery
-from storage.append_files import AppendFiles
-from storage.entry import ENTRY_BYTES_MAX, EntryHeader
-from storage.errors import Corruption, DiskFailure, MissingFile, StorageError
-from storage.files import REAL, Files, ReadFile, make_durable_dir
-from storage.metadata import MetadataBatch, MetadataStore
-from storage.names import ledgers_dir
-from storage.reader import LedgerReader, StoredEntry
-from storage.recovery import RecoveryReport
-from storage.removal import delete_ledger, delete_left
-from storage.segment import record_position, scan_segment, tally_segment
-from storage.writer import LedgerWriter
 
 __all__ = ["LedgerReader", "LedgerStore", "LedgerWriter", "StoreSettings", "StoredEntry"]
 

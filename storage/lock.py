@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from storage.errors import DirectoryLocked, DiskFailure
-from storage.names import lock_path
+from ledgerfold.storage.errors import DirectoryLocked, DiskFailure
+from ledgerfold.storage.names import lock_path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -20,6 +20,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
+
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerRecord,
@@ -30,9 +33,6 @@ from ledgerfold.v1.records_pb2 import (
     StoreRecord,
     TopicRecord,
 )
-
-from storage.errors import Corruption, IncompatibleFormat
-from storage.key_value import KeyValueStore
 
 RECORD_VERSION = 1
 # Ids are handed out from blocks: one synced write a block.

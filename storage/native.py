@@ -18,18 +18,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
-from ledgerfold.v1.entry_pb2 import (
-    NATIVE_FLAG_HAS_KEY,
-    NATIVE_FLAG_KEY_IS_BASE64,
-    NATIVE_FLAG_NULL_VALUE,
-    NativeKeys,
-    NativeValues,
-)
 
-from storage.codec import StoredMessage, key_bytes
-from storage.columns import from_column, offsets_of, to_column
-from storage.compression import compress, decompress
-from storage.entry import (
+from ledgerfold.storage.codec import StoredMessage, key_bytes
+from ledgerfold.storage.columns import from_column, offsets_of, to_column
+from ledgerfold.storage.compression import compress, decompress
+from ledgerfold.storage.entry import (
     FLAG_PLAIN,
     Buffer,
     Codec,
@@ -38,7 +31,14 @@ from storage.entry import (
     EntryHeader,
     build_entry,
 )
-from storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.entry_pb2 import (
+    NATIVE_FLAG_HAS_KEY,
+    NATIVE_FLAG_KEY_IS_BASE64,
+    NATIVE_FLAG_NULL_VALUE,
+    NativeKeys,
+    NativeValues,
+)
 
 HAS_KEY = int(NATIVE_FLAG_HAS_KEY)
 NULL_VALUE = int(NATIVE_FLAG_NULL_VALUE)

@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
-from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
-
-from storage.entry import (
+from ledgerfold.storage.entry import (
     EARLIEST,
     HEADER_BYTES,
     Buffer,
@@ -30,10 +28,11 @@ from storage.entry import (
     read_header,
     verify_sections,
 )
-from storage.errors import Corruption, IncompatibleFormat, MissingFile
-from storage.files import ReadFile
-from storage.key_scan import scan_keys
-from storage.segment import record_position, shifted
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
+from ledgerfold.storage.files import ReadFile
+from ledgerfold.storage.key_scan import scan_keys
+from ledgerfold.storage.segment import record_position, shifted
+from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 INDEX_EVERY = 32
 NEXT_MAX = 64

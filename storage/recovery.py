@@ -29,15 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfold.v1.records_pb2 import (
-    LEDGER_STATE_CLOSED,
-    LEDGER_STATE_DELETING,
-    LEDGER_STATE_OPEN,
-    LedgerRecord,
-    SegmentRecord,
-)
-
-from storage.entry import (
+from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     HEADER_BYTES,
     EntryHeader,
@@ -46,13 +38,26 @@ from storage.entry import (
     read_header,
     verify_sections,
 )
-from storage.errors import Corruption, DiskFailure, IncompatibleFormat, MissingFile, StorageError
-from storage.files import Files, ReadFile
-from storage.metadata import MetadataStore
-from storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
-from storage.removal import delete_left, sweep, sweep_folder
-from storage.segment import SegmentTally, shifted
-from storage.window import Window
+from ledgerfold.storage.errors import (
+    Corruption,
+    DiskFailure,
+    IncompatibleFormat,
+    MissingFile,
+    StorageError,
+)
+from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
+from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
+from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.window import Window
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    LEDGER_STATE_OPEN,
+    LedgerRecord,
+    SegmentRecord,
+)
 
 # Read at once from an open segment, or one entry where that is larger.
 _BLOCK_BYTES = 256 * 1024

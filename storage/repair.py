@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from storage.entry import Buffer
-from storage.errors import MissingFile
-from storage.files import Files
-from storage.key_value import KeyValueStore
-from storage.metadata import encode_record
-from storage.names import ASIDE_SUFFIX, MANIFEST, REPAIRS, ledgers_dir, metadata_dir
-from storage.repair_steps import RepairPlan, Step
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import MissingFile
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.metadata import encode_record
+from ledgerfold.storage.names import ASIDE_SUFFIX, MANIFEST, REPAIRS, ledgers_dir, metadata_dir
+from ledgerfold.storage.repair_steps import RepairPlan, Step
 
 BLOCK_BYTES = 1024 * 1024
 # Of a manifest.

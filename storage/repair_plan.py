@@ -25,6 +25,14 @@ What is chosen, so that nobody has to choose at night:
 from __future__ import annotations
 
 from google.protobuf.message import Message
+
+from ledgerfold.storage.errors import IncompatibleFormat
+from ledgerfold.storage.metadata import key_of
+from ledgerfold.storage.names import parse_segment_name, segment_path
+from ledgerfold.storage.repair_losses import compacted_losses, new_losses
+from ledgerfold.storage.repair_steps import RepairPlan, Step
+from ledgerfold.storage.survey import LedgerCheck, Survey
+from ledgerfold.storage.verify import NO_LEDGER, horizon_of, last_compacted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
@@ -39,14 +47,6 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
-
-from storage.errors import IncompatibleFormat
-from storage.metadata import key_of
-from storage.names import parse_segment_name, segment_path
-from storage.repair_losses import compacted_losses, new_losses
-from storage.repair_steps import RepairPlan, Step
-from storage.survey import LedgerCheck, Survey
-from storage.verify import NO_LEDGER, horizon_of, last_compacted
 
 
 def make_plan(survey: Survey, now_ms: int) -> RepairPlan:

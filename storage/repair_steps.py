@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from google.protobuf.message import Message
-from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from storage.segment_check import Extent, SegmentCheck
-from storage.verify import NO_LEDGER
+from ledgerfold.storage.segment_check import Extent, SegmentCheck
+from ledgerfold.storage.verify import NO_LEDGER
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 
 class Extract(NamedTuple):

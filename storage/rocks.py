@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from storage.errors import Corruption, DiskFailure
-from storage.files import REAL, Files
+from ledgerfold.storage.errors import Corruption, DiskFailure
+from ledgerfold.storage.files import REAL, Files
 
 RETRY_S = 1.0
 _OPEN_FILES_MAX = 128

@@ -20,8 +20,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.errors import Corruption
-from storage.key_value import MemoryKeyValue
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.key_value import MemoryKeyValue
 
 # What is written to, or not needed: RocksDB's text log, lock and options, the binding's settings.
 _NOT_LINKED = ("LOG", "LOCK", "OPTIONS", "rocksdict")

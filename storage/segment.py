@@ -13,13 +13,13 @@ from operator import attrgetter
 from pathlib import Path
 
 import google_crc32c
-from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
-from storage.crash_points import reach
-from storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
-from storage.errors import Corruption, EntryTooLarge, MissingFile
-from storage.files import REAL, AppendFile, Files
-from storage.names import ASIDE_SUFFIX, segment_path
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
+from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
+from ledgerfold.storage.files import REAL, AppendFile, Files
+from ledgerfold.storage.names import ASIDE_SUFFIX, segment_path
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding entries one by one costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024

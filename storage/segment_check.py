@@ -25,9 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from storage.entry import (
+from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     LATEST,
     EntryHeader,
@@ -36,9 +34,10 @@ from storage.entry import (
     read_header,
     verify_sections,
 )
-from storage.errors import Corruption, DiskFailure, IncompatibleFormat
-from storage.files import Files, ReadFile
-from storage.segment import SegmentTally, shifted
+from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 1024 * 1024
 _PAGE_BYTES = 4096

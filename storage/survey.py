@@ -19,6 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from google.protobuf.message import Message
+
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import Corruption, StorageError
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.metadata import decode_record
+from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, parse_segment_name
+from ledgerfold.storage.segment import record_position
+from ledgerfold.storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_KIND_RAW,
@@ -34,15 +43,6 @@ from ledgerfold.v1.records_pb2 import (
     StoreRecord,
     TopicRecord,
 )
-
-from storage.entry import EARLIEST, Position
-from storage.errors import Corruption, StorageError
-from storage.files import Files
-from storage.key_value import KeyValueStore
-from storage.metadata import decode_record
-from storage.names import ledgers_dir, parse_ledger_dir, parse_segment_name
-from storage.segment import record_position
-from storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
 
 _ENTRY_ID_MAX = 2**63 - 1
 

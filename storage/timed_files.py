@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storage.entry import Buffer
-from storage.files import AppendFile, RealFiles
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.files import AppendFile, RealFiles
 
 
 class TimedFiles(RealFiles):

@@ -15,17 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import Corruption, StorageError
+from ledgerfold.storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
+from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.survey import LedgerCheck, Survey
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_DELETING,
     TopicRecord,
 )
-
-from storage.entry import Position
-from storage.errors import Corruption, StorageError
-from storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
-from storage.segment_check import SegmentCheck
-from storage.survey import LedgerCheck, Survey
 
 # -1, "": nothing of that kind.
 NO_LEDGER = NO_OFFSET = -1

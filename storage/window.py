@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from storage.entry import Buffer
+from ledgerfold.storage.entry import Buffer
 
 
 class Window:

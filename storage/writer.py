@@ -20,22 +20,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.storage.append_files import AppendFiles
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
+from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
+from ledgerfold.storage.files import AppendFile, Files
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import segment_path
+from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
-
-from storage.append_files import AppendFiles
-from storage.crash_points import reach
-from storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
-from storage.errors import AlreadyClosed, DiskFailure
-from storage.files import AppendFile, Files
-from storage.metadata import MetadataStore
-from storage.names import segment_path
-from storage.segment import SegmentTally
 
 # Bytes of the stamped header.
 _HEADER_CRC = slice(0, 4)
 
 if TYPE_CHECKING:
-    from storage.ledger import StoreSettings
+    from ledgerfold.storage.ledger import StoreSettings
 
 
 class _Queued(NamedTuple):

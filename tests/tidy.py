@@ -4,7 +4,8 @@
     calls       what touches the world happens in one place: files in storage/files.py, the wall
                 clock in the processes' outermost modules, the Spark session in
                 compactor/session.py; nothing sleeps
-    imports     heavy packages stay in the compactor, gRPC stays out of storage
+    imports     heavy packages stay in the compactor, gRPC stays out of storage, and the checkout's
+                folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
     words       no notes to self, no paths of somebody's machine
     docstrings  every module begins with one
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("broker", "storage", "compactor")
+PRODUCT = ("ledgerfold", "broker", "storage", "compactor")
 MODULE_LINES_MAX = 400
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -35,8 +36,8 @@ FUNCTION_LINES_MAX = 70
 # Started by name, by a test runner or by a user's own import; nothing of ours imports them.
 ENTRY_POINTS = (
     r".*\.__main__",
-    r"broker\.cli\.main",
-    r"broker\.client(\.aio)?",
+    r"ledgerfold\.broker\.cli\.main",
+    r"ledgerfold\.\w+",
     r"tests\..*test_\w+",
     r"tests\..*conftest",
     # Run by path, as a process.
@@ -70,7 +71,7 @@ BANS = (
             # Files of the user's.
             "broker/cli/",
             # Hands the worker a log to write to.
-            "broker/worker_process.py",
+            "broker/compaction/worker_process.py",
             # Maps sealed segments into the memory of Spark's tasks.
             "compactor/segment_map.py",
         ),
@@ -79,7 +80,7 @@ BANS = (
     Ban(
         frozenset(["time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"]),
         ("storage/", "broker/", "compactor/"),
-        ("broker/cli/", "broker/clock.py", "broker/client/connection.py"),
+        ("broker/cli/", "broker/ground/clock.py", "broker/client/connection.py"),
         "the clock is an argument",
     ),
     Ban(
@@ -123,7 +124,10 @@ class Module:
 
     @property
     def name(self) -> str:
-        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        """As it is imported: `ledgerfold` links to the other folders of the product."""
+        name = self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        is_linked = name.split(".")[0] in PRODUCT[1:]
+        return f"ledgerfold.{name}" if is_linked else name
 
     def starts_with(self, prefixes: Iterable[str]) -> bool:
         return any(self.path.startswith(prefix) for prefix in prefixes)
@@ -224,6 +228,17 @@ def forbidden_imports(found: Iterable[Module]) -> list[str]:
             and not (room == "" and module.starts_with(_HEAVY_ALLOWED))
         }
     )
+
+
+def bare_imports(found: Iterable[Module]) -> list[str]:
+    """A folder of the checkout imported by its own name would be a second copy of it."""
+    return [
+        f"{module.path}:{line}: imports {name}: the one name is ledgerfold"
+        for module in found
+        for name, line in _imports(module)
+        if name in (*PRODUCT[1:], "proto")
+        or name.startswith(tuple(f"{each}." for each in PRODUCT[1:]))
+    ]
 
 
 def dead_modules(found: Iterable[Module]) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from datetime import UTC, datetime
 
-from broker.cli.connecting import admin_of
-from broker.cli.output import add_output, print_rows
-from broker.cli.units import parse_moment_ms, parse_time_ms
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import add_output, print_rows
+from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
 
 Commands = argparse._SubParsersAction
 

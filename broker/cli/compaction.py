@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.exit_codes import DONE, FAILED
-from broker.cli.output import add_output, print_rows
-from broker.cli.units import format_size, parse_count, parse_time_ms
-from storage.errors import Timeout
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.output import add_output, print_rows
+from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
+from ledgerfold.storage.errors import Timeout
 
 if TYPE_CHECKING:
+    from ledgerfold.broker.client.admin import Admin
     from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
     from ledgerfold.v1.records_pb2 import RunRecord
-
-    from broker.client.admin import Admin
 
 Commands = argparse._SubParsersAction
 

@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.client import Client
-    from broker.client.admin import Admin
+    from ledgerfold.broker.client import Client
+    from ledgerfold.broker.client.admin import Admin
 
 
 _NAMES = {
@@ -22,14 +22,14 @@ def add_name(parser: argparse.ArgumentParser, of: str = "topic") -> None:
 
 
 def admin_of(options: argparse.Namespace) -> Admin:
-    from broker.client.admin import Admin
+    from ledgerfold.broker.client.admin import Admin
 
     return Admin(options.url)
 
 
 def client_of(options: argparse.Namespace) -> Client:
     """Raises Unavailable when nobody answers: at once, where a client would go on trying."""
-    from broker.client import Client
+    from ledgerfold.broker.client import Client
 
     with admin_of(options) as admin:
         admin.broker_info()

@@ -16,14 +16,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.connecting import add_name, admin_of, client_of
-from broker.cli.output import add_output, print_message
-from broker.cli.start_positions import parse_start
-from broker.cli.units import parse_count
-from storage.errors import Timeout
+from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
+from ledgerfold.broker.cli.output import add_output, print_message
+from ledgerfold.broker.cli.start_positions import parse_start
+from ledgerfold.broker.cli.units import parse_count
+from ledgerfold.storage.errors import Timeout
 
 if TYPE_CHECKING:
-    from broker.client import Consumer, Message
+    from ledgerfold.broker.client import Consumer, Message
 
     Receive = Callable[[int | None], Message]
 
@@ -87,7 +87,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _consume(options: argparse.Namespace) -> None:
-    from broker.client import ConsumerType, InitialPosition
+    from ledgerfold.broker.client import ConsumerType, InitialPosition
 
     client = client_of(options)
     try:
@@ -132,7 +132,7 @@ def _position(text: str) -> tuple[int, ...]:
 
 
 def _read(options: argparse.Namespace) -> None:
-    from broker.client import MessageId
+    from ledgerfold.broker.client import MessageId
 
     start = parse_start(options.start)
     client = client_of(options)

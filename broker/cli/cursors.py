@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.start_positions import parse_message_id
-from broker.cli.units import parse_positive, parse_time_ms
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
+from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.client import MessageId
+    from ledgerfold.broker.client import MessageId
 
 Commands = argparse._SubParsersAction
 

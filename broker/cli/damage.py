@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.cli.exit_codes import DAMAGED, DONE
-from broker.cli.output import Row, add_output, aligned, print_document, wants_table
+from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
+from ledgerfold.broker.cli.output import Row, add_output, aligned, print_document, wants_table
 
 if TYPE_CHECKING:
-    from storage.files import Files
-    from storage.lock import DirectoryLock
-    from storage.repair_steps import RepairPlan, Step
-    from storage.rocks_reading import StoredPairs
-    from storage.survey import Survey
-    from storage.verify import Finding
+    from ledgerfold.storage.files import Files
+    from ledgerfold.storage.lock import DirectoryLock
+    from ledgerfold.storage.repair_steps import RepairPlan, Step
+    from ledgerfold.storage.rocks_reading import StoredPairs
+    from ledgerfold.storage.survey import Survey
+    from ledgerfold.storage.verify import Finding
 
 Commands = argparse._SubParsersAction
 
@@ -55,8 +55,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from storage.errors import Corruption
-    from storage.verify import findings, metadata_finding, totals
+    from ledgerfold.storage.errors import Corruption
+    from ledgerfold.storage.verify import findings, metadata_finding, totals
 
     began = time.monotonic()
     with _locked(options.data) as lock:
@@ -76,8 +76,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from storage.repair import unfinished_repairs
-    from storage.repair_plan import make_plan
+    from ledgerfold.storage.repair import unfinished_repairs
+    from ledgerfold.storage.repair_plan import make_plan
 
     with _locked(options.data) as lock:
         stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
@@ -92,9 +92,9 @@ def _repair(options: argparse.Namespace) -> int:
 
 
 def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
-    from storage.names import metadata_dir
-    from storage.repair import Repair
-    from storage.rocks import RocksKeyValue
+    from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.storage.repair import Repair
+    from ledgerfold.storage.rocks import RocksKeyValue
 
     data: Path = options.data
     repair = Repair(data, stored.pairs, lambda: RocksKeyValue(metadata_dir(data)), _files(), now_ms)
@@ -104,7 +104,7 @@ def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_
 
 
 def _loss(steps: list[Step]) -> str:
-    from storage.repair import messages_lost
+    from ledgerfold.storage.repair import messages_lost
 
     known, may_be_more = messages_lost(steps)
     more = ", and others that nobody can count" if may_be_more else ""
@@ -117,9 +117,9 @@ def _loss(steps: list[Step]) -> str:
 @contextmanager
 def _locked(data: Path) -> Iterator[DirectoryLock]:
     """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
-    from broker import __version__
-    from storage.lock import DirectoryLock
-    from storage.names import metadata_dir
+    from ledgerfold.broker import __version__
+    from ledgerfold.storage.lock import DirectoryLock
+    from ledgerfold.storage.names import metadata_dir
 
     if not metadata_dir(data).is_dir():
         missing = str(metadata_dir(data))
@@ -129,27 +129,27 @@ def _locked(data: Path) -> Iterator[DirectoryLock]:
 
 
 def _stored(data: Path) -> StoredPairs:
-    from storage.names import metadata_dir
-    from storage.rocks_reading import read_pairs
+    from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.storage.rocks_reading import read_pairs
 
     return read_pairs(metadata_dir(data))
 
 
 def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock) -> Survey:
-    from storage.survey import take
+    from ledgerfold.storage.survey import take
 
     return take(data, stored.pairs, _files(), stored.damage, is_same_boot=lock.is_same_boot)
 
 
 def _files() -> Files:
-    from storage.files import REAL
+    from ledgerfold.storage.files import REAL
 
     return REAL
 
 
 def _repairs(data: Path) -> list[Finding]:
-    from storage.repair import unfinished_repairs
-    from storage.verify import Finding
+    from ledgerfold.storage.repair import unfinished_repairs
+    from ledgerfold.storage.verify import Finding
 
     return [
         Finding(

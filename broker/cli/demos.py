@@ -14,13 +14,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.cli.exit_codes import DONE, FAILED
-from broker.cli.output import aligned, message_id_text
-from broker.cli.producing import Outgoing, send_all
-from broker.cli.units import format_size, parse_positive
+from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.output import aligned, message_id_text
+from ledgerfold.broker.cli.producing import Outgoing, send_all
+from ledgerfold.broker.cli.units import format_size, parse_positive
 
 if TYPE_CHECKING:
-    from broker.client import Client, Message, MessageId
+    from ledgerfold.broker.client import Client, Message, MessageId
 
 Commands = argparse._SubParsersAction
 _SHOWN = 8
@@ -56,7 +56,7 @@ class Stage:
     """A broker, a topic, and what every demonstration does with them."""
 
     def __init__(self, options: argparse.Namespace, url: str, topic: str) -> None:
-        from broker.client import Client
+        from ledgerfold.broker.client import Client
 
         self.options = options
         self.url = url
@@ -76,8 +76,8 @@ class Stage:
 
     def compact(self) -> int:
         """Compacts and waits; prints the run's figures."""
-        from broker.cli.compaction import report_end, wait_for_end
-        from broker.client.admin import Admin
+        from ledgerfold.broker.cli.compaction import report_end, wait_for_end
+        from ledgerfold.broker.client.admin import Admin
 
         with Admin(self.url) as admin:
             if admin.broker_info().compactor_state != _ready():
@@ -87,7 +87,7 @@ class Stage:
             return report_end(wait_for_end(admin, self.topic))
 
     def read(self, *, compacted: bool) -> Iterator[Message]:
-        from broker.client import MessageId
+        from ledgerfold.broker.client import MessageId
 
         reader = self.client.create_reader(
             self.topic, MessageId.earliest, is_read_compacted=compacted
@@ -97,7 +97,7 @@ class Stage:
         reader.close()
 
     def print_sizes(self) -> None:
-        from broker.client.admin import Admin
+        from ledgerfold.broker.client.admin import Admin
 
         with Admin(self.url) as admin:
             internal = admin.internal_stats(self.topic)
@@ -117,7 +117,7 @@ def _ready() -> int:
 
 @contextmanager
 def _broker(options: argparse.Namespace) -> Iterator[str]:
-    from broker.demo.own_broker import answers, own_broker
+    from ledgerfold.broker.demo.own_broker import answers, own_broker
 
     if answers(options.url):
         yield options.url
@@ -157,7 +157,7 @@ def _differences(found: dict[str, object], expected: dict[str, object]) -> list[
 
 
 def _git(stage: Stage) -> int:
-    from broker.demo import git_history
+    from ledgerfold.broker.demo import git_history
 
     repository = stage.options.repository
     commit = git_history.last_commit(repository)
@@ -196,7 +196,7 @@ def _git(stage: Stage) -> int:
 
 
 def _ticker(stage: Stage) -> int:
-    from broker.demo.ticker import quotes
+    from ledgerfold.broker.demo.ticker import quotes
 
     options = stage.options
     expected: dict[str, object] = {}
@@ -218,7 +218,7 @@ def _ticker(stage: Stage) -> int:
 
 
 def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
-    from broker.demo.examples import compacted
+    from ledgerfold.broker.demo.examples import compacted
 
     ids = stage.publish((Outgoing(key, value.encode()) for key, value in pairs), batching=False)
     if stage.compact() != DONE:
@@ -241,12 +241,12 @@ def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
 
 
 def _addresses(stage: Stage) -> int:
-    from broker.demo.examples import ADDRESSES
+    from ledgerfold.broker.demo.examples import ADDRESSES
 
     return _example(stage, ADDRESSES)
 
 
 def _prices(stage: Stage) -> int:
-    from broker.demo.examples import PRICES
+    from ledgerfold.broker.demo.examples import PRICES
 
     return _example(stage, PRICES)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.output import print_document
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import print_document
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Emulation
@@ -32,7 +32,7 @@ def add_emulation_options(parser: argparse._ActionsContainer) -> None:
 
 def emulation_of(options: argparse.Namespace) -> Emulation:
     """Of `serve`'s options. Raises InvalidRequest."""
-    from broker.emulation import parse_settings
+    from ledgerfold.broker.policies.profiles import parse_settings
 
     return parse_settings(options.profile, options.emulate)
 
@@ -54,8 +54,8 @@ def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> No
 
 
 def _set(options: argparse.Namespace) -> None:
-    from broker.emulation import parse_policies
-    from storage.errors import InvalidRequest
+    from ledgerfold.broker.policies.profiles import parse_policies
+    from ledgerfold.storage.errors import InvalidRequest
 
     if options.profile is None and not options.fields:
         raise InvalidRequest("Give a --profile, fields like exact_backlog=false, or both.")

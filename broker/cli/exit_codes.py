@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from storage import errors
+from ledgerfold.storage import errors
 
 DONE, FAILED, USAGE, NOT_FOUND, TIMED_OUT, CONFLICT, DAMAGED = range(7)
 INTERRUPTED = 130

@@ -14,16 +14,15 @@ import binascii
 import sys
 from typing import TYPE_CHECKING, Any
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.output import add_output, print_rows, wants_table
-from broker.cli.start_positions import parse_message_id
-from broker.traffic import iso_time
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
+from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from ledgerfold.broker.client import MessageId
     from ledgerfold.v1.explain_pb2 import ExplainedVersion, RunSpan
-
-    from broker.client import MessageId
 
 Commands = argparse._SubParsersAction
 
@@ -84,9 +83,8 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
 
 
 def _json(version: ExplainedVersion) -> dict[str, Any]:
+    from ledgerfold.broker.explain.text import id_text
     from ledgerfold.v1 import explain_pb2 as pb
-
-    from broker.explain_text import id_text
 
     return {
         "id": id_text(version.id),

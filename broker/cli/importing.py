@@ -20,9 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from broker.cli.connecting import client_of
-from broker.cli.producing import Outgoing, send_all
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.connecting import client_of
+from ledgerfold.broker.cli.producing import Outgoing, send_all
+from ledgerfold.storage.errors import InvalidRequest
 
 Commands = argparse._SubParsersAction
 _INT64_MAX = 2**63 - 1

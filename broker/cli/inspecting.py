@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from broker.cli.connecting import admin_of
-from broker.cli.output import add_output, content, print_document, print_rows
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import add_output, content, print_document, print_rows
 
 Commands = argparse._SubParsersAction
 
@@ -54,8 +54,8 @@ def _dump(options: argparse.Namespace) -> None:
 
 def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes]]:
     """Header, offset and bytes of each entry. Raises Corruption with file and offset."""
-    from storage.entry import verify_sections
-    from storage.segment import scan_headers
+    from ledgerfold.storage.entry import verify_sections
+    from ledgerfold.storage.segment import scan_headers
 
     content = path.read_bytes()
     for header, offset in scan_headers(content, str(path), len(content)):
@@ -64,7 +64,7 @@ def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes]]:
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    from storage.entry import Compression
+    from ledgerfold.storage.entry import Compression
 
     for header, offset, _ in _whole_entries(path):
         yield {
@@ -81,7 +81,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _messages(path: Path) -> Iterator[dict[str, Any]]:
-    from storage.codec import decode
+    from ledgerfold.storage.codec import decode
 
     for header, _, entry in _whole_entries(path):
         for message in decode(entry, header).messages():

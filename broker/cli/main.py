@@ -12,20 +12,20 @@ import os
 import sys
 from collections.abc import Sequence
 
-from broker import __version__
-from broker.cli.clock import add_clock
-from broker.cli.compaction import add_runs
-from broker.cli.consuming import add_consume, add_read
-from broker.cli.damage import add_repair, add_verify
-from broker.cli.demos import add_demo
-from broker.cli.exit_codes import DONE, exit_code
-from broker.cli.explaining import add_explain
-from broker.cli.importing import add_import
-from broker.cli.inspecting import add_info, add_segment
-from broker.cli.producing import add_produce
-from broker.cli.serving import DEFAULT_LISTEN, add_serve
-from broker.cli.topics import add_namespaces, add_topic_policies, add_topics
-from storage.errors import LedgerfoldError, ServiceError, Unavailable
+from ledgerfold.broker import __version__
+from ledgerfold.broker.cli.clock import add_clock
+from ledgerfold.broker.cli.compaction import add_runs
+from ledgerfold.broker.cli.consuming import add_consume, add_read
+from ledgerfold.broker.cli.damage import add_repair, add_verify
+from ledgerfold.broker.cli.demos import add_demo
+from ledgerfold.broker.cli.exit_codes import DONE, exit_code
+from ledgerfold.broker.cli.explaining import add_explain
+from ledgerfold.broker.cli.importing import add_import
+from ledgerfold.broker.cli.inspecting import add_info, add_segment
+from ledgerfold.broker.cli.producing import add_produce
+from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
+from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
+from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 
 
 def make_parser() -> argparse.ArgumentParser:

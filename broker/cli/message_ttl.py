@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.units import parse_time_ms
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.units import parse_time_ms
 
 Commands = argparse._SubParsersAction
 _FIELD = "message_ttl_ms"

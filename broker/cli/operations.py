@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.output import message_id_text
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import message_id_text
 
 Commands = argparse._SubParsersAction
 

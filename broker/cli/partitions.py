@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.output import print_document
-from broker.cli.units import parse_positive
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import print_document
+from ledgerfold.broker.cli.units import parse_positive
 
 Commands = argparse._SubParsersAction
 Run = Callable[[argparse.Namespace], None]

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cli.connecting import add_name, client_of
-from broker.cli.output import message_id_text
-from broker.cli.units import parse_count, parse_positive
-from storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.broker.cli.connecting import add_name, client_of
+from ledgerfold.broker.cli.output import message_id_text
+from ledgerfold.broker.cli.units import parse_count, parse_positive
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 if TYPE_CHECKING:
-    from broker.client import MessageId, Producer, Result
+    from ledgerfold.broker.client import MessageId, Producer, Result
 
 Commands = argparse._SubParsersAction
 # Messages, and ms: beyond what a command sends, and any time that it takes.
@@ -150,7 +150,7 @@ def _produce(options: argparse.Namespace) -> None:
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
-    from broker.client import CompressionType
+    from ledgerfold.broker.client import CompressionType
 
     found: dict[str, Any] = {"batching_enabled": not (options.message or options.file)}
     if options.compression:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.cli.emulation import add_emulation_options, emulation_of
-from broker.cli.units import (
+from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
     parse_moment_ms,
@@ -88,9 +88,9 @@ def _start_ms(text: str) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from broker.process import serve
-    from broker.settings import BrokerSettings
-    from storage.ledger import StoreSettings
+    from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.broker.server.process import serve
+    from ledgerfold.storage.ledger import StoreSettings
 
     store = {
         "segment_bytes_max": options.segment_size,

@@ -15,10 +15,10 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.client import MessageId
+    from ledgerfold.broker.client import MessageId
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 _MESSAGE_ID = re.compile(r"([0-9]+):([0-9]+)(?::(?:(-1|[0-9]+):)?(-1|[0-9]+))?")
@@ -40,7 +40,7 @@ def parse_start(text: str) -> MessageId | int:
 
 def parse_message_id(text: str) -> MessageId | None:
     """None when it is none."""
-    from broker.client import MessageId
+    from ledgerfold.broker.client import MessageId
 
     if text in ("earliest", "latest"):
         return MessageId.earliest if text == "earliest" else MessageId.latest

@@ -6,17 +6,22 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.cli.compaction import add_compaction_verbs
-from broker.cli.connecting import add_name, admin_of
-from broker.cli.cursors import add_cursor_verbs
-from broker.cli.emulation import add_emulation_verbs
-from broker.cli.message_ttl import add_message_ttl_verbs
-from broker.cli.operations import add_operation_verbs
-from broker.cli.output import message_id_text, print_document
-from broker.cli.partitions import add_partition_verbs
-from broker.cli.start_positions import parse_message_id
-from broker.cli.units import parse_limit_ms, parse_limit_size, parse_moment_ms, parse_size
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.compaction import add_compaction_verbs
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.cursors import add_cursor_verbs
+from ledgerfold.broker.cli.emulation import add_emulation_verbs
+from ledgerfold.broker.cli.message_ttl import add_message_ttl_verbs
+from ledgerfold.broker.cli.operations import add_operation_verbs
+from ledgerfold.broker.cli.output import message_id_text, print_document
+from ledgerfold.broker.cli.partitions import add_partition_verbs
+from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.units import (
+    parse_limit_ms,
+    parse_limit_size,
+    parse_moment_ms,
+    parse_size,
+)
+from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Policies

@@ -2,7 +2,7 @@
 
 Producers, consumers, readers and table views:
 
-    from broker.client import Client, ConsumerType, MessageId
+    from ledgerfold.broker.client import Client, ConsumerType, MessageId
 
     client = Client("127.0.0.1:7650")
     producer = client.create_producer("prices")
@@ -12,10 +12,11 @@ Producers, consumers, readers and table views:
         print(reader.read_next().data())
     client.close()
 
-`broker.client.aio` is the same for asyncio, `broker.client.admin` the administration. Errors are
-those of storage/errors.py.
+`ledgerfold.aio` is the same for asyncio, `ledgerfold.admin` the
+administration. Errors are those of storage/errors.py.
 
-The names below are loaded on first use, so that `broker.client.admin` alone starts quickly.
+The names below are loaded on first use, so that `ledgerfold.admin` alone starts
+quickly.
 
 A client does not survive a fork; what a forked process may do says forks.py.
 """
@@ -30,11 +31,11 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from broker.client.client import Client
-    from broker.client.consumer import Consumer
-    from broker.client.message import Message
-    from broker.client.message_id import MessageId
-    from broker.client.options import (
+    from ledgerfold.broker.client.client import Client
+    from ledgerfold.broker.client.consumer import Consumer
+    from ledgerfold.broker.client.message import Message
+    from ledgerfold.broker.client.message_id import MessageId
+    from ledgerfold.broker.client.options import (
         BatchingType,
         CompressionType,
         ConsumerType,
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
         PartitionsRoutingMode,
         Result,
     )
-    from broker.client.producer import Producer
-    from broker.client.reader import Reader
-    from broker.client.table_view import TableView
+    from ledgerfold.broker.client.producer import Producer
+    from ledgerfold.broker.client.reader import Reader
+    from ledgerfold.broker.client.table_view import TableView
 
 __all__ = [
     "BatchingType",

@@ -30,9 +30,8 @@ import threading
 from itertools import islice
 from typing import NamedTuple
 
+from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2, records_pb2
-
-from storage.entry import Position
 
 # A question makes the broker write its cursor: one for many acknowledgements.
 ASK_AT = 1_000

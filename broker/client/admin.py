@@ -17,6 +17,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import grpc
+
+from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.storage.codec import key_bytes
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -25,12 +31,6 @@ from ledgerfold.v1 import (
     explain_pb2,
     records_pb2,
 )
-
-from broker.client import forks
-from broker.client.message_id import MessageId
-from broker.status_map import error_from_rpc
-from storage.codec import key_bytes
-from storage.errors import InvalidRequest
 
 _SCHEMES = ("ledgerfold://", "grpc://", "pulsar://")
 _OPTIONS = (("grpc.max_receive_message_length", -1),)

@@ -1,7 +1,7 @@
 """The client for asyncio, with the names of `pulsar.asyncio`.
 
-    from broker.client.aio import Client
-    from broker.client import MessageId
+    from ledgerfold.broker.client.aio import Client
+    from ledgerfold.broker.client import MessageId
 
     async with Client("127.0.0.1:7650") as client:
         producer = await client.create_producer("prices")
@@ -19,15 +19,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from broker.client import forks
-from broker.client.aio_consumer import Consumer, Reader
-from broker.client.aio_producer import Producer
-from broker.client.aio_table_view import TableView, run_here
-from broker.client.connection import ClientSettings, Connection, address_of, wall_clock_ms
-from broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
-from broker.client.message_id import MessageId
-from broker.client.opening import open_consumer, open_producer, open_reader, topic_partitions
-from broker.client.options import (
+from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.aio_consumer import Consumer, Reader
+from ledgerfold.broker.client.aio_producer import Producer
+from ledgerfold.broker.client.aio_table_view import TableView, run_here
+from ledgerfold.broker.client.connection import (
+    ClientSettings,
+    Connection,
+    address_of,
+    wall_clock_ms,
+)
+from ledgerfold.broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.opening import (
+    open_consumer,
+    open_producer,
+    open_reader,
+    topic_partitions,
+)
+from ledgerfold.broker.client.options import (
     BatchingType,
     CompressionType,
     ConsumerType,
@@ -35,17 +45,17 @@ from broker.client.options import (
     InitialPosition,
     PartitionsRoutingMode,
 )
-from broker.client.producer import PENDING_MESSAGES_MAX, ProducerConfig
-from broker.client.reader import ReaderConfig
-from broker.client.table import Schema
-from broker.client.table_view_core import TableViewConfig, TableViewCore
-from storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.broker.client.producer import PENDING_MESSAGES_MAX, ProducerConfig
+from ledgerfold.broker.client.reader import ReaderConfig
+from ledgerfold.broker.client.table import Schema
+from ledgerfold.broker.client.table_view_core import TableViewConfig, TableViewCore
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
 
 
 class Client:
-    """A connection to one broker, for the running event loop. See `broker.client.Client`."""
+    """A connection to one broker, for the running event loop. See `ledgerfold.Client`."""
 
     def __init__(
         self,
@@ -100,7 +110,7 @@ class Client:
         message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
         hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash,
     ) -> Producer:
-        """As `broker.client.Client.create_producer`; batching is on unless said otherwise."""
+        """As `ledgerfold.Client.create_producer`; batching is on unless said otherwise."""
         config = ProducerConfig(
             topic,
             producer_name,
@@ -140,7 +150,7 @@ class Client:
         start_message_id_inclusive: bool = False,
         max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX,
     ) -> Consumer:
-        """As `broker.client.Client.subscribe`, without message listeners."""
+        """As `ledgerfold.Client.subscribe`, without message listeners."""
         config = ConsumerConfig(
             topic,
             subscription_name,
@@ -170,7 +180,7 @@ class Client:
         is_read_compacted: bool = False,
         start_message_id_inclusive: bool = False,
     ) -> Reader:
-        """As `broker.client.Client.create_reader`."""
+        """As `ledgerfold.Client.create_reader`."""
         config = ReaderConfig(
             topic,
             start_message_id,
@@ -187,7 +197,7 @@ class Client:
     async def create_table_view(
         self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
     ) -> TableView:
-        """As `broker.client.Client.create_table_view`."""
+        """As `ledgerfold.Client.create_table_view`."""
         config = TableViewConfig(topic, subscription_name, schema)
         core = await TableViewCore.open(self._connection, config, run_here)
         view = TableView(core, self._forget)
@@ -211,7 +221,7 @@ class Client:
             raise first_error
 
     async def shutdown(self) -> None:
-        """Closes everything at once; see `broker.client.Client.shutdown`."""
+        """Closes everything at once; see `ledgerfold.Client.shutdown`."""
         self._is_closed = True
         opened, self._open = list(self._open.values()), {}
         for shut_down in opened:

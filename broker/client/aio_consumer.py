@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from broker.client.connection import full_topic_name
-from broker.client.consumer_core import ConsumerCore
-from broker.client.forks import belongs_to_this_process
-from broker.client.inbox import Inbox, MergedInbox
-from broker.client.message import Message
-from broker.client.message_id import MessageId
-from broker.client.partitioned_consumer import PartitionedConsumerCore
-from broker.client.partitioned_reader import PartitionedReaderCore
-from broker.client.reader import ReaderCore
-from storage.errors import LedgerfoldError, Timeout
+from ledgerfold.broker.client.connection import full_topic_name
+from ledgerfold.broker.client.consumer_core import ConsumerCore
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.inbox import Inbox, MergedInbox
+from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
+from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
+from ledgerfold.broker.client.reader import ReaderCore
+from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 
 async def _next_message(
@@ -40,7 +40,7 @@ async def _next_message(
 
 
 class Consumer:
-    """Receives a subscription's messages. See `broker.client.Consumer`."""
+    """Receives a subscription's messages. See `ledgerfold.Consumer`."""
 
     def __init__(
         self, core: ConsumerCore | PartitionedConsumerCore, forget: Callable[[object], None]
@@ -82,7 +82,7 @@ class Consumer:
         await self._core.seek(messageid)
 
     async def has_message_available(self) -> bool:
-        """An estimate, as `broker.client.Consumer.has_message_available` says."""
+        """An estimate, as `ledgerfold.Consumer.has_message_available` says."""
         return self._core.has_message_now() or await self._core.is_behind()
 
     async def get_last_message_id(self) -> MessageId:
@@ -100,7 +100,7 @@ class Consumer:
 
 
 class Reader:
-    """Reads a topic without a subscription. See `broker.client.Reader`. For one task at a time."""
+    """Reads a topic without a subscription. See `ledgerfold.Reader`. For one task at a time."""
 
     def __init__(
         self, core: ReaderCore | PartitionedReaderCore, forget: Callable[[object], None]

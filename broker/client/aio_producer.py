@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.client.connection import full_topic_name
-from broker.client.forks import belongs_to_this_process
-from broker.client.message_id import MessageId
-from broker.client.partitioned_producer import PartitionedProducerCore
-from broker.client.producer import ProducerCore
-from storage.errors import Overloaded
+from ledgerfold.broker.client.connection import full_topic_name
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.partitioned_producer import PartitionedProducerCore
+from ledgerfold.broker.client.producer import ProducerCore
+from ledgerfold.storage.errors import Overloaded
 
 
 class Producer:
-    """Publishes to a topic. See `broker.client.Producer`."""
+    """Publishes to a topic. See `ledgerfold.Producer`."""
 
     def __init__(
         self, core: ProducerCore | PartitionedProducerCore, forget: Callable[[object], None]

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Self
 
-from broker.client.table_view_core import BaseTableView, TableViewCore
+from ledgerfold.broker.client.table_view_core import BaseTableView, TableViewCore
 
 
 async def run_here(call: Callable[[], None]) -> None:
@@ -24,7 +24,7 @@ async def run_here(call: Callable[[], None]) -> None:
 
 
 class TableView(BaseTableView):
-    """The last value of each key. See `broker.client.TableView`."""
+    """The last value of each key. See `ledgerfold.TableView`."""
 
     def __init__(self, core: TableViewCore, forget: Callable[[object], None]) -> None:
         super().__init__(core)

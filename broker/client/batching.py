@@ -24,10 +24,10 @@ from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from typing import Any, Protocol, TypeVar
 
-from broker.client.message_id import MessageId
-from broker.client.new_message import NewMessage
-from broker.client.options import BatchingType, Result
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.new_message import NewMessage
+from ledgerfold.broker.client.options import BatchingType, Result
+from ledgerfold.storage.native import NativeBatchBuilder
 
 Cell = TypeVar("Cell")
 # Who learns what became of a message: a callback, someone who waits, nobody.

@@ -1,6 +1,6 @@
 """The client of the synchronous API.
 
-    from broker.client import Client, MessageId
+    from ledgerfold.broker.client import Client, MessageId
 
     with Client("127.0.0.1:7650") as client:
         with client.create_producer("prices", batching_enabled=True) as producer:
@@ -18,14 +18,24 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from broker.client import forks
-from broker.client.connection import ClientSettings, Connection, address_of, wall_clock_ms
-from broker.client.consumer import Consumer, MessageListener
-from broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
-from broker.client.io_thread import IoThread
-from broker.client.message_id import MessageId
-from broker.client.opening import open_consumer, open_producer, open_reader, topic_partitions
-from broker.client.options import (
+from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.connection import (
+    ClientSettings,
+    Connection,
+    address_of,
+    wall_clock_ms,
+)
+from ledgerfold.broker.client.consumer import Consumer, MessageListener
+from ledgerfold.broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.opening import (
+    open_consumer,
+    open_producer,
+    open_reader,
+    topic_partitions,
+)
+from ledgerfold.broker.client.options import (
     BatchingType,
     CompressionType,
     ConsumerType,
@@ -33,12 +43,12 @@ from broker.client.options import (
     InitialPosition,
     PartitionsRoutingMode,
 )
-from broker.client.producer import PENDING_MESSAGES_MAX, Producer, ProducerConfig
-from broker.client.reader import Reader, ReaderConfig
-from broker.client.table import Schema
-from broker.client.table_view import TableView
-from broker.client.table_view_core import TableViewConfig
-from storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.broker.client.producer import PENDING_MESSAGES_MAX, Producer, ProducerConfig
+from ledgerfold.broker.client.reader import Reader, ReaderConfig
+from ledgerfold.broker.client.table import Schema
+from ledgerfold.broker.client.table_view import TableView
+from ledgerfold.broker.client.table_view_core import TableViewConfig
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 Answer = TypeVar("Answer")
 

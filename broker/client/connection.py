@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
-from ledgerfold.v1 import data_pb2, data_pb2_grpc
 
-from broker.client import forks
-from broker.status_map import error_from_rpc
-from storage.errors import AlreadyClosed, InvalidRequest, Timeout
+from ledgerfold.broker.client import forks
+from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Timeout
+from ledgerfold.v1 import data_pb2, data_pb2_grpc
 
 _SERVICE = "/ledgerfold.v1.DataService/"
 _SCHEMES = ("ledgerfold", "grpc", "pulsar")
@@ -104,7 +104,7 @@ class Connection:
         )
         forks.channel_opened(self._channel)
         self.stub: Any = data_pb2_grpc.DataServiceStub(self._channel)
-        # Bulk directions travel as raw bytes (broker/frames.py).
+        # Bulk directions travel as raw bytes (broker/wire/frames.py).
         self.publish: Any = self._stream("Publish", data_pb2.PublishResponse.FromString)
         self.subscribe: Any = self._stream("Subscribe", None)
         self.read: Any = self._stream("Read", None)

@@ -15,15 +15,15 @@ import logging
 import threading
 from collections.abc import Callable
 
-from broker.client.connection import full_topic_name
-from broker.client.consumer_core import ConsumerCore
-from broker.client.forks import belongs_to_this_process
-from broker.client.inbox import deadline_after
-from broker.client.io_thread import IoThread
-from broker.client.message import Message
-from broker.client.message_id import MessageId
-from broker.client.partitioned_consumer import PartitionedConsumerCore
-from storage.errors import LedgerfoldError, NotAllowed
+from ledgerfold.broker.client.connection import full_topic_name
+from ledgerfold.broker.client.consumer_core import ConsumerCore
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.inbox import deadline_after
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
 
 _log = logging.getLogger(__name__)
 MessageListener = Callable[["Consumer", Message], object]

@@ -11,19 +11,18 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ledgerfold.broker.client.connection import Connection, full_topic_name
+from ledgerfold.broker.client.inbox import Inbox
+from ledgerfold.broker.client.message import Message, ReceivedEntry
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.options import ConsumerType, InitialPosition
+from ledgerfold.broker.client.receiver import FirstMessage, Receiver
+from ledgerfold.broker.client.start import last_message_id, start_of, without_latest
+from ledgerfold.broker.client.subscribe_stream import SubscribeStream
+from ledgerfold.broker.client.tracker import BatchAcknowledgements, DelayedPositions
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
-
-from broker.client.connection import Connection, full_topic_name
-from broker.client.inbox import Inbox
-from broker.client.message import Message, ReceivedEntry
-from broker.client.message_id import MessageId
-from broker.client.options import ConsumerType, InitialPosition
-from broker.client.receiver import FirstMessage, Receiver
-from broker.client.start import last_message_id, start_of, without_latest
-from broker.client.subscribe_stream import SubscribeStream
-from broker.client.tracker import BatchAcknowledgements, DelayedPositions
-from storage.entry import Position
-from storage.errors import InvalidRequest, NotAllowed
 
 # Messages that wait for one consumer of a partitioned topic, all partitions together.
 RECEIVER_QUEUE_MAX = 50_000

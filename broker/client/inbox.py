@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from storage.entry import EntryHeader
-from storage.errors import LedgerfoldError, Timeout
+from ledgerfold.storage.entry import EntryHeader
+from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 
 class Delivery(NamedTuple):

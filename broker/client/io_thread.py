@@ -14,8 +14,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, ClassVar, TypeVar
 
-from broker.client import forks
-from storage.errors import NotAllowed
+from ledgerfold.broker.client import forks
+from ledgerfold.storage.errors import NotAllowed
 
 Answer = TypeVar("Answer")
 _STOP_TIMEOUT_S = 2.0

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from broker.client.connection import Connection
-from broker.status_map import error_from_rpc
-from storage.errors import (
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,
     LedgerfoldError,

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from concurrent.futures import Future as ThreadFuture
 
-from broker.client.message_id import MessageId
-from broker.client.options import Result, result_of
-from broker.client.publish_stream import Outcome
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.options import Result, result_of
+from ledgerfold.broker.client.publish_stream import Outcome
+from ledgerfold.storage.errors import LedgerfoldError
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 import base64
 import binascii
 
-from broker.client.message_id import MessageId
-from storage.codec import DecodedBatch
-from storage.entry import EntryHeader
-from storage.errors import InvalidRequest
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.storage.codec import DecodedBatch
+from ledgerfold.storage.entry import EntryHeader
+from ledgerfold.storage.errors import InvalidRequest
 
 
 class ReceivedEntry:

@@ -13,10 +13,10 @@ from functools import total_ordering
 from typing import ClassVar
 
 from google.protobuf.message import DecodeError
-from ledgerfold.v1 import records_pb2
 
-from storage.entry import Position
-from storage.errors import InvalidRequest
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import records_pb2
 
 _MAX = 2**63 - 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from storage.codec import key_bytes
-from storage.entry import Buffer
-from storage.errors import InvalidRequest
+from ledgerfold.storage.codec import key_bytes
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import InvalidRequest
 
 _INT64_MAX = 2**63 - 1
 # What a message takes in its entry beside its key and its value: offsets, size, flags.

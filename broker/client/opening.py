@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.client.connection import Connection
-from broker.client.consumer_core import ConsumerConfig, ConsumerCore
-from broker.client.partition_set import names_of, partition_count
-from broker.client.partitioned_consumer import PartitionedConsumerCore
-from broker.client.partitioned_producer import PartitionedProducerCore
-from broker.client.partitioned_reader import PartitionedReaderCore
-from broker.client.producer import ProducerConfig, ProducerCore
-from broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.partition_set import names_of, partition_count
+from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
+from ledgerfold.broker.client.partitioned_producer import PartitionedProducerCore
+from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
+from ledgerfold.broker.client.producer import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
 
 
 async def open_producer(

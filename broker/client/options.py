@@ -1,6 +1,6 @@
 """The choices of the client API, named as in Apache Pulsar's Python client.
 
-    >>> from broker.client.options import CompressionType, ConsumerType
+    >>> from ledgerfold.broker.client.options import CompressionType, ConsumerType
     >>> CompressionType.ZSTD.value, ConsumerType.KeyShared.name
     (3, 'KeyShared')
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from storage.entry import Compression
-from storage.errors import (
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,
     LedgerfoldError,

@@ -18,13 +18,12 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
+from ledgerfold.broker.client.connection import Connection, full_topic_name
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.ground.names import partition_name
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
-
-from broker.client.connection import Connection, full_topic_name
-from broker.client.message_id import MessageId
-from broker.names import partition_name
-from broker.uncancelled import runs_to_its_end
-from storage.errors import InvalidRequest, LedgerfoldError
 
 _log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ import secrets
 import threading
 from dataclasses import replace
 
-from broker.client.connection import Connection
-from broker.client.consumer_core import ConsumerConfig, ConsumerCore
-from broker.client.inbox import MergedInbox
-from broker.client.message import Message
-from broker.client.message_id import MessageId
-from broker.client.options import InitialPosition
-from broker.client.partition_set import PartitionSet
-from broker.client.rotation import Rotation
-from storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.inbox import MergedInbox
+from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.options import InitialPosition
+from ledgerfold.broker.client.partition_set import PartitionSet
+from ledgerfold.broker.client.rotation import Rotation
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 
 class PartitionedConsumerCore:

@@ -14,21 +14,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from broker.client.batching import Listener, QuickRows
-from broker.client.connection import Connection
-from broker.client.options import PartitionsRoutingMode
-from broker.client.partition_set import PartitionSet
-from broker.client.producer import ProducerConfig, ProducerCore
-from broker.client.routing import (
+from ledgerfold.broker.client.batching import Listener, QuickRows
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.options import PartitionsRoutingMode
+from ledgerfold.broker.client.partition_set import PartitionSet
+from ledgerfold.broker.client.producer import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.routing import (
     DELAYS_PER_TURN,
     HASHES,
     RoundRobinRouter,
     Router,
     SinglePartitionRouter,
 )
-from broker.client.send_queue import SendQueue
-from storage.entry import Buffer
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client.send_queue import SendQueue
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import LedgerfoldError
 
 
 def router_for(

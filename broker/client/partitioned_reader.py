@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from broker.client.connection import Connection
-from broker.client.inbox import MergedInbox
-from broker.client.message import Message
-from broker.client.message_id import MessageId
-from broker.client.partition_set import PartitionSet
-from broker.client.reader import ReaderConfig, ReaderCore
-from broker.client.receiver import Receiver
-from broker.client.rotation import Rotation
-from storage.errors import InvalidRequest
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.inbox import MergedInbox
+from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.partition_set import PartitionSet
+from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.receiver import Receiver
+from ledgerfold.broker.client.rotation import Rotation
+from ledgerfold.storage.errors import InvalidRequest
 
 
 class RotatingReceiver:

@@ -13,25 +13,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.client.batching import container_for
-from broker.client.connection import Connection, full_topic_name
-from broker.client.forks import belongs_to_this_process
-from broker.client.io_thread import IoThread
-from broker.client.message_id import MessageId
-from broker.client.new_message import ROW_BYTES
-from broker.client.options import (
+from ledgerfold.broker.client.batching import container_for
+from ledgerfold.broker.client.connection import Connection, full_topic_name
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.new_message import ROW_BYTES
+from ledgerfold.broker.client.options import (
     BatchingType,
     CompressionType,
     HashingScheme,
     PartitionsRoutingMode,
     Result,
 )
-from broker.client.publish_stream import PublishStream
-from broker.client.send_queue import SendLimits, SendQueue
-from storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.broker.client.publish_stream import PublishStream
+from ledgerfold.broker.client.send_queue import SendLimits, SendQueue
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 if TYPE_CHECKING:
-    from broker.client.partitioned_producer import PartitionedProducerCore
+    from ledgerfold.broker.client.partitioned_producer import PartitionedProducerCore
 
 # Enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000 is
 # less than one full batch of small messages.

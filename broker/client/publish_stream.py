@@ -18,15 +18,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ledgerfold.broker.client.batching import Listener
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.kept_stream import KeptStream
+from ledgerfold.broker.ground.names import partition_index
+from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
 from ledgerfold.v1 import data_pb2
-
-from broker.client.batching import Listener
-from broker.client.connection import Connection
-from broker.client.kept_stream import KeptStream
-from broker.frames import encode_publish
-from broker.names import partition_index
-from storage.entry import ENTRY_BYTES_MAX, Position
-from storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
 
 # A frame costs about as much as 100 KB of it: small entries travel together.
 FRAME_BYTES = 512 * 1024

@@ -15,16 +15,15 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.inbox import Delivery, Inbox
+from ledgerfold.broker.client.kept_stream import KeptStream
+from ledgerfold.broker.client.permits import Permits
+from ledgerfold.broker.client.start import start_behind
+from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
+from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import data_pb2
-
-from broker.client.connection import Connection
-from broker.client.inbox import Delivery, Inbox
-from broker.client.kept_stream import KeptStream
-from broker.client.permits import Permits
-from broker.client.start import start_behind
-from broker.frames import BULK_FIELD, decode_field, is_bulk
-from storage.entry import read_header
-from storage.errors import LedgerfoldError
 
 
 class ReadStream(KeptStream):

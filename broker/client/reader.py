@@ -13,21 +13,20 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.client.connection import Connection, full_topic_name
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.inbox import Inbox, deadline_after
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.read_stream import ReadStream
+from ledgerfold.broker.client.receiver import FirstMessage, Receiver
+from ledgerfold.broker.client.start import start_of, without_latest
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
 
-from broker.client.connection import Connection, full_topic_name
-from broker.client.forks import belongs_to_this_process
-from broker.client.inbox import Inbox, deadline_after
-from broker.client.io_thread import IoThread
-from broker.client.message import Message
-from broker.client.message_id import MessageId
-from broker.client.read_stream import ReadStream
-from broker.client.receiver import FirstMessage, Receiver
-from broker.client.start import start_of, without_latest
-from storage.errors import InvalidRequest
-
 if TYPE_CHECKING:
-    from broker.client.partitioned_reader import PartitionedReaderCore
+    from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
 
-from broker.client.inbox import Delivery, Inbox
-from broker.client.message import Message, ReceivedEntry
-from broker.client.message_id import MessageId
-from broker.names import partition_index
-from storage.codec import DecodedBatch, decode
-from storage.entry import verify_sections
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client.inbox import Delivery, Inbox
+from ledgerfold.broker.client.message import Message, ReceivedEntry
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.ground.names import partition_index
+from ledgerfold.storage.codec import DecodedBatch, decode
+from ledgerfold.storage.entry import verify_sections
+from ledgerfold.storage.errors import LedgerfoldError
 
 
 class FirstMessage:

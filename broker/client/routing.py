@@ -22,8 +22,8 @@ from functools import lru_cache
 from itertools import count
 from typing import Final, Protocol
 
-from broker.client.options import HashingScheme
-from storage.codec import key_bytes
+from ledgerfold.broker.client.options import HashingScheme
+from ledgerfold.storage.codec import key_bytes
 
 HashKey = Callable[[str], int]
 # Of so many batching delays is a turn (Pulsar's roundRobinRouterBatchingPartitionSwitchFrequency).

@@ -19,18 +19,24 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from broker.client.batching import (
+from ledgerfold.broker.client.batching import (
     Batch,
     Container,
     DefaultContainer,
     Listener,
     QuickRows,
 )
-from broker.client.listeners import tell
-from broker.client.new_message import NewMessage, checked_message
-from broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
-from storage.entry import Buffer, entry_bytes_after_rebuild_max
-from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, NotAllowed, Overloaded
+from ledgerfold.broker.client.listeners import tell
+from ledgerfold.broker.client.new_message import NewMessage, checked_message
+from ledgerfold.broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
+from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    InvalidRequest,
+    LedgerfoldError,
+    NotAllowed,
+    Overloaded,
+)
 
 _log = logging.getLogger(__name__)
 # Built entries that wait for receipts, together. One larger entry may pass alone.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
 from ledgerfold.v1 import data_pb2, records_pb2
-
-from broker.client.connection import Connection
-from broker.client.message_id import MessageId
-from storage.entry import Position
-from storage.errors import InvalidRequest, TopicNotFound
 
 
 def start_at(message_id: MessageId, *, inclusive: bool) -> data_pb2.StartPosition:

@@ -14,16 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ledgerfold.broker.client.ack_queue import AckQueue, record_of
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.inbox import Delivery, Inbox
+from ledgerfold.broker.client.kept_stream import CLOSE_GRACE_S, KeptStream
+from ledgerfold.broker.client.permits import Permits
+from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
+from ledgerfold.storage.entry import Buffer, Position, read_header
+from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import data_pb2
-
-from broker.client.ack_queue import AckQueue, record_of
-from broker.client.connection import Connection
-from broker.client.inbox import Delivery, Inbox
-from broker.client.kept_stream import CLOSE_GRACE_S, KeptStream
-from broker.client.permits import Permits
-from broker.frames import decode_deliveries, is_bulk
-from storage.entry import Buffer, Position, read_header
-from storage.errors import LedgerfoldError
 
 _log = logging.getLogger(__name__)
 # How long acknowledgements may wait until an answer to them is asked for.

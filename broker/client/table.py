@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from broker.client.message import Message
+from ledgerfold.broker.client.message import Message
 
 _log = logging.getLogger(__name__)
 # Called with a key and its new value; None: the key is gone.

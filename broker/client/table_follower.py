@@ -14,13 +14,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from broker.client.connection import Connection
-from broker.client.message_id import MessageId
-from broker.client.reader import ReaderConfig, ReaderCore
-from broker.client.start import last_message_id
-from broker.client.table import Table
-from broker.uncancelled import runs_to_its_end
-from storage.entry import EARLIEST
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.start import last_message_id
+from ledgerfold.broker.client.table import Table
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.storage.entry import EARLIEST
 
 _log = logging.getLogger(__name__)
 # So many, and the rest of their entry, are applied before others get a turn.

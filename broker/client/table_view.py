@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from broker.client.call_thread import CallThread
-from broker.client.connection import Connection
-from broker.client.io_thread import IoThread
-from broker.client.table_view_core import BaseTableView, TableViewConfig, TableViewCore
-from storage.errors import NotAllowed
+from ledgerfold.broker.client.call_thread import CallThread
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.table_view_core import BaseTableView, TableViewConfig, TableViewCore
+from ledgerfold.storage.errors import NotAllowed
 
 
 class TableView(BaseTableView):

@@ -10,12 +10,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client.connection import Connection, full_topic_name
-from broker.client.forks import belongs_to_this_process
-from broker.client.partition_set import PartitionSet, partition_count
-from broker.client.table import Listener, Schema, Table
-from broker.client.table_follower import Run, TableFollower
-from storage.errors import AlreadyClosed
+from ledgerfold.broker.client.connection import Connection, full_topic_name
+from ledgerfold.broker.client.forks import belongs_to_this_process
+from ledgerfold.broker.client.partition_set import PartitionSet, partition_count
+from ledgerfold.broker.client.table import Listener, Schema, Table
+from ledgerfold.broker.client.table_follower import Run, TableFollower
+from ledgerfold.storage.errors import AlreadyClosed
 
 
 @dataclass(frozen=True, slots=True)

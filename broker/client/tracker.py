@@ -24,7 +24,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position
 
 
 class _Batch:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
 
 _LOG = (
     # What a person may have configured otherwise.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError
 
 _ANY_PORT = ("--listen", "127.0.0.1:0")
 _STOP_S = 30
@@ -23,7 +23,7 @@ def own_broker() -> Iterator[str]:
         log = Path(folder) / "demo.log"
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "serve", "--data", folder, *_ANY_PORT],
+                [sys.executable, "-m", "ledgerfold", "serve", "--data", folder, *_ANY_PORT],
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
@@ -54,7 +54,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def answers(url: str) -> bool:
     """Whether a broker is there."""
-    from broker.client.admin import Admin
+    from ledgerfold.broker.client.admin import Admin
 
     try:
         with Admin(url, timeout_seconds=2) as admin:

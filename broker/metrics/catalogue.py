@@ -2,16 +2,16 @@
 
 Names and labels that begin with `pulsar_` are Pulsar's own (its TopicStats and
 NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Everything else begins
-with `ledgerfold_`. docs/METRICS.md is this catalogue for users; tests/grpc/test_metrics.py holds
+with `ledgerfold_`. docs/METRICS.md is this catalogue for users; tests/grpc/test_scrape.py holds
 the two, and what a broker exposes, together. (Pulsar calls all of its metrics gauges; counters are
 counters here.)
 """
 
 from __future__ import annotations
 
-from broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric
-from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
-from broker.metrics.topic_metrics import TOPIC_METRICS
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric
+from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 
 SYNC_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 

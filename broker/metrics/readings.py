@@ -14,20 +14,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.compaction.history import CompactionStats
+from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
+from ledgerfold.broker.metrics.totals import CompactionTotals
+from ledgerfold.broker.stats import topic as stats
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.admin_pb2 import CompactorState
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunRecord
 
-from broker import stats
-from broker.compaction_history import CompactionStats
-from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
-from broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
-from broker.metrics.totals import CompactionTotals
-from storage.errors import LedgerfoldError
-from storage.segment import record_position
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topic import Topic
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
 
 SLICE_S = 0.002
 _log = logging.getLogger(__name__)

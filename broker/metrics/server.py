@@ -33,13 +33,13 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
-from broker.metrics.readings import MetricsReader
-from broker.metrics.text import parts
-from storage.timed_files import TimedFiles
+from ledgerfold.broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
+from ledgerfold.broker.metrics.readings import MetricsReader
+from ledgerfold.broker.metrics.text import parts
+from ledgerfold.storage.timed_files import TimedFiles
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
 
 PATH = "/metrics"
 # Far more than 10,000 topics take; a loop that does not answer for so long is lost.

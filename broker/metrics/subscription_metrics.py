@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.metrics.metric import COUNTER, GAUGE, SUBSCRIPTION_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, SUBSCRIPTION_LABELS, Metric, Stats
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ All samples of a name stand together, behind a line each for its meaning and its
 without a sample are left out, as in Pulsar. (Written here, and not by prometheus_client, because
 that takes twelve microseconds a line: seconds of a core, when there are thousands of topics.)
 
-    >>> from broker.metrics.readings import SubscriptionReading
+    >>> from ledgerfold.broker.metrics.readings import SubscriptionReading
     >>> subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
     >>> nothing = tuple(None for _ in TOPIC_METRICS)
     >>> topic = TopicReading("n", "t", nothing, [subscription])
@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from ledgerfold.broker import __version__
+from ledgerfold.broker.metrics import catalogue
+from ledgerfold.broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
+from ledgerfold.broker.metrics.readings import Readings, TopicReading
+from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
+from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 from ledgerfold.v1.admin_pb2 import CompactorState
-
-from broker import __version__
-from broker.metrics import catalogue
-from broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
-from broker.metrics.readings import Readings, TopicReading
-from broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
-from broker.metrics.topic_metrics import TOPIC_METRICS
 
 _STATE_PREFIX = "COMPACTOR_STATE_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
-from broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
 
 
 class TopicSource(NamedTuple):

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ledgerfold.broker.compaction.history import duration_ms
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunCounts, RunRecord
-
-from broker.compaction_history import duration_ms
 
 # Upper bounds of RunCounts.write_latency_counts as Pulsar writes them in names, in ms.
 LATENCY_BOUNDS = (

@@ -15,31 +15,32 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from ledgerfold.v1 import admin_pb2, explain_pb2
 
-from broker import __version__, stats
-from broker.explain_scan import Explainer
-from broker.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
-from broker.partitioned_compaction import PartitionedCompaction
-from broker.policy_store import PolicyStore
-from broker.rpc.admin_clock import ClockCalls
-from broker.rpc.admin_cursors import CursorCalls
-from broker.rpc.admin_operations import OperationCalls
-from broker.rpc.partitions import PartitionCalls
-from broker.status_map import rpc_errors, rpc_stream_errors
-from broker.subscription_factory import create_subscription
-from broker.uncancelled import runs_to_its_end
-from storage.errors import (
+from ledgerfold.broker import __version__
+from ledgerfold.broker.compaction.partitioned import PartitionedCompaction
+from ledgerfold.broker.explain.scan import Explainer
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.admin_clock import ClockCalls
+from ledgerfold.broker.rpc.admin_cursors import CursorCalls
+from ledgerfold.broker.rpc.admin_operations import OperationCalls
+from ledgerfold.broker.rpc.partitions import PartitionCalls
+from ledgerfold.broker.stats import topic as stats
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.broker.wire.errors import rpc_errors, rpc_stream_errors
+from ledgerfold.storage.errors import (
     InvalidRequest,
     NotAllowed,
     SubscriptionExists,
     TopicIsPartitioned,
     TopicNotFound,
 )
+from ledgerfold.v1 import admin_pb2, explain_pb2
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topic import Topic
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
 
 Context = grpc.aio.ServicerContext[Any, Any]
 COMPACTED = "compacted"

@@ -1,19 +1,19 @@
-"""The calls of AdminService that read and move the broker's clock (broker/clock.py)."""
+"""The calls of AdminService that read and move the broker's clock (broker/ground/clock.py)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import grpc
+
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 
-from broker.status_map import rpc_errors
-from broker.uncancelled import runs_to_its_end
-from storage.errors import InvalidRequest, NotAllowed
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -1,5 +1,5 @@
-"""The calls of AdminService that move subscriptions (broker/cursor_moves.py), and `__compaction`
-(broker/compaction_moves.py).
+"""The calls of AdminService that move subscriptions (broker/subscriptions/moves.py), and
+`__compaction` (broker/compaction/cursor_moves.py).
 
 Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
 refused there, as in Pulsar.
@@ -10,21 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import grpc
+
+from ledgerfold.broker.compaction import cursor_moves as compaction_moves
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.subscriptions import moves as cursor_moves
+from ledgerfold.broker.subscriptions.lifecycle import existing_subscription, seek_subscription
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, NothingExpired
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.data_pb2 import StartPosition
 
-from broker import compaction_moves, cursor_moves
-from broker.names import COMPACTION_CURSOR, persistent_topic
-from broker.partitions import on_each
-from broker.status_map import rpc_errors
-from broker.subscription_factory import existing_subscription, seek_subscription
-from broker.uncancelled import runs_to_its_end
-from storage.errors import InvalidRequest, NotAllowed, NothingExpired
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topic import Topic
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -1,4 +1,4 @@
-"""The calls of AdminService that take something from a topic (broker/topic_operations.py), or tell
+"""The calls of AdminService that take something from a topic (broker/topics/operations.py), or tell
 where something is in it.
 
 A partitioned topic is truncated with all its partitions; terminated is one partition, and a message
@@ -10,20 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import grpc
+
+from ledgerfold.broker.ground.names import partition_index, persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.records_pb2 import MessageId
 
-from broker.names import partition_index, persistent_topic
-from broker.partitions import on_each
-from broker.status_map import rpc_errors
-from broker.topic_operations import terminate_topic, truncate_topic
-from broker.uncancelled import runs_to_its_end
-from storage.entry import Position
-from storage.errors import NotAllowed
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

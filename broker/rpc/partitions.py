@@ -1,6 +1,6 @@
 """Partitioned topics themselves: their calls of AdminService, and GetPartitions of DataService.
 
-The rules are in broker/partitions.py.
+The rules are in broker/topics/partitions.py.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import grpc
+
+from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.stats import topic as stats
+from ledgerfold.broker.stats.partitioned import partitioned_stats
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 
-from broker import stats
-from broker.names import parse_namespace, persistent_topic
-from broker.partitioned_stats import partitioned_stats
-from broker.status_map import rpc_errors
-from broker.uncancelled import runs_to_its_end
-from storage.errors import TopicNotFound
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

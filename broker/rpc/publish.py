@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
+
+from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.broker.wire.frames import entries_of, is_bulk
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
 
-from broker.frames import entries_of, is_bulk
-from broker.names import persistent_topic
-from broker.producer import Producer
-from broker.status_map import rpc_errors
-from broker.traffic import Peer
-from storage.entry import ENTRY_BYTES_MAX
-from storage.errors import InvalidRequest, LedgerfoldError
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # What read() gives at the end of a stream; the stubs do not know it.

@@ -5,7 +5,7 @@ checks, seeks) is taken in by one task; the other delivers. Whether there is mor
 same loop that delivers: either entries go first, or there is none.
 
 What was read ahead of the permits is of a view. When a run puts another one in its place, and the
-reader does not keep the one it began with (broker/route.py), it is dropped and read again.
+reader does not keep the one it began with (broker/log/route.py), it is dropped and read again.
 
 Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
 """
@@ -19,23 +19,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
+
+from ledgerfold.broker.ground.names import partition_index, persistent_topic
+from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.log.route import Route, StoredEntry
+from ledgerfold.broker.log.view import RAW
+from ledgerfold.broker.stats.subscription import describe_reader, describe_reader_cursor
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.broker.wire.frames import encode_read
+from ledgerfold.storage.codec import last_batch_index
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
-from broker.frames import encode_read
-from broker.names import partition_index, persistent_topic
-from broker.route import Route, StoredEntry
-from broker.status_map import rpc_errors
-from broker.subscription_stats import describe_reader, describe_reader_cursor
-from broker.traffic import Peer, Traffic
-from broker.view import RAW
-from storage.codec import last_batch_index
-from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest
-
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topic import Topic
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # What read() gives at the end of a stream; the stubs do not know it.

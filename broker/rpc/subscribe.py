@@ -2,8 +2,8 @@
 
 The first request opens; then permits, acknowledgements and redeliveries are read in one task while
 the other writes deliveries. Each write waits until gRPC has accepted it, so that a slow client
-holds back its own queue (broker/consumer.py) and nobody else's. However the stream ends, the
-consumer is detached, and what it had not acknowledged is delivered again.
+holds back its own queue (broker/subscriptions/consumer.py) and nobody else's. However the stream
+ends, the consumer is detached, and what it had not acknowledged is delivered again.
 
 Bounds: a request is of REQUEST_BYTES_MAX at most; others have their turn after every
 SLICE_POSITIONS of the positions it names. A response is of FRAME_BYTES_MAX at most.
@@ -18,31 +18,31 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from ledgerfold.v1 import data_pb2
-from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
-from broker.consumer import Consumer, Output
-from broker.dispatch import SubscriptionType
-from broker.frames import encode_deliveries
-from broker.names import COMPACTION_CURSOR, persistent_topic
-from broker.partitions import on_each
-from broker.status_map import rpc_errors
-from broker.subscription import ConsumerOptions, Subscription
-from broker.subscription_factory import (
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.subscriptions.consumer import Consumer, Output
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
     remove_subscription,
     seek_subscription,
 )
-from broker.topic_operations import disable_compaction
-from broker.traffic import Peer, Traffic
-from broker.uncancelled import runs_to_its_end
-from storage.entry import Position
-from storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.topics.operations import disable_compaction
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.broker.wire.frames import encode_deliveries
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topic import Topic
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
 
 Requests = AsyncIterator[data_pb2.SubscribeRequest]
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -19,13 +19,13 @@ from itertools import count
 from typing import Any
 
 import grpc
-from ledgerfold.v1 import data_pb2
 
-from broker.client import Client, CompressionType, MessageId
-from broker.client.connection import CHANNEL_OPTIONS
-from broker.frames import decode_field, encode_read, is_bulk
-from storage.entry import ENTRY_BYTES_MAX, read_header, stamp
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client import Client, CompressionType, MessageId
+from ledgerfold.broker.client.connection import CHANNEL_OPTIONS
+from ledgerfold.broker.wire.frames import decode_field, encode_read, is_bulk
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header, stamp
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.v1 import data_pb2
 
 VALUE = b"x" * 100
 KEYS = [f"key-{number:06d}" for number in range(100_000)]

@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
-from broker.client.admin import Admin
-from broker.frames import encode_publish
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.wire.frames import encode_publish
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import Timed, compact
 from tests.benchmarks.options import Options

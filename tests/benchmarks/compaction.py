@@ -9,9 +9,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from ledgerfold.broker.client.admin import Admin
 from ledgerfold.v1 import admin_pb2, records_pb2
-
-from broker.client.admin import Admin
 
 # Of one gigabyte, on a slow machine.
 TIMEOUT_S = 600.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.frames import encode_publish
+from ledgerfold.broker.wire.frames import encode_publish
 from tests.benchmarks import wire
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report

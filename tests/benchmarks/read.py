@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.client.admin import Admin
-from broker.frames import encode_publish
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.wire.frames import encode_publish
 from tests.benchmarks import wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options

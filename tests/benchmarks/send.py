@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from itertools import islice
 
-from broker.client import Client, MessageId
+from ledgerfold.broker.client import Client, MessageId
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
 from tests.benchmarks.workload import Workload

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
-from ledgerfold.v1 import data_pb2
 
-from broker.frames import decode_field, is_bulk
+from ledgerfold.broker.wire.frames import decode_field, is_bulk
+from ledgerfold.v1 import data_pb2
 from tests.benchmarks.baseline import OPTIONS
 
 WINDOW = 128

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.native import HAS_KEY, NativeBatchBuilder
+from ledgerfold.storage.native import HAS_KEY, NativeBatchBuilder
 
 ENTRY_BYTES = 128 * 1024
 ZIPF_EXPONENT = 1.1

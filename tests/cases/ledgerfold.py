@@ -18,9 +18,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.client import Client
-from broker.client.admin import Admin
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import LedgerfoldError
 from tests.cases.ledgerfold_admin import AdminAnswers
 from tests.cases.ledgerfold_data import DataAnswers
 from tests.cases.ledgerfold_time import time_of

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ledgerfold.broker.client import MessageId
+from ledgerfold.broker.client.admin import Admin
 from ledgerfold.v1.admin_pb2 import CompactionStatus as Status
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 from ledgerfold.v1.records_pb2 import Emulation, Policies
-
-from broker.client import MessageId
-from broker.client.admin import Admin
 from tests.cases.ledgerfold_data import id_of, position
 from tests.support.waiting import wait_until
 

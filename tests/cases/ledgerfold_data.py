@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
-from broker.client import (
+from ledgerfold.broker.client import (
     Client,
     CompressionType,
     Consumer,
@@ -21,10 +21,10 @@ from broker.client import (
     Result,
     TableView,
 )
-from broker.client.admin import Admin
-from broker.client.consumer_core import ConsumerCore
-from storage.entry import Compression
-from storage.errors import Timeout
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.consumer_core import ConsumerCore
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import Timeout
 from tests.cases.compare import Received
 from tests.cases.protocol import Refused
 from tests.support.waiting import wait_until

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.client import Client
-from broker.client.admin import Admin
-from storage.errors import TopicNotFound
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import TopicNotFound
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 60
 def admin_topics(shared_broker: BrokerProcess) -> Run:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "broker", "--url", shared_broker.url, "topics", *arguments],
+            [sys.executable, "-m", "ledgerfold", "--url", shared_broker.url, "topics", *arguments],
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,

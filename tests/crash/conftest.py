@@ -20,7 +20,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (local / "worker.log").open("wb") as log:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "compactor", "--listen", "127.0.0.1:0"),
+                *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
                 *("--local-dir", str(local / "work")),
             ],
             stdin=subprocess.PIPE,

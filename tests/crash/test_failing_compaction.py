@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import pytest
 
-from storage.entry import EARLIEST, Position
-from storage.errors import LedgerfoldError
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import LedgerfoldError
 from tests.model.broker_lab import DATA, BrokerLab
 from tests.model.log_model import LogModel, Message
 from tests.support.lossy_files import TAILS, Tail

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import pytest
 
-from broker.topic_operations import disable_compaction, truncate_topic
-from storage.entry import EARLIEST
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.topics.operations import disable_compaction, truncate_topic
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import LedgerfoldError
 from tests.crash.test_failing_compaction import History
 from tests.model.broker_lab import TOPIC
 from tests.model.log_model import Read

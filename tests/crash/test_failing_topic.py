@@ -14,8 +14,8 @@ from itertools import chain
 
 import pytest
 
-from storage.entry import EARLIEST
-from storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 

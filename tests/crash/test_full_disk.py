@@ -12,13 +12,13 @@ from typing import Any
 
 import grpc
 import pytest
+
+from ledgerfold.broker.client import Client, Consumer, InitialPosition, Message, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRecord
-
-from broker.client import Client, Consumer, InitialPosition, Message, MessageId
-from broker.client.admin import Admin
-from broker.status_map import error_from_rpc
-from storage.errors import DiskFailure
 from tests.support.broker_process import BrokerFailed, BrokerProcess
 from tests.support.small_disk import CannotMount, SmallDisk
 
@@ -42,7 +42,7 @@ class Setting:
         self.broker = BrokerProcess(
             disk.path / "data",
             arguments=("--compactor", compactor),
-            log=disk.path.with_name("broker.log"),
+            log=disk.path.with_name("ledgerfold.broker.log.log"),
         )
         self._clients: list[Client] = []
         # By topic: what the broker said it has.

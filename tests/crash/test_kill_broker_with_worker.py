@@ -11,11 +11,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 
-from broker.client import Client
-from broker.client.admin import Admin
-from broker.worker_remains import processes
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.compaction.worker_remains import processes
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 
 pytestmark = [

@@ -11,14 +11,14 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 
-from broker.client import Client, MessageId
-from broker.client.admin import Admin
-from storage.errors import LedgerfoldError
-from storage.metadata import MetadataStore
-from storage.names import ledgers_dir, metadata_dir
-from storage.rocks import RocksKeyValue
+from ledgerfold.broker.client import Client, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import ledgers_dir, metadata_dir
+from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 

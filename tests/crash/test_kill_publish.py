@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from broker.cli.exit_codes import CONFLICT
-from broker.client import Client, MessageId
+from ledgerfold.broker.cli.exit_codes import CONFLICT
+from ledgerfold.broker.client import Client, MessageId
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 
@@ -79,7 +79,7 @@ def test_the_second_broker_on_a_directory_is_told_who_has_it(
     """One process owns a data directory; the error names the other's pid."""
     broker = broker_process()
     second = subprocess.run(
-        [sys.executable, "-m", "broker", "serve", "--data", str(broker.data_dir), *ANY_PORT],
+        [sys.executable, "-m", "ledgerfold", "serve", "--data", str(broker.data_dir), *ANY_PORT],
         capture_output=True,
         text=True,
         timeout=30,

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
-from storage.entry import LATEST, Position
-from storage.errors import DiskFailure
-from storage.files import make_durable_dir
-from storage.ledger import LedgerStore, LedgerWriter, StoreSettings
-from storage.metadata import MetadataStore
+from ledgerfold.storage.entry import LATEST, Position
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import make_durable_dir
+from ledgerfold.storage.ledger import LedgerStore, LedgerWriter, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 from tests.support.ledgers import append, plain
 from tests.support.lossy_files import (
     TAILS,
@@ -361,7 +361,7 @@ def test_files_that_are_closed_and_opened_between_flushes(
     monkeypatch: pytest.MonkeyPatch, durability: str, goes_wrong: str
 ) -> None:
     """Every call of a history in which each flush opens its file again."""
-    monkeypatch.setattr("storage.ledger.OPEN_WRITERS_MAX", 1)
+    monkeypatch.setattr("ledgerfold.storage.ledger.OPEN_WRITERS_MAX", 1)
     monkeypatch.setattr(
         f"{__name__}.SETTINGS", StoreSettings(segment_bytes_max=500, durability=durability)
     )

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.client import Client
-from broker.client.admin import Admin
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 

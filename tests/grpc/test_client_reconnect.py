@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from broker.client import (
+from ledgerfold.broker.client import (
     Client,
     CompressionType,
     ConsumerType,
@@ -19,8 +19,8 @@ from broker.client import (
     Reader,
     Result,
 )
-from broker.client.admin import Admin
-from storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
 from tests.support.broker_process import BrokerProcess
 
 

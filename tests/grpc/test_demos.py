@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.admin import Admin
-from broker.demo.own_broker import answers, own_broker
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.demo.own_broker import answers, own_broker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import TIMEOUT_S, Ran, command, ledgerfold
 from tests.support.git_repository import Repository
@@ -160,7 +160,7 @@ def test_a_broker_of_the_demonstrations_own() -> None:
 
 def test_json_of_a_ticker_is_the_same_every_time() -> None:
     """Seeded: two runs can be compared."""
-    from broker.demo.ticker import quotes
+    from ledgerfold.broker.demo.ticker import quotes
 
     first = list(quotes(seed=1, symbols=3, messages=50))
     assert first == list(quotes(seed=1, symbols=3, messages=50))

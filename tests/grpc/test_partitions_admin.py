@@ -9,11 +9,10 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from ledgerfold.v1.records_pb2 import Emulation, Policies
 
-from broker.client import Client, InitialPosition, MessageId
-from broker.client.admin import Admin
-from storage.errors import (
+from ledgerfold.broker.client import Client, InitialPosition, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import (
     InvalidRequest,
     LedgerfoldError,
     NotAllowed,
@@ -25,6 +24,7 @@ from storage.errors import (
     TopicIsPartitioned,
     TopicNotFound,
 )
+from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
 

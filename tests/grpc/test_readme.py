@@ -75,7 +75,7 @@ def test_the_readme_names_files_that_exist() -> None:
 
 def test_serve_is_shown_with_options_that_exist() -> None:
     """The commands that are not run above parse."""
-    from broker.cli.main import make_parser
+    from ledgerfold.broker.cli.main import make_parser
 
     for block in blocks("console"):
         for line in block.splitlines():

@@ -15,9 +15,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from broker.client import Client, ConsumerType, InitialPosition, MessageId, Reader
-from broker.client.admin import Admin
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId, Reader
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import LedgerfoldError
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -156,7 +156,7 @@ def test_a_health_watcher(broker: BrokerProcess) -> None:
 # Opens something that the broker has much to send to, and freezes.
 FROZEN = """
 import os, signal, sys
-from broker.client import Client, InitialPosition, MessageId
+from ledgerfold.broker.client import Client, InitialPosition, MessageId
 client = Client(sys.argv[1])
 if sys.argv[2] == "reader":
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=10**7)

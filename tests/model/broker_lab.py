@@ -19,27 +19,26 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.ground.clock import ManualClock
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.rpc.read import EOF
+from ledgerfold.broker.rpc.read import read as read_handler
+from ledgerfold.broker.subscriptions.consumer import Delivery
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, Buffer, Position, read_header
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.ledger import LedgerStore, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
-
-from broker.broker import Broker
-from broker.clock import ManualClock
-from broker.compaction import CompactionScheduler
-from broker.consumer import Delivery
-from broker.dispatch import SubscriptionType
-from broker.frames import BULK_FIELD, decode_field, is_bulk
-from broker.rpc.read import EOF
-from broker.rpc.read import read as read_handler
-from broker.settings import BrokerSettings
-from broker.subscription import ConsumerOptions
-from broker.subscription_factory import create_subscription
-from broker.topic import Topic
-from storage.codec import decode
-from storage.entry import EARLIEST, Buffer, Position, read_header
-from storage.errors import LedgerfoldError
-from storage.ledger import LedgerStore, StoreSettings
-from storage.metadata import MetadataStore
-from storage.native import NativeBatchBuilder
 from tests.model.log_model import Message, Read
 from tests.support.lossy_files import CountedKeyValue, LossyFiles, Tail, nothing
 from tests.support.memory_compactor import MemoryCompactor

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position
 from tests.model.policy_model import Message, latest
 
 __all__ = ["EARLIEST", "Entry", "LogModel", "Message", "Read", "final_state"]

@@ -25,17 +25,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
+from ledgerfold.broker.subscriptions.moves import expire_all
+from ledgerfold.broker.topics.operations import disable_compaction, truncate_topic
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import CompactionFailed, CompactionRunning
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_ERROR,
     RUN_STATE_SUCCESS,
     RUN_TRIGGER_ADMIN,
 )
-
-from broker.cursor_moves import expire_all
-from broker.topic_operations import disable_compaction, truncate_topic
-from storage.entry import EARLIEST, Position
-from storage.errors import CompactionFailed, CompactionRunning
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab, ReadCall
 from tests.model.log_model import LogModel, Message, Read, final_state
 from tests.support.lossy_files import TAILS, Tail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import EARLIEST, Position
 from tests.simulation.consumers import EXCLUSIVE, FAILOVER, TYPES, Consumer
 from tests.simulation.publishers import Publisher
 from tests.simulation.readers import Reader

@@ -6,11 +6,10 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.rpc import subscribe as subscribe_rpc
+from ledgerfold.broker.rpc.admin import AdminService
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import Policies
-
-from broker.rpc import subscribe as subscribe_rpc
-from broker.rpc.admin import AdminService
 from tests.simulation.operation import ask_admin, make_vague, operation, take_away
 
 if TYPE_CHECKING:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.rpc import subscribe as subscribe_rpc
+from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.v1 import admin_pb2, data_pb2
-
-from broker.rpc import subscribe as subscribe_rpc
-from broker.rpc.admin import AdminService
-from storage.entry import EARLIEST, LATEST
 from tests.simulation.operation import ask_admin, make_vague, operation, seek
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """A worker in memory that compacts step by step: it can be interrupted, killed, and be late.
 
-It stands in for the supervisor (broker/supervisor.py) and does with files what the real worker
-does, through the same seam, in a job of its own process: removes and makes the run's folder, reads
-and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders. What
-survives the pure model says (tests/model/policy_model.py).
+It stands in for the supervisor (broker/compaction/supervisor.py) and does with files what the real
+worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
+reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
+What survives the pure model says (tests/model/policy_model.py).
 
 * `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
   file system, as Spark's tasks do, and whoever comes after meets it.
@@ -18,15 +18,19 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EntryHeader, read_header, verify_sections
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFailed,
+    LedgerfoldError,
+    MissingFile,
+)
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
-
-from storage.codec import decode
-from storage.entry import EntryHeader, read_header, verify_sections
-from storage.errors import CompactionCancelled, CompactionFailed, LedgerfoldError, MissingFile
-from storage.files import Files
-from storage.segment import SegmentWriter
 from tests.model.policy_model import Message, latest
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 
-from storage.errors import LedgerfoldError, Unavailable
+from ledgerfold.storage.errors import LedgerfoldError, Unavailable
 from tests.simulation.jobs import Crash
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from ledgerfold.broker.topics.broker import Broker
     from tests.simulation.world import World
 
 EOF = cast(Any, grpc.aio).EOF

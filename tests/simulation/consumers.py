@@ -11,13 +11,12 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ledgerfold.broker.rpc.subscribe import subscribe
+from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, Position, read_header
+from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from ledgerfold.v1 import data_pb2
-
-from broker.frames import decode_deliveries, is_bulk
-from broker.rpc.subscribe import subscribe
-from storage.codec import decode
-from storage.entry import EARLIEST, Position, read_header
-from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from tests.simulation.connections import Connection
 from tests.simulation.life import Topic
 from tests.simulation.subscriptions import Subscription, covers

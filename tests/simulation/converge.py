@@ -11,16 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import TopicTerminated
+from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
 )
-
-from storage.entry import EARLIEST, Position
-from storage.errors import TopicTerminated
-from storage.metadata import MetadataStore
 from tests.simulation.actors import Actors
 from tests.simulation.connections import Connection
 from tests.simulation.consumers import EXCLUSIVE, Consumer

@@ -30,8 +30,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
 from tests.simulation.jobs import Jobs
 
 PAGE_BYTES = 64

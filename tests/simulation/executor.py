@@ -53,10 +53,10 @@ def cooperative_locks(jobs: Jobs) -> Iterator[None]:
     CooperativeLock.jobs = jobs
     stand_in = SimpleNamespace(Lock=CooperativeLock)
     with (
-        patch("storage.append_files.threading", stand_in),
-        patch("storage.ledger.threading", stand_in),
-        patch("storage.metadata.threading", stand_in),
-        patch("storage.reader.threading", stand_in),
+        patch("ledgerfold.storage.append_files.threading", stand_in),
+        patch("ledgerfold.storage.ledger.threading", stand_in),
+        patch("ledgerfold.storage.metadata.threading", stand_in),
+        patch("ledgerfold.storage.reader.threading", stand_in),
     ):
         yield
 

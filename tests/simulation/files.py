@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
 from tests.simulation.disk import FREE_BYTES, Disk, File, Folder, joined, os_error, typed_errors
 from tests.simulation.jobs import Crash, Process
 

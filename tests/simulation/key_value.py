@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
-from storage.errors import DiskFailure
-from storage.key_value import MemoryKeyValue
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.key_value import MemoryKeyValue
 from tests.simulation.disk import Disk
 from tests.simulation.jobs import Jobs, Process
 

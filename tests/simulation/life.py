@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ledgerfold.storage.codec import StoredMessage
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     RunRecord,
     TopicRecord,
 )
-
-from storage.codec import StoredMessage
-from storage.entry import EARLIEST, Position
 from tests.model.policy_model import Message
 from tests.simulation.storedlog import Row
 from tests.simulation.subscriptions import Subscription

@@ -6,7 +6,7 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker.rpc import subscribe as subscribe_rpc
+from ledgerfold.broker.rpc import subscribe as subscribe_rpc
 from tests.simulation.disk import DATA, Fault, File, Folder
 from tests.simulation.operation import operation
 

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from ledgerfold.broker.rpc import subscribe as subscribe_rpc
+from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import data_pb2
-
-from broker.broker import Broker
-from broker.rpc import subscribe as subscribe_rpc
-from broker.rpc.admin import AdminService
-from storage.entry import Position
-from storage.errors import LedgerfoldError
 from tests.simulation.connections import call
 from tests.simulation.readers import start_at
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ledgerfold.broker.ground.names import partition_name
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_SUCCESS,
@@ -19,10 +22,6 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-
-from broker.names import partition_name
-from storage.entry import EARLIEST, Position
-from storage.key_value import MemoryKeyValue
 from tests.model.policy_model import Message, latest
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.storedlog import Row, rows_of

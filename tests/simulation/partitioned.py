@@ -10,11 +10,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.ground.names import partition_name
+from ledgerfold.broker.rpc.admin import AdminService
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
-
-from broker.names import partition_name
-from broker.rpc.admin import AdminService
 from tests.simulation.operation import ask_admin, make_vague, operation, take_away
 
 if TYPE_CHECKING:

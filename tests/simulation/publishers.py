@@ -7,13 +7,12 @@ from collections import OrderedDict
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.rpc.publish import publish
+from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
+from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
-
-from broker.frames import encode_publish
-from broker.rpc.publish import publish
-from storage.entry import Position
-from storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
-from storage.native import NativeBatchBuilder
 from tests.model.policy_model import Message
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.rpc.read import read
+from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position, read_header
+from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
-
-from broker.frames import BULK_FIELD, decode_field, is_bulk
-from broker.rpc.read import read
-from storage.codec import decode
-from storage.entry import EARLIEST, LATEST, Position, read_header
-from storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt, Topic
 

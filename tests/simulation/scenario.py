@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
 
-from storage.ledger import StoreSettings
+from ledgerfold.storage.ledger import StoreSettings
 from tests.simulation import administration, clients, machine, partitioned
 from tests.simulation.actors import Actors
 from tests.simulation.converge import converge
@@ -214,7 +214,7 @@ class _Errors(logging.Handler):
         error: Any = record.exc_info[1] if record.exc_info else None
         if error is None:
             return
-        from storage.errors import LedgerfoldError
+        from ledgerfold.storage.errors import LedgerfoldError
         from tests.simulation.jobs import Crash
 
         process = self._world.process

@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.codec import decode
-from storage.entry import EntryHeader, Position, read_header, verify_sections
-from storage.errors import Corruption, IncompatibleFormat
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat
 from tests.simulation.disk import Disk, File, Folder
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import CursorRecord
-
-from storage.entry import EARLIEST, Position
 
 
 class Subscription:

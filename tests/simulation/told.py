@@ -10,13 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ledgerfold.broker.ground.names import parse_partition
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
 )
-
-from broker.names import parse_partition
-from storage.entry import Position
-from storage.key_value import MemoryKeyValue
 from tests.simulation.disk import Disk
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan

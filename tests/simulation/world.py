@@ -12,16 +12,15 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, cast
 
+from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.ground.clock import Timer
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.storage.ledger import LedgerStore, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.recovery import RecoveryReport
 from ledgerfold.v1.records_pb2 import Emulation
-
-from broker.broker import Broker
-from broker.clock import Timer
-from broker.compaction import CompactionScheduler
-from broker.settings import BrokerSettings
-from storage.errors import DiskFailure, LedgerfoldError
-from storage.ledger import LedgerStore, StoreSettings
-from storage.metadata import MetadataStore
-from storage.recovery import RecoveryReport
 from tests.simulation.compactor import SimCompactor
 from tests.simulation.disk import DATA, Disk
 from tests.simulation.executor import SimExecutor

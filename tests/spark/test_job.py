@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor import plan as plan_module
-from compactor.run import CompactionRun
-from compactor.session import Session
-from storage.entry import Compression
-from storage.errors import Corruption, InvalidRequest
-from storage.files import REAL
+from ledgerfold.compactor import plan as plan_module
+from ledgerfold.compactor.run import CompactionRun
+from ledgerfold.compactor.session import Session
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.files import REAL
 from tests.model.policy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import grpc
 import pytest
+
+from ledgerfold.compactor.service import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CompactionPlan,
@@ -17,8 +19,6 @@ from ledgerfold.v1.compactor_pb2 import (
     RunRequest,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
-
-from compactor.service import SECRET_KEY
 from tests.model.policy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of

@@ -5,7 +5,7 @@
         broker.kill()               # as kill -9
         broker.restart()            # the same directory, a new process, perhaps a new port
 
-The process is `python -m broker serve --data DIR --listen 127.0.0.1:0`. It is ready when it has
+The process is `python -m ledgerfold serve --data DIR --listen 127.0.0.1:0`. It is ready when it has
 printed its JSON line. Standard error of all its lives goes to one file, which a failure shows.
 Whatever it started (worker, JVM, Python workers) carries a mark in its environment, so that `close`
 ends what is left of them too, also after kill -9.
@@ -24,10 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import ServiceError
 from ledgerfold.v1 import admin_pb2
-
-from broker.client.admin import Admin
-from storage.errors import ServiceError
 from tests.support import processes
 from tests.support.waiting import wait_until
 
@@ -202,7 +201,7 @@ class BrokerProcess:
 
     def _command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "broker", "serve"),
+            *(sys.executable, "-m", "ledgerfold", "serve"),
             *("--data", str(self.data_dir), "--listen", "127.0.0.1:0"),
             *self._arguments,
         ]

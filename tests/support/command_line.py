@@ -16,7 +16,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 from unittest import mock
 
-from broker.cli.main import main
+from ledgerfold.broker.cli.main import main
 
 TIMEOUT_S = 60.0
 
@@ -48,7 +48,7 @@ def ledgerfold(*arguments: str, stdin: bytes = b"") -> Ran:
 
 def command(*arguments: str) -> list[str]:
     """For a process of its own."""
-    return [sys.executable, "-m", "broker", *arguments]
+    return [sys.executable, "-m", "ledgerfold", *arguments]
 
 
 def run(arguments: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

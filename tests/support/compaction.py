@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hypothesis import strategies as st
+
+from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.entry import Compression, read_header, stamp, verify_sections
+from ledgerfold.storage.names import ledgers_dir
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.segment import SegmentWriter, tally_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from storage.codec import StoredMessage, decode
-from storage.entry import Compression, read_header, stamp, verify_sections
-from storage.names import ledgers_dir
-from storage.native import NativeBatchBuilder
-from storage.segment import SegmentWriter, tally_segment
 from tests.model.policy_model import Message, Outcome, latest
 from tests.support.ledgers import as_version_1
 

@@ -1,4 +1,4 @@
-"""`python -m compactor` as a child process, and calls to it."""
+"""`python -m ledgerfold.compactor` as a child process, and calls to it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ import grpc
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
+
+from ledgerfold.broker.compaction.worker_connection import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
-
-from broker.worker_connection import SECRET_KEY
 from tests.support.processes import MARK, end, marked, new_mark
 
 SERVICE = "ledgerfold.v1.CompactorService"
@@ -50,7 +50,7 @@ class CompactorProcess:
         with open(self.stderr_path, "wb") as stderr:
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "compactor"),
+                    *(sys.executable, "-m", "ledgerfold.compactor"),
                     *("--local-dir", str(self.local_dir)),
                     *(("--cache-dir", str(cache_dir)) if cache_dir else ()),
                 ],

@@ -27,10 +27,10 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
 
-from broker.status_map import abort_with
-from storage.errors import CompactionCancelled, CompactorUnavailable, Corruption
+from ledgerfold.broker.wire.errors import abort_with
+from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable, Corruption
+from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
 
 SERVICE = "ledgerfold.v1.CompactorService"
 

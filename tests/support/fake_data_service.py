@@ -17,13 +17,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
 
-from broker.client.io_thread import IoThread
-from broker.status_map import abort_with
-from storage.codec import decode
-from storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header
-from storage.errors import LedgerfoldError, Moved, ProducerBusy, SubscriptionBusy, Unavailable
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.wire.errors import abort_with
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header
+from ledgerfold.storage.errors import (
+    LedgerfoldError,
+    Moved,
+    ProducerBusy,
+    SubscriptionBusy,
+    Unavailable,
+)
+from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
 
 LEDGER_ID = 7
 ENTRY_BYTES_MAX = 256 * 1024

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from broker.client import Client, ConsumerType, MessageId
-from broker.client.admin import Admin
-from broker.client.aio import Client as AioClient
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.client import Client, ConsumerType, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.aio import Client as AioClient
+from ledgerfold.storage.errors import LedgerfoldError
 
 CHILD_TIMEOUT_S = 30
 EXIT_CODE = 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.entry import (
+from ledgerfold.storage.entry import (
     HEADER_BYTES_MIN,
     EntryFields,
     Position,
@@ -11,7 +11,7 @@ from storage.entry import (
     read_header,
     stamp,
 )
-from storage.ledger import LedgerWriter
+from ledgerfold.storage.ledger import LedgerWriter
 
 
 def append(

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
-from storage.key_value import MemoryKeyValue
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.key_value import MemoryKeyValue
 
 Tail = Callable[[bytes], bytes]
 

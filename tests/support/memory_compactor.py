@@ -14,22 +14,22 @@ from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
+
+from ledgerfold.compactor.rebuild import RawEntry, keep_rows
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts
-
-from compactor.rebuild import RawEntry, keep_rows
-from storage.codec import decode
-from storage.entry import EntryHeader, Position, read_header, verify_sections
-from storage.files import Files
-from storage.segment import SegmentWriter
 from tests.model.policy_model import Message, latest
 
 OnProgress = Callable[[CompactionProgress], None]
 
 
 class MemoryCompactor:
-    """Stands in for the supervisor (broker/supervisor.py).
+    """Stands in for the supervisor (broker/compaction/supervisor.py).
 
     `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
     `may_go`: while it is cleared, a run waits; `has_begun` tells that one does.

@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
-from ledgerfold.v1 import data_pb2
 
-from broker.client.connection import Backoff, ClientSettings
+from ledgerfold.broker.client.connection import Backoff, ClientSettings
+from ledgerfold.v1 import data_pb2
 from tests.support.fake_data_service import FakeDataService
 
 _END: Any = vars(grpc.aio)["EOF"]

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.files import Files
-from storage.key_value import KeyValueStore
-from storage.repair import Repair, unfinished_repairs
-from storage.repair_plan import make_plan
-from storage.repair_steps import RepairPlan
-from storage.survey import Survey, take
-from storage.verify import Finding, findings
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.repair import Repair, unfinished_repairs
+from ledgerfold.storage.repair_plan import make_plan
+from ledgerfold.storage.repair_steps import RepairPlan
+from ledgerfold.storage.survey import Survey, take
+from ledgerfold.storage.verify import Finding, findings
 from tests.model.broker_lab import DATA, BrokerLab
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 

@@ -14,8 +14,8 @@ import sys
 import threading
 from typing import Any
 
-from broker.client import Client
-from storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.broker.client import Client
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 
 PROGRESS_S = 0.25
 _OPERATION_TIMEOUT_S = 20.0

@@ -11,6 +11,13 @@ import threading
 import time
 from contextlib import closing, suppress
 
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import (
+    CompactionQueueFull,
+    CompactionRunning,
+    LedgerfoldError,
+    Timeout,
+)
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_QUEUED,
     COMPACTION_STATUS_RUNNING,
@@ -18,9 +25,6 @@ from ledgerfold.v1.admin_pb2 import (
     GetCompactionStatusResponse,
 )
 from ledgerfold.v1.records_pb2 import RUN_STATE_QUEUED, RUN_STATE_RUNNING, RUN_STATE_SUCCESS
-
-from broker.client.admin import Admin
-from storage.errors import CompactionQueueFull, CompactionRunning, LedgerfoldError, Timeout
 from tests.torture.tally import Tally
 
 _WATCH_S = 2.0

@@ -15,8 +15,8 @@ import time
 from collections import OrderedDict
 from contextlib import closing
 
-from broker.client import Consumer, InitialPosition, Message, MessageId
-from storage.errors import LedgerfoldError, SubscriptionBusy, Timeout
+from ledgerfold.broker.client import Consumer, InitialPosition, Message, MessageId
+from ledgerfold.storage.errors import LedgerfoldError, SubscriptionBusy, Timeout
 from tests.torture.child import PROGRESS_S, Child
 from tests.torture.messages import Messages
 from tests.torture.seen import is_as_sent

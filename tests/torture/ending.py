@@ -17,12 +17,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from ledgerfold.broker.client import Client, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
-
-from broker.client import Client, MessageId
-from broker.client.admin import Admin
-from storage.entry import EARLIEST, Position
-from storage.errors import LedgerfoldError
 from tests.support.waiting import wait_until
 from tests.torture.bookkeeping import Books
 from tests.torture.clients import Clients

@@ -25,7 +25,6 @@ from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_ONE,
     COMPACTION_PHASE_TWO,
 )
-
 from tests.support.small_disk import SmallDisk
 from tests.torture.compactions import Compactions
 from tests.torture.life import Life

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ledgerfold.storage.errors import StorageError
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import TORN_SUFFIX, ledgers_dir, metadata_dir
+from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.storage.segment import tally_segment
 from ledgerfold.v1.records_pb2 import LedgerRecord
-
-from storage.errors import StorageError
-from storage.ledger import LedgerStore
-from storage.metadata import MetadataStore
-from storage.names import TORN_SUFFIX, ledgers_dir, metadata_dir
-from storage.rocks import RocksKeyValue
-from storage.segment import tally_segment
 
 
 def check_directory(data_dir: Path) -> list[str]:

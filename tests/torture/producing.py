@@ -16,8 +16,8 @@ import functools
 import threading
 import time
 
-from broker.client import Client, MessageId, Producer, Result
-from storage.errors import LedgerfoldError, ProducerBusy
+from ledgerfold.broker.client import Client, MessageId, Producer, Result
+from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy
 from tests.torture.child import PROGRESS_S, Child
 from tests.torture.messages import COLD_KEYS, Messages
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 
-from broker.client import Client, Message, MessageId
-from broker.client.admin import Admin
-from storage.errors import LedgerfoldError, Timeout
+from ledgerfold.broker.client import Client, Message, MessageId
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import LedgerfoldError, Timeout
 from tests.torture.child import PROGRESS_S, Child
 from tests.torture.messages import Messages
 from tests.torture.seen import Seen, packed

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from broker.client import MessageId
-from broker.client.admin import Admin
+from ledgerfold.broker.client import MessageId
+from ledgerfold.broker.client.admin import Admin
 from tests.support.broker_process import BrokerFailed
 from tests.support.small_disk import CannotMount, SmallDisk
 from tests.torture.bookkeeping import Books
@@ -72,7 +72,7 @@ class Round:
             self._life = Life(
                 self._settings,
                 self._data_dir,
-                self._folder / "broker.log",
+                self._folder / "ledgerfold.broker.log.log",
                 self._tally,
                 self._free_disk,
             )

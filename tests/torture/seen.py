@@ -15,7 +15,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from broker.client import Message, MessageId
+from ledgerfold.broker.client import Message, MessageId
 from tests.torture.messages import KEYS, Messages
 
 Latest = dict[str, "array[int]"]

@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 
-from broker.cli.main import main
+from ledgerfold.broker.cli.main import main
 
 DELAY = "LEDGERFOLD_SYNC_DELAY_MS"
 

@@ -6,11 +6,11 @@ from array import array
 
 import pytest
 
-from broker.client import Message
-from broker.client.message import ReceivedEntry
-from storage.codec import decode
-from storage.entry import read_header, stamp
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client import Message
+from ledgerfold.broker.client.message import ReceivedEntry
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import read_header, stamp
+from ledgerfold.storage.native import NativeBatchBuilder
 from tests.torture.bookkeeping import Books
 from tests.torture.messages import COLD_KEYS, KEYS, Messages
 from tests.torture.report import Verdict, table

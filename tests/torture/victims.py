@@ -1,6 +1,6 @@
 """The processes of a broker, told apart, for killing one of them.
 
-    broker -> worker (python -m compactor) -> JVM -> Spark's daemon -> Spark's Python workers
+    broker -> worker (`ledgerfold.compactor`) -> JVM -> Spark's daemon -> Spark's Python workers
 
 Only the descendants of the broker that serves now count, and only such as carry its mark: nothing
 else on the machine is ever hit. Read from /proc.

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from storage.errors import Corruption
-from storage.lock import DirectoryLock
-from storage.rocks import RocksKeyValue
-from storage.rocks_reading import read_pairs
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.lock import DirectoryLock
+from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.storage.rocks_reading import read_pairs
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli import exit_codes, main
-from broker.cli.exit_codes import exit_code
-from storage import errors
-from storage.errors import LedgerfoldError
+from ledgerfold.broker.cli import exit_codes, main
+from ledgerfold.broker.cli.exit_codes import exit_code
+from ledgerfold.storage import errors
+from ledgerfold.storage.errors import LedgerfoldError
 from tests.support.command_line import Ran, ledgerfold
 
 README = (Path(__file__).parents[3] / "README.md").read_text()

@@ -14,8 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.demo.git_history import Change, changes, is_shallow, last_commit, parse_log, tree
-from storage.errors import InvalidRequest
+from ledgerfold.broker.demo.git_history import (
+    Change,
+    changes,
+    is_shallow,
+    last_commit,
+    parse_log,
+    tree,
+)
+from ledgerfold.storage.errors import InvalidRequest
 from tests.support.git_repository import Repository as GitRepository
 
 

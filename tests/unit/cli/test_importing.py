@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.importing import Row, RowRules, read_rows, to_message
-from broker.cli.producing import Outgoing
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.importing import Row, RowRules, read_rows, to_message
+from ledgerfold.broker.cli.producing import Outgoing
+from ledgerfold.storage.errors import InvalidRequest
 from tests.unit.cli.conftest import Ledgerfold
 
 BOM = b"\xef\xbb\xbf"

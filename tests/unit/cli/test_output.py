@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.output import (
+from ledgerfold.broker.cli.output import (
     aligned,
     content,
     message_row,
@@ -23,12 +23,12 @@ from broker.cli.output import (
     print_rows,
     printable,
 )
-from broker.client import Message
-from broker.client.message import ReceivedEntry
-from storage.codec import decode
-from storage.entry import read_header, stamped_header
-from storage.errors import Corruption
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client import Message
+from ledgerfold.broker.client.message import ReceivedEntry
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import read_header, stamped_header
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.native import NativeBatchBuilder
 
 
 def message(
@@ -199,10 +199,10 @@ def test_forms_of_a_message(
 
 def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in another script is escaped where the locale knows only ASCII, and ends nothing."""
-    from broker.cli.main import main
+    from ledgerfold.broker.cli.main import main
 
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("broker.cli.inspecting._info", lambda options: print("é"))
+    monkeypatch.setattr("ledgerfold.broker.cli.inspecting._info", lambda options: print("é"))
     assert main(["info"]) == 0
     assert written.getvalue() == b"\\xe9\n"

@@ -12,10 +12,10 @@ from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1 import admin_pb2
 
-from broker.cli.compaction import wait_for_end
-from broker.client.admin import Admin
+from ledgerfold.broker.cli.compaction import wait_for_end
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.v1 import admin_pb2
 from tests.support.command_line import TIMEOUT_S, command, ledgerfold, run
 from tests.support.waiting import wait_until
 from tests.unit.cli.conftest import Ledgerfold
@@ -36,7 +36,7 @@ def in_shell(line: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [
             *("bash", "-c"),
-            f'ledgerfold() {{ "{sys.executable}" -m broker "$@"; }}\n'
+            f'ledgerfold() {{ "{sys.executable}" -m ledgerfold "$@"; }}\n'
             f"{line}\nexit ${{PIPESTATUS[0]}}",
         ],
         capture_output=True,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.cli.compaction import _rows, figures
 from ledgerfold.v1.records_pb2 import Position, RunRecord
-
-from broker.cli.compaction import _rows, figures
 
 
 def test_a_run_that_found_nothing_has_no_horizon() -> None:

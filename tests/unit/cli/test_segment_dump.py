@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.entry import HEADER_BYTES, Position, read_header, stamped_header
-from storage.native import NativeBatchBuilder
-from storage.segment import SegmentWriter
+from ledgerfold.storage.entry import HEADER_BYTES, Position, read_header, stamped_header
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.segment import SegmentWriter
 from tests.support.command_line import ledgerfold
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.output import message_id_text
-from broker.cli.start_positions import parse_message_id, parse_start
-from broker.client import MessageId
-from storage.errors import InvalidRequest
+from ledgerfold.broker.cli.output import message_id_text
+from ledgerfold.broker.cli.start_positions import parse_message_id, parse_start
+from ledgerfold.broker.client import MessageId
+from ledgerfold.storage.errors import InvalidRequest
 
 INT64_MAX = 2**63 - 1
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.cli.main import make_parser
+from ledgerfold.broker.cli.main import make_parser
 from tests.support.command_line import TIMEOUT_S, ledgerfold
 
 # None of them is needed to start, and each takes longer than all the rest.
@@ -38,7 +38,7 @@ each_command = pytest.mark.parametrize(
 def imported(*arguments: str) -> set[str]:
     """The packages that a process of its own loads."""
     ran = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "broker", *arguments],
+        [sys.executable, "-X", "importtime", "-m", "ledgerfold", *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -46,7 +46,7 @@ def imported(*arguments: str) -> set[str]:
     )
     assert ran.returncode == 0, ran.stderr
     modules = re.findall(r"^import time:\s+\d+ \|\s+\d+ \|\s+(\S+)$", ran.stderr, re.MULTILINE)
-    assert "broker.cli.main" in modules
+    assert "ledgerfold.broker.cli.main" in modules
     return {name.split(".")[0] for name in modules}
 
 
@@ -66,7 +66,7 @@ def test_asking_a_broker_loads_nothing_of_compaction(url: str, arguments: tuple[
 
 def test_a_broker_loads_nothing_of_compaction() -> None:
     """All that serving needs, loaded in a process of its own."""
-    program = "import sys, broker.process; print(*sys.modules)"
+    program = "import sys, ledgerfold.broker.server.process; print(*sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

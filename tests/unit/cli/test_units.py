@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cli.units import (
+from ledgerfold.broker.cli.units import (
     format_size,
     parse_count,
     parse_limit_ms,

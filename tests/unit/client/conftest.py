@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.client import Client
+from ledgerfold.broker.client import Client
 from tests.support.fake_data_service import ThreadedFakeBroker, running_broker
 
 

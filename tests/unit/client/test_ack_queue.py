@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
+from ledgerfold.broker.client.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
+from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2
-
-from broker.client.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
-from storage.entry import Position
 
 
 def filled(count: int, first: int = 0) -> AckQueue:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from broker.client.batching import (
+from ledgerfold.broker.client.batching import (
     Batch,
     Container,
     DefaultContainer,
     KeyBasedContainer,
     PlainContainer,
 )
-from broker.client.new_message import NewMessage
-from broker.client.permits import Permits
-from storage.codec import decode
+from ledgerfold.broker.client.new_message import NewMessage
+from ledgerfold.broker.client.permits import Permits
+from ledgerfold.storage.codec import decode
 
 
 def build(batch: Batch, *, plain: bool = False) -> bytes:

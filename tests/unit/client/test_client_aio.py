@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.client import ConsumerType, InitialPosition, MessageId
-from broker.client.aio import Client
-from storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
+from ledgerfold.broker.client import ConsumerType, InitialPosition, MessageId
+from ledgerfold.broker.client.aio import Client
+from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
 from tests.support.fake_data_service import LEDGER_ID, BreakAt, FakeBroker
 
 Scenario = Callable[[FakeBroker, Client], Awaitable[None]]

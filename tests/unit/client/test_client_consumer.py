@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.client import (
+from ledgerfold.broker.client import (
     Client,
     Consumer,
     ConsumerType,
@@ -19,10 +19,16 @@ from broker.client import (
     MessageId,
     ack_queue,
 )
-from broker.client.io_thread import IoThread
-from storage.entry import Position
-from storage.errors import AlreadyClosed, InvalidRequest, NotAllowed, SubscriptionBusy, Timeout
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    InvalidRequest,
+    NotAllowed,
+    SubscriptionBusy,
+    Timeout,
+)
+from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_data_service import (
     LEDGER_ID,
     BreakAt,

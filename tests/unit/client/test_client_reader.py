@@ -6,13 +6,19 @@ import threading
 from typing import Any
 
 import pytest
-from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
-from broker.client import Client, MessageId
-from broker.client.producer import Producer
-from storage.entry import EntryFields, build_entry
-from storage.errors import AlreadyClosed, Corruption, InvalidRequest, Timeout, Unavailable
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client import Client, MessageId
+from ledgerfold.broker.client.producer import Producer
+from ledgerfold.storage.entry import EntryFields, build_entry
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    Corruption,
+    InvalidRequest,
+    Timeout,
+    Unavailable,
+)
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 from tests.support.fake_data_service import LEDGER_ID, ThreadedFakeBroker
 
 

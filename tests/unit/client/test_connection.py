@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client import Client
-from broker.client.connection import Backoff, address_of, full_topic_name
-from storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.connection import Backoff, address_of, full_topic_name
+from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
 from tests.support.fake_data_service import ThreadedFakeBroker
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import ClientSettings, Connection
-from broker.client.kept_stream import KeptStream
-from storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.broker.client.connection import ClientSettings, Connection
+from ledgerfold.broker.client.kept_stream import KeptStream
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 
 class Stream(KeptStream):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.client import MessageId
-from storage.errors import InvalidRequest
+from ledgerfold.broker.client import MessageId
+from ledgerfold.storage.errors import InvalidRequest
 
 
 def test_order_is_ledger_entry_batch_index() -> None:

@@ -15,13 +15,13 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.connection import Connection
-from broker.client.io_thread import IoThread
-from broker.client.message_id import MessageId
-from broker.client.options import BatchingType, Result
-from broker.client.producer import Producer, ProducerConfig, ProducerCore
-from storage.codec import decode
-from storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.options import BatchingType, Result
+from ledgerfold.broker.client.producer import Producer, ProducerConfig, ProducerCore
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from tests.support.fake_data_service import BreakAt, FakeDataService
 from tests.support.memory_connection import MemoryConnection
 

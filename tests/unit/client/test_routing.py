@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.options import HashingScheme, PartitionsRoutingMode
-from broker.client.partitioned_producer import config_of_each, router_for
-from broker.client.producer import ProducerConfig
-from broker.client.routing import (
+from ledgerfold.broker.client.options import HashingScheme, PartitionsRoutingMode
+from ledgerfold.broker.client.partitioned_producer import config_of_each, router_for
+from ledgerfold.broker.client.producer import ProducerConfig
+from ledgerfold.broker.client.routing import (
     HASHES,
     RoundRobinRouter,
     SinglePartitionRouter,
     java_string_hash,
     murmur3_32,
 )
-from storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest
 
 ROUND_ROBIN = PartitionsRoutingMode.RoundRobinDistribution
 SINGLE = PartitionsRoutingMode.UseSinglePartition

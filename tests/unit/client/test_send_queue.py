@@ -11,18 +11,18 @@ from typing import Any, cast
 
 import pytest
 
-from broker.client.batching import container_for
-from broker.client.io_thread import IoThread
-from broker.client.options import BatchingType
-from broker.client.partition_set import PartitionSet
-from broker.client.partitioned_producer import RoutedQueue
-from broker.client.producer import Producer, ProducerConfig, ProducerCore
-from broker.client.publish_stream import Outcome, PendingEntry, PublishStream
-from broker.client.routing import Router
-from broker.client.send_queue import SendQueue
-from storage.codec import decode
-from storage.entry import Position, read_header
-from storage.errors import AlreadyClosed, InvalidRequest, Overloaded
+from ledgerfold.broker.client.batching import container_for
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.options import BatchingType
+from ledgerfold.broker.client.partition_set import PartitionSet
+from ledgerfold.broker.client.partitioned_producer import RoutedQueue
+from ledgerfold.broker.client.producer import Producer, ProducerConfig, ProducerCore
+from ledgerfold.broker.client.publish_stream import Outcome, PendingEntry, PublishStream
+from ledgerfold.broker.client.routing import Router
+from ledgerfold.broker.client.send_queue import SendQueue
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import Position, read_header
+from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded
 
 
 class Loop:

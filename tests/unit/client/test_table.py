@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.client.message import Message, ReceivedEntry
-from broker.client.table import Table
-from storage.codec import decode
-from storage.entry import read_header
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client.message import Message, ReceivedEntry
+from ledgerfold.broker.client.table import Table
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.native import NativeBatchBuilder
 
 
 def messages(*pairs: tuple[str | None, bytes | None]) -> list[Message]:

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest
 
-from broker.client import Client, table_follower
-from broker.client.call_thread import CallThread
-from broker.client.io_thread import IoThread
-from storage.entry import Position, stamp
-from storage.errors import AlreadyClosed, Corruption, InvalidRequest, NotAllowed, Unavailable
-from storage.native import NativeBatchBuilder
+from ledgerfold.broker.client import Client, table_follower
+from ledgerfold.broker.client.call_thread import CallThread
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.storage.entry import Position, stamp
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    Corruption,
+    InvalidRequest,
+    NotAllowed,
+    Unavailable,
+)
+from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.fake_data_service import LEDGER_ID, ThreadedFakeBroker
 from tests.support.waiting import wait_until
 

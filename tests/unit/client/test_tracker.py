@@ -7,8 +7,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.client.tracker import BatchAcknowledgements, DelayedPositions
-from storage.entry import Position
+from ledgerfold.broker.client.tracker import BatchAcknowledgements, DelayedPositions
+from ledgerfold.storage.entry import Position
 
 FIRST, SECOND, THIRD = Position(1, 0), Position(1, 1), Position(1, 2)
 

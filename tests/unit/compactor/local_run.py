@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from ledgerfold.compactor.copy_survivors import copy_survivors
+from ledgerfold.compactor.merge import merge
+from ledgerfold.compactor.plan import TaskPlan, cut
+from ledgerfold.compactor.rows import Counts, Row, Written
+from ledgerfold.compactor.scan import scan
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from compactor.copy_survivors import copy_survivors
-from compactor.merge import merge
-from compactor.plan import TaskPlan, cut
-from compactor.rows import Counts, Row, Written
-from compactor.scan import scan
 
 
 def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Counts]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.java import find_java
-from storage.errors import CompactorUnavailable
+from ledgerfold.compactor.java import find_java
+from ledgerfold.storage.errors import CompactorUnavailable
 
 
 def _java(home: Path, release: str = "", prints: str = "") -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> No
     """What the broker shows its users: one event, with what to do."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     ended = subprocess.run(
-        [sys.executable, "-m", "compactor"],
+        [sys.executable, "-m", "ledgerfold.compactor"],
         env={**environment, "PATH": str(tmp_path), "LEDGERFOLD_COMPACTOR_SECRET": "s"},
         capture_output=True,
         timeout=30,
@@ -71,7 +71,7 @@ def test_without_a_secret_the_process_says_what_to_set_and_exits_with_2() -> Non
     """A worker that serves just anybody would read and remove what any local process names."""
     name = "LEDGERFOLD_COMPACTOR_SECRET"
     ended = subprocess.run(
-        [sys.executable, "-m", "compactor"],
+        [sys.executable, "-m", "ledgerfold.compactor"],
         env={key: value for key, value in os.environ.items() if key != name},
         capture_output=True,
         timeout=30,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from compactor.policies.latest import Integers, fold, pack, survivors
+from ledgerfold.compactor.strategies.latest import Integers, fold, pack, survivors
 from tests.model.policy_model import Message, latest
 
 # (key 0..3, whether a value)

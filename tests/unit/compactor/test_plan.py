@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from ledgerfold.compactor.plan import cut, input_segments
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.names import segment_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
-
-from compactor.plan import cut, input_segments
-from storage.entry import EARLIEST, Position
-from storage.errors import InvalidRequest
-from storage.names import segment_path
 
 MIB = 1024 * 1024
 

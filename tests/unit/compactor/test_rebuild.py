@@ -8,9 +8,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.rebuild import RawEntry, keep_rows
-from storage.codec import StoredMessage, decode
-from storage.entry import (
+from ledgerfold.compactor.rebuild import RawEntry, keep_rows
+from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     Compression,
     EntryFields,
@@ -21,8 +21,8 @@ from storage.entry import (
     stamp,
     verify_sections,
 )
-from storage.errors import EntryTooLarge, InvalidRequest
-from storage.native import NativeBatchBuilder
+from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
+from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.compaction import COMPRESSIONS
 from tests.support.ledgers import as_version_1
 

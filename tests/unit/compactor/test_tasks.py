@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgerfold.v1.compactor_pb2 import Manifest
 
-from compactor import scan as scan_module
-from compactor.plan import TaskPlan, cut
-from compactor.rows import Counts, Failure
-from storage.entry import HEADER_BYTES, Compression
-from storage.errors import Corruption, LedgerfoldError, MissingFile
+from ledgerfold.compactor import scan as scan_module
+from ledgerfold.compactor.plan import TaskPlan, cut
+from ledgerfold.compactor.rows import Counts, Failure
+from ledgerfold.storage.entry import HEADER_BYTES, Compression
+from ledgerfold.storage.errors import Corruption, LedgerfoldError, MissingFile
+from ledgerfold.v1.compactor_pb2 import Manifest
 from tests.model.policy_model import Message
 from tests.support.compaction import (
     COMPRESSIONS,
@@ -146,10 +146,9 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
 def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
     """A producer may send any bytes under a right checksum: columns are checked before use."""
+    from ledgerfold.compactor.key_columns import KeyColumns
+    from ledgerfold.compactor.segment_map import SegmentMap
     from ledgerfold.v1.entry_pb2 import NativeKeys
-
-    from compactor.key_columns import KeyColumns
-    from compactor.segment_map import SegmentMap
 
     log = _log(tmp_path, [[[A1, B1], [A2, B2]]])
     segment = cut(log.plan(100), 2).scans[0][0]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.append_files import AppendFiles
-from storage.errors import DiskFailure
-from storage.files import REAL, AppendFile, Files, RealFiles
+from ledgerfold.storage.append_files import AppendFiles
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import REAL, AppendFile, Files, RealFiles
 from tests.support.lossy_files import LossyFiles
 
 
@@ -181,11 +181,11 @@ _MANY_TOPICS = """
 import os, resource, sys
 from pathlib import Path
 resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-from storage.entry import EntryFields, LATEST, Position, build_entry, read_header
-from storage.ledger import LedgerStore, StoreSettings
-from storage.metadata import MetadataStore
-from storage.names import metadata_dir
-from storage.rocks import RocksKeyValue
+from ledgerfold.storage.entry import EntryFields, LATEST, Position, build_entry, read_header
+from ledgerfold.storage.ledger import LedgerStore, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import metadata_dir
+from ledgerfold.storage.rocks import RocksKeyValue
 data = Path(sys.argv[1])
 metadata = MetadataStore(RocksKeyValue(metadata_dir(data)))
 store = LedgerStore(data, metadata, settings=StoreSettings(durability="os"), clock_ms=lambda: 1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.codec import StoredMessage, decode
-from storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
-from storage.entry import (
+from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
+from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     HEADER_BYTES,
     HEADER_BYTES_MIN,
@@ -27,8 +27,8 @@ from storage.entry import (
     stamped_header,
     verify_sections,
 )
-from storage.errors import Corruption, IncompatibleFormat, InvalidRequest
-from storage.native import NativeBatchBuilder
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.ledgers import as_version_1
 
 I64 = st.integers(-(2**63), 2**63 - 1)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.entry import Buffer
-from storage.errors import DiskFailure
-from storage.files import REAL, Files
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import REAL, Files
 from tests.support.lossy_files import LossyFiles, front_half
 
 

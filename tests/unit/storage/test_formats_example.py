@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from storage.codec import decode
-from storage.entry import Position, read_header, stamp, verify_sections
-from storage.native import NativeBatchBuilder
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import Position, read_header, stamp, verify_sections
+from ledgerfold.storage.native import NativeBatchBuilder
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "FORMATS.md"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from storage import key_scan
-from storage.codec import decode
-from storage.entry import HEADER_BYTES, Compression, Position, read_header, stamp
-from storage.errors import Corruption
-from storage.files import REAL
-from storage.key_scan import KeyVersion, scan_keys, versions_of
-from storage.native import NativeBatchBuilder
-from storage.segment import SegmentWriter
+from ledgerfold.storage import key_scan
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import HEADER_BYTES, Compression, Position, read_header, stamp
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.files import REAL
+from ledgerfold.storage.key_scan import KeyVersion, scan_keys, versions_of
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 Row = tuple[bytes | None, bytes | None, int]
 ROWS = st.lists(

@@ -10,6 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from ledgerfold.storage.errors import (
+    Corruption,
+    DirectoryLocked,
+    DiskFailure,
+    IncompatibleFormat,
+    InvalidRequest,
+)
+from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
+from ledgerfold.storage.lock import DirectoryLock
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerRecord,
@@ -19,18 +31,6 @@ from ledgerfold.v1.records_pb2 import (
     StoreRecord,
     TopicRecord,
 )
-
-from storage.errors import (
-    Corruption,
-    DirectoryLocked,
-    DiskFailure,
-    IncompatibleFormat,
-    InvalidRequest,
-)
-from storage.key_value import KeyValueStore, MemoryKeyValue
-from storage.lock import DirectoryLock
-from storage.metadata import MetadataStore
-from storage.rocks import RocksKeyValue
 
 
 @pytest.fixture(params=["rocks", "memory"])
@@ -206,7 +206,7 @@ def test_ledger_ids_are_never_given_out_twice() -> None:
 _HOLD = """
 import sys
 from pathlib import Path
-from storage.lock import DirectoryLock
+from ledgerfold.storage.lock import DirectoryLock
 with DirectoryLock(Path(sys.argv[1]), "9.9"):
     print("held", flush=True)
     sys.stdin.read()
@@ -247,7 +247,7 @@ def test_the_same_boot_is_told_once_the_directory_was_recovered(
 ) -> None:
     """An owner that ended before its recovery did has told nobody anything."""
     boot_id = tmp_path / "boot_id"
-    monkeypatch.setattr("storage.lock._BOOT_ID", boot_id)
+    monkeypatch.setattr("ledgerfold.storage.lock._BOOT_ID", boot_id)
 
     def is_same_boot(boot: str, *, recovers: bool) -> bool:
         boot_id.write_text(boot)
@@ -275,7 +275,7 @@ def test_a_machine_that_does_not_tell_its_boots(
     with DirectoryLock(tmp_path, "1.0") as lock:
         assert not lock.is_same_boot
         lock.record_boot()
-    monkeypatch.setattr("storage.lock._BOOT_ID", tmp_path / "no such file")
+    monkeypatch.setattr("ledgerfold.storage.lock._BOOT_ID", tmp_path / "no such file")
     with DirectoryLock(tmp_path, "1.0") as lock:
         assert not lock.is_same_boot
         lock.record_boot()

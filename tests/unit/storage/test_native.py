@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ledgerfold.v1.entry_pb2 import NativeKeys
 
-from storage.codec import decode, last_batch_index
-from storage.columns import to_column
-from storage.entry import HEADER_BYTES, EntryFields, build_entry, read_header
-from storage.errors import InvalidRequest
-from storage.native import NativeBatchBuilder
+from ledgerfold.storage.codec import decode, last_batch_index
+from ledgerfold.storage.columns import to_column
+from ledgerfold.storage.entry import HEADER_BYTES, EntryFields, build_entry, read_header
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.v1.entry_pb2 import NativeKeys
 
 NO_VALUES = b"not what a value section is"
 

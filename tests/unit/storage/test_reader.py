@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from storage import ledger as ledger_module
-from storage import reader as reader_module
-from storage.entry import (
+from ledgerfold.storage import ledger as ledger_module
+from ledgerfold.storage import reader as reader_module
+from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     HEADER_BYTES,
     LATEST,
@@ -22,12 +21,13 @@ from storage.entry import (
     read_header,
     stamp,
 )
-from storage.errors import AlreadyClosed, Corruption, EntryTooLarge, MissingFile
-from storage.files import REAL, Files
-from storage.key_value import MemoryKeyValue
-from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
-from storage.metadata import MetadataStore
-from storage.segment import SegmentWriter, scan_segment, segments_sealed, tally_segment
+from ledgerfold.storage.errors import AlreadyClosed, Corruption, EntryTooLarge, MissingFile
+from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.segment import SegmentWriter, scan_segment, segments_sealed, tally_segment
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.support.ledgers import append, plain
 from tests.support.lossy_files import LossyFiles
 

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
 
-from storage.entry import (
+from ledgerfold.storage.entry import (
     HEADER_BYTES,
     HEADER_BYTES_MIN,
     LATEST,
@@ -21,11 +20,12 @@ from storage.entry import (
     crc32c,
     stamp,
 )
-from storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
-from storage.key_value import MemoryKeyValue
-from storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
-from storage.metadata import MetadataStore
-from storage.recovery import RecoveryReport
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.recovery import RecoveryReport
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
 from tests.support.ledgers import append, as_version_1, plain
 
 ENTRIES = 6

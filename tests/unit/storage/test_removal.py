@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.metadata import MetadataStore
+from ledgerfold.storage.metadata import MetadataStore
 from tests.model.broker_lab import DATA, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import everything

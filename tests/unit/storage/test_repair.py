@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore, encode_record, key_of
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -13,10 +17,6 @@ from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
     StoreRecord,
 )
-
-from broker.subscription_factory import create_subscription
-from storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
-from storage.metadata import MetadataBatch, MetadataStore, encode_record, key_of
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.offline import LEDGERS, Offline, Snapshot, started, taken

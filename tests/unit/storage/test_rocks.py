@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from storage.errors import Corruption, DiskFailure
-from storage.files import RealFiles
-from storage.rocks import RETRY_S, RocksKeyValue
+from ledgerfold.storage.errors import Corruption, DiskFailure
+from ledgerfold.storage.files import RealFiles
+from ledgerfold.storage.rocks import RETRY_S, RocksKeyValue
 
 FULL = "IO error: No space left on device: While appending to file: 000004.log"
 NOT_SYNCED = "IO error: Input/output error: While fdatasync: 000004.log"
@@ -205,7 +205,7 @@ def written_log(folder: Path) -> Path:
     code = """
 import os, sys
 from pathlib import Path
-from storage.rocks import RocksKeyValue
+from ledgerfold.storage.rocks import RocksKeyValue
 pairs = RocksKeyValue(Path(sys.argv[1]))
 for number in range(3):
     pairs.write({b"key %d" % number: b"v" * 100}, ())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledgerfold.v1.records_pb2 import SegmentRecord
 
-from storage.entry import (
+from ledgerfold.storage.entry import (
     HEADER_BYTES,
     HEADER_BYTES_MIN,
     LATEST,
@@ -18,13 +17,14 @@ from storage.entry import (
     read_header,
     stamp,
 )
-from storage.errors import Corruption
-from storage.files import REAL
-from storage.key_scan import scan_keys
-from storage.key_value import MemoryKeyValue
-from storage.ledger import LedgerStore, StoreSettings
-from storage.metadata import MetadataStore
-from storage.segment import SegmentWriter
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.files import REAL
+from ledgerfold.storage.key_scan import scan_keys
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.ledger import LedgerStore, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.support.ledgers import as_version_1
 
 ENTRIES = 40
@@ -83,7 +83,7 @@ def test_headers_and_keys(
     store: LedgerStore, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What compaction, deduplication and explain go through."""
-    monkeypatch.setattr("storage.key_scan.BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("ledgerfold.storage.key_scan.BLOCK_BYTES", block_bytes)
     segment = segment_of(store)
     headers = [read_header(entry(number)) for number in range(ENTRIES)]
     assert list(store.headers(segment)) == headers

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.entry import EntryFields, Position, build_entry, read_header
-from storage.files import REAL
-from storage.key_value import MemoryKeyValue
-from storage.ledger import LedgerStore, StoreSettings
-from storage.metadata import MetadataStore
+from ledgerfold.storage.entry import EntryFields, Position, build_entry, read_header
+from ledgerfold.storage.files import REAL
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.ledger import LedgerStore, StoreSettings
+from ledgerfold.storage.metadata import MetadataStore
 
 ENTRIES = 3000
 

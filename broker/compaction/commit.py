@@ -1,0 +1,189 @@
+"""What a compaction takes from a topic and gives back to it: the snapshot and the commit.
+
+1. The snapshot seals the open segment; what is published later belongs to the next run. Its input
+   is the compacted ledger and the raw segments behind its horizon, never the whole topic. A range
+   that they do not hold without a gap is refused (broker/compaction/coverage.py), as is one with
+   damage.
+2. The commit asks both questions again, and whether the view is still the one that the run began
+   with. Then it makes what the run wrote the topic's view, in one synced batch: the new ledger, the
+   horizon, the run's record, and the old ledger marked for deletion. Its files go when no read
+   holds it any more.
+3. Compaction is disabled again by dropping the view, in one batch, too.
+
+Rules: docs/ARCHITECTURE.md, "A compaction"; reference sections 6 and 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.broker.compaction.coverage import check_coverage
+from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.log.tail import copy_of
+from ledgerfold.broker.policies.retention import last_entry
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import CompactionFailed, CompactionFenced, StorageError
+from ledgerfold.storage.segment import record_position, segments_sealed
+from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.topic import Topic
+    from ledgerfold.storage.metadata import MetadataBatch
+
+_log = logging.getLogger(__name__)
+
+
+class TopicSnapshot(NamedTuple):
+    """The range of a run. Segments of the previous compacted ledger come first."""
+
+    segments: list[SegmentRecord]
+    compacted_segments: int
+    horizon: Position
+    horizon_previous: Position | None
+    previous_ledger_id: int
+    # The horizon, unless it was moved by hand: raw entries up to there are not read.
+    raw_after: Position
+
+
+async def snapshot(topic: Topic) -> TopicSnapshot | None:
+    """None: there is nothing to compact.
+
+    Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
+    CompactionFailed when an entry of the range is in no sealed segment, or `__compaction` was moved
+    beyond all there is.
+    """
+    log = topic.log
+    log.check_compacted()
+    last, view = await log.seal(), log.view
+    compacted, routed_by = log.compacted_segments(), view.horizon or EARLIEST
+    covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
+    after = max(routed_by, covered, topic.compaction_moved_to or EARLIEST)
+    if last is None or last <= routed_by or not log.has_ledger(last.ledger_id):
+        if view.horizon is None or topic.emulation().skip_run_without_new_data:
+            return None
+        # Pulsar's second run ends with the last entry it reads: that of the compacted ledger.
+        last = covered if compacted else view.horizon
+    elif covered < last <= after:
+        raise CompactionFailed(
+            "phase one",
+            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and nothing was published "
+            "since that a run could end with. Publish, or move it back.",
+        )
+    raw = [
+        segment
+        for record in log.ledger_records()
+        for segment in segments_sealed(record, after)
+        if (segment.first.ledger_id, segment.first.entry_id) <= last
+    ]
+    taken = TopicSnapshot(
+        segments=compacted + raw,
+        compacted_segments=len(compacted),
+        horizon=last,
+        horizon_previous=view.horizon,
+        previous_ledger_id=view.ledger_id,
+        raw_after=after,
+    )
+    _check_range(topic, taken)
+    return taken
+
+
+def _check_range(topic: Topic, snapshot: CompactionSnapshot) -> None:
+    after = snapshot.raw_after
+    ledgers = topic.log.ledger_records()
+    for ledger in ledgers:
+        damage = topic.broker.store.damage_of(ledger.ledger_id)
+        last = last_entry(ledger)
+        is_in_range = ledger.ledger_id <= snapshot.horizon.ledger_id and (last or after) > after
+        if damage is not None and is_in_range:
+            raise damage
+    raw = snapshot.segments[snapshot.compacted_segments :]
+    check_coverage(ledgers, raw, after=after, upto=snapshot.horizon)
+
+
+async def commit(
+    topic: Topic, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+) -> None:
+    """`snapshot`: what the run began with.
+
+    Raises CompactionFenced when the topic is not loaded any more or shows another view, Corruption
+    and MissingFile when the files are not what the manifest says, and what snapshot() raises.
+    Nothing has changed then.
+    """
+    ledger = await asyncio.to_thread(
+        topic.broker.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
+    )
+    if not topic.is_loaded or topic.log.failure is not None:
+        raise CompactionFenced(
+            f"{topic.name} was unloaded, or its disk failed, while it was compacted."
+        )
+    view = topic.log.view
+    if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
+        raise CompactionFenced(f"{topic.name} has got another compacted view meanwhile.")
+    _check_range(topic, snapshot)
+    reach("commit.before-batch")
+    previous, changed = topic.log.horizon, copy_of(topic.record)
+    with topic.broker.metadata.batch() as batch:
+        forget_compacted(topic, changed, batch)
+        changed.compacted.ledger_id = run.ledger_id
+        changed.compacted.horizon.CopyFrom(run.horizon)
+        changed.compacted.run_number = run.number
+        batch.put_ledger(ledger)
+        batch.put_topic(changed)
+        batch.put_run(run)
+    reach("commit.after-batch")
+    show(topic, changed)
+    # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
+    if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
+        await topic.trim()
+
+
+def drop(topic: Topic) -> None:
+    """The compacted view and its cursor go. While no run of the topic is on its way."""
+    changed = copy_of(topic.record)
+    changed.compaction_cursor = False
+    with topic.broker.metadata.batch() as batch:
+        forget_compacted(topic, changed, batch)
+        batch.put_topic(changed)
+    show(topic, changed)
+
+
+def forget_compacted(topic: Topic, changed: TopicRecord, batch: MetadataBatch) -> None:
+    """In `changed` and `batch`: the topic has no compacted view any more."""
+    if changed.HasField("compacted"):
+        topic.broker.store.mark_deleting(changed.compacted.ledger_id, batch)
+    changed.ClearField("compacted")
+    changed.ClearField("truncated_upto")
+    changed.ClearField("compaction_moved_to")
+
+
+def show(topic: Topic, changed: TopicRecord) -> None:
+    """Makes `changed`, which is durable, what reads see. The old view's ledger goes with its last
+    read. (Not before: a batch that failed must leave nothing for a later one to publish.)
+    """
+    previous = topic.log.view
+    topic.record.CopyFrom(changed)
+    topic.log.view = topic.log.current_view()
+
+    def delete() -> None:
+        reach("commit.before-delete")
+        delete_quietly(topic, previous.ledger_id)
+        reach("commit.after-delete")
+
+    if previous.ledger_id >= 0:
+        previous.retire(delete)
+
+
+def delete_quietly(topic: Topic, ledger_id: int) -> None:
+    """Files of a ledger that nobody names any more: what stays is removed later.
+
+    NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
+    """
+    try:
+        topic.broker.store.delete_files(ledger_id)
+    except StorageError as error:
+        _log.warning("%s: files of ledger %d stay for now: %s", topic.name, ledger_id, error)

@@ -1,0 +1,66 @@
+"""Whether the segments of a compaction hold every entry of its range. Pure.
+
+What lies at or below the horizon is read from the compacted ledger for ever, and raw ledgers that
+it has passed may go: so an entry that a run did not see, however that came about, would be lost.
+The snapshot asks before a run begins, the commit asks again before anything changes.
+
+    check_coverage(log.ledger_records(), sealed, after=view.horizon, upto=last)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from ledgerfold.broker.policies.retention import last_entry
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.storage.segment import record_position
+from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
+
+
+def check_coverage(
+    ledgers: Iterable[LedgerRecord],
+    segments: Sequence[SegmentRecord],
+    *,
+    after: Position,
+    upto: Position,
+) -> None:
+    """Raises CompactionFailed unless sealed `segments` hold each entry p, after < p <= upto.
+
+    Entries that a repair gave up (`lost` of their ledger's record) are not asked for.
+    """
+    for ledger in ledgers:
+        last = last_entry(ledger)
+        if last is None or last <= after or ledger.ledger_id > upto.ledger_id:
+            continue
+        first = max(Position(ledger.ledger_id, 0), after.next)
+        missing = _first_missing(first, min(last, upto), _held(ledger, segments))
+        if missing is not None:
+            raise CompactionFailed(
+                "snapshot",
+                f"entry {missing} lies in the range up to {upto}, and no sealed segment of the run "
+                "holds it. Nothing was changed; compact again.",
+            )
+
+
+def _held(ledger: LedgerRecord, segments: Sequence[SegmentRecord]) -> list[tuple[int, int]]:
+    """The entry ids that are there, or given up: first and last of each stretch, in order."""
+    sealed = (
+        (segment.first.entry_id, segment.last.entry_id)
+        for segment in segments
+        if segment.sealed and record_position(segment, last=True).ledger_id == ledger.ledger_id
+    )
+    lost = ((each.first_entry_id, each.last_entry_id) for each in ledger.lost)
+    return sorted(chain(sealed, lost))
+
+
+def _first_missing(
+    first: Position, last: Position, held: Sequence[tuple[int, int]]
+) -> Position | None:
+    wanted = first.entry_id
+    for low, high in held:
+        if low > wanted:
+            break
+        wanted = max(wanted, high + 1)
+    return None if wanted > last.entry_id else Position(first.ledger_id, wanted)

@@ -1,0 +1,116 @@
+"""Moving `__compaction` by hand: reset-cursor, skip, clear-backlog, expiry by its name.
+
+Refused, unless the profile wants what Pulsar 4 does (docs/PROFILES.md, rule 6.6). There:
+
+* The mark-delete moves at once, and trimming and thresholds go by it. The view that is shown stays
+  until the topic is loaded anew: then it is the horizon that reads are routed by.
+* The next run reads the compacted ledger and the raw entries behind the mark-delete, or the horizon
+  if that is further: what it passed, and no run had seen, is left out for good. When all there is
+  has been passed so, the run fails: Pulsar's waits in vain until its time is up.
+* Skip and clear-backlog take the cursor's properties, the compacted ledger's id among them: the
+  next load finds none, as after a truncation (broker/topics/trimming.py), unless a run came in
+  between.
+* A run that is committed makes good for everything, also one that was on its way.
+
+Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and
+what a Pulsar 4.0.7 answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.log.reading import mark_delete_before
+from ledgerfold.broker.log.tail import copy_of
+from ledgerfold.broker.subscriptions.moves import check_limit, closed_before, nth_behind
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    Moved,
+    NotAllowed,
+    NothingExpired,
+    SubscriptionNotFound,
+)
+from ledgerfold.v1.data_pb2 import StartPosition
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.topic import Topic
+
+
+async def reset(topic: Topic, start: StartPosition) -> None:
+    """Moves it to before `start`, forwards or backwards, durably; not beyond the end.
+
+    Raises NotAllowed (the profile), SubscriptionNotFound, Moved (the topic was unloaded),
+    StorageError.
+    """
+    check_may_move(topic)
+    log = topic.log
+    position, _ = await log.resolve_start(start, read_compacted=False)
+    if position <= EARLIEST:
+        position = log.first_position()
+    _move(topic, min(mark_delete_before(log, position), log.last_position()))
+
+
+async def expire(topic: Topic, limit_ms: int) -> int:
+    """Passes what is older than `limit_ms`, durably; how many entries that were.
+
+    Raises NothingExpired when nothing is behind it, and what reset() raises.
+    """
+    check_limit(limit_ms)
+    check_may_move(topic)
+    log, at = topic.log, topic.compaction_mark_delete
+    if not log.entries_between(at, log.last_position()):
+        raise NothingExpired(topic.name, COMPACTION_CURSOR)
+    before_ms = topic.clock.now_ms() - limit_ms
+    passed = closed_before(log.ledger_records(), before_ms, at)
+    return _pass(topic, await log.last_published_before(before_ms, passed))
+
+
+def skip(topic: Topic, entries: int) -> int:
+    """Passes so many entries, or as many as there are; how many it were. Raises as reset()."""
+    if entries < 1:
+        raise InvalidRequest(f"Skip {entries}? 1 is the least.")
+    check_may_move(topic)
+    upto = nth_behind(topic.log, topic.compaction_mark_delete, (), entries)
+    return _pass(topic, upto, keeps_view=False)
+
+
+def clear(topic: Topic) -> int:
+    """Passes everything there is; how many entries that were. Raises as reset()."""
+    check_may_move(topic)
+    return _pass(topic, topic.log.last_position(), keeps_view=False)
+
+
+def check_may_move(topic: Topic) -> None:
+    """Raises NotAllowed, SubscriptionNotFound."""
+    if not topic.emulation().compaction_cursor_moves:
+        raise NotAllowed(
+            f"{COMPACTION_CURSOR} moves with compactions only, for what it passes, and no run has "
+            "seen, would be lost. Trigger one, or delete it. (Profile pulsar-4 moves it.)"
+        )
+    if not topic.record.compaction_cursor:
+        raise SubscriptionNotFound(topic.name, COMPACTION_CURSOR)
+
+
+def _pass(topic: Topic, upto: Position, *, keeps_view: bool = True) -> int:
+    """Forwards only."""
+    before = topic.compaction_mark_delete
+    after = max(before, upto)
+    _move(topic, after, keeps_view=keeps_view)
+    return topic.log.entries_between(before, after)
+
+
+def _move(topic: Topic, mark_delete: Position, *, keeps_view: bool = True) -> None:
+    """One synced write. Raises what check_may_move() raises, Moved, DiskFailure."""
+    if not topic.is_loaded:
+        raise Moved(f"{topic.name} was unloaded; try again.")
+    check_may_move(topic)
+    changed = copy_of(topic.record)
+    moved = changed.compaction_moved_to
+    moved.ledger_id, moved.entry_id = mark_delete
+    if not keeps_view:
+        changed.truncated_upto.CopyFrom(moved)
+    with topic.broker.metadata.batch() as batch:
+        batch.put_topic(changed)
+    topic.record.CopyFrom(changed)

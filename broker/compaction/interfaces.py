@@ -1,0 +1,118 @@
+"""What compaction control needs of the rest of the broker, and no more.
+
+The scheduler, a run and the threshold monitor are written against these protocols, so that each can
+be tested without a broker, without files and without Spark. broker/topics/broker.py,
+broker/topics/topic.py and broker/compaction/supervisor.py satisfy them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.storage.entry import Position
+from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.broker.topics.partitions import Partitions
+    from ledgerfold.storage.ledger import LedgerStore
+    from ledgerfold.storage.metadata import MetadataStore
+
+OnProgress = Callable[[CompactionProgress], None]
+
+
+class CompactionSnapshot(Protocol):
+    """The range of a run: sealed segments, those of the previous compacted ledger first."""
+
+    @property
+    def segments(self) -> Sequence[SegmentRecord]: ...
+    @property
+    def compacted_segments(self) -> int: ...
+    @property
+    def horizon(self) -> Position: ...
+    @property
+    def horizon_previous(self) -> Position | None: ...
+    @property
+    def previous_ledger_id(self) -> int: ...
+    @property
+    def raw_after(self) -> Position: ...
+
+
+class CompactableLog(Protocol):
+    @property
+    def horizon(self) -> Position | None: ...
+    @property
+    def has_damage(self) -> bool: ...
+    def last_position(self) -> Position: ...
+    def entries_between(self, after: Position, upto: Position) -> int: ...
+
+
+class CompactableTopic(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def record(self) -> TopicRecord: ...
+    @property
+    def log(self) -> CompactableLog: ...
+    def own_policies(self) -> Policies:
+        """Those set on it, or on the partitioned topic that it belongs to."""
+        ...
+
+    def policies(self) -> Policies:
+        """The effective ones."""
+        ...
+
+    def emulation(self) -> Emulation:
+        """The profile's fields in force."""
+        ...
+
+    def compaction_backlog_bytes(self) -> int: ...
+    async def enable_compaction_cursor(self) -> None: ...
+
+    # Number of the last run given out before the topic was loaded.
+    last_run_before_load: int
+
+    async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
+        """Seals the open segment. None: nothing to compact."""
+        ...
+
+    async def commit_compaction(
+        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+    ) -> None:
+        """Verifies, then publishes view and run record in one write. Raises CompactionFenced."""
+        ...
+
+
+class Compactor(Protocol):
+    """The worker, as a run sees it (broker/compaction/supervisor.py)."""
+
+    @property
+    def is_disabled(self) -> bool: ...
+    def retry_now(self) -> None:
+        """Does not wait out the pause after a failed start."""
+        ...
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Cancelling the task ends the run in the worker before this raises CancelledError."""
+        ...
+
+
+class CompactionBroker(Protocol):
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def clock_ms(self) -> Callable[[], int]: ...
+    @property
+    def topics(self) -> Mapping[str, CompactableTopic]:
+        """The loaded ones, by full name."""
+        ...

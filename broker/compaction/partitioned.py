@@ -1,0 +1,120 @@
+"""Compaction by a topic's name: of the topic, or of all its partitions.
+
+Each partition has a horizon, a compacted ledger, runs and a status of its own; what is asked of a
+partitioned topic's name is asked of each. Rules (reference section 10.5; Pulsar's
+PersistentTopicsBase):
+
+* A trigger starts, or queues, every partition's run that it can. When one is refused (it is on its
+  way already, say), the others stand, and the first refusal is the answer.
+* A cancellation is one of every run on its way.
+* The status, where the profile has one (`partitioned_status`), is RUNNING while a partition is
+  compacted or waits for it; then ERROR when one failed, with the first error; NOT_RUN when none was
+  ever compacted; SUCCESS otherwise. (Pulsar 4 answers that there is no such topic.)
+
+    >>> statuses = [GetCompactionStatusResponse(status=each) for each in (SUCCESS, RUNNING)]
+    >>> together(statuses).status == RUNNING
+    True
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import Protocol
+
+from ledgerfold.broker.compaction.interfaces import CompactableTopic
+from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.topics.partitions import Partitions, on_each
+from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_ERROR as ERROR
+from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_NOT_RUN as NOT_RUN
+from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_RUNNING as RUNNING
+from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_SUCCESS as SUCCESS
+from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
+
+
+class Topics(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def compaction(self) -> CompactionScheduler: ...
+    def topic(
+        self, name: str, create: bool = True, *, to_write: bool = False
+    ) -> Awaitable[CompactableTopic]: ...
+
+
+class PartitionedCompaction:
+    """Names are full names, already checked. Everything raises TopicNotFound."""
+
+    def __init__(self, broker: Topics) -> None:
+        self._broker = broker
+
+    async def _topics(self, name: str, *, to_write: bool = False) -> list[CompactableTopic]:
+        names = self._broker.partitions.names(name)
+        return [await self._broker.topic(each, create=False, to_write=to_write) for each in names]
+
+    async def trigger(self, name: str) -> int:
+        """The highest run number; 0 when nowhere was anything new. Raises as the scheduler does."""
+        topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
+        scheduler = self._broker.compaction
+        numbers = await on_each(
+            topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN)
+        )
+        return max(numbers)
+
+    async def cancel(self, names: Sequence[str]) -> int:
+        """Of topics: the highest number of the runs that it cancels; 0 when there were none."""
+        # All at once: one by one, a queued run would start as the one before it ends.
+        return max(await asyncio.gather(*map(self._broker.compaction.cancel, names)))
+
+    async def status(self, name: str) -> GetCompactionStatusResponse:
+        statuses = [self._broker.compaction.status(each) for each in await self._topics(name)]
+        return together(statuses) if self._broker.partitions.count(name) else statuses[0]
+
+    async def watch(self, name: str) -> AsyncIterator[GetCompactionStatusResponse]:
+        """The status now, then at each change until no run is on its way."""
+        topics = await self._topics(name)
+        if not self._broker.partitions.count(name):
+            async for status in self._broker.compaction.watch(topics[0]):
+                yield status
+            return
+        statuses = [self._broker.compaction.status(each) for each in topics]
+        changed = asyncio.Event()
+
+        async def follow(at: int) -> None:
+            try:
+                async for status in self._broker.compaction.watch(topics[at]):
+                    statuses[at] = status
+                    changed.set()
+            finally:
+                changed.set()
+
+        following = [asyncio.ensure_future(follow(at)) for at in range(len(topics))]
+        try:
+            is_over = False
+            while not is_over:
+                await changed.wait()
+                changed.clear()
+                is_over = all(each.done() for each in following)
+                yield together(statuses)
+            await asyncio.gather(*following)
+        finally:
+            for each in following:
+                each.cancel()
+
+
+def together(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompactionStatusResponse:
+    """The status of a partitioned topic."""
+    found = {each.status for each in statuses}
+    status = next((each for each in (RUNNING, ERROR, SUCCESS) if each in found), NOT_RUN)
+    whole = GetCompactionStatusResponse(status=status, partitions=statuses)
+    if status == RUNNING:
+        # One is in the worker, the others wait.
+        furthest = max(statuses, key=lambda each: int(each.progress.phase))
+        whole.progress.CopyFrom(furthest.progress)
+    elif status == ERROR:
+        failed = next(each for each in statuses if each.status == ERROR)
+        whole.last_error = f"{failed.run.topic}: {failed.last_error}"
+    return whole

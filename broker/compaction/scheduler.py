@@ -1,0 +1,363 @@
+"""Compaction control: who is compacted when, and what became of it.
+
+`CompactionScheduler` keeps at most one run per topic on its way, RUNS_AT_ONCE of them in the
+worker, the others in a bounded queue from which the dirtiest topic goes first. A run itself is in
+broker/compaction/run.py, its history in broker/compaction/history.py, the automatic trigger in
+broker/compaction/threshold.py.
+
+Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic):
+
+* A trigger while a run of the topic is queued or running is refused (CompactionRunning).
+* A trigger without anything new since the horizon starts no run and changes no status
+  (apache/pulsar#24449), unless the profile wants a run. A topic that was never compacted and is
+  empty: a run, a success, no ledger, and no other run until something is published.
+* Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
+  is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
+  "cancelled".
+* Unloading or deleting a topic fences its run, which then changes nothing.
+
+    number = await scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+    async for status in scheduler.watch(topic):
+        print(status.progress)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+
+from ledgerfold.broker.compaction.history import (
+    RESTARTED_MESSAGE,
+    CompactionHistory,
+    CompactionStats,
+    stats_of,
+)
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker, Compactor
+from ledgerfold.broker.compaction.queue import CompactionQueue
+from ledgerfold.broker.compaction.run import CompactionRun
+from ledgerfold.broker.compaction.run_files import RunFiles
+from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFenced,
+    CompactionRunning,
+    CompactorUnavailable,
+    LedgerfoldError,
+    SubscriptionBusy,
+    Unavailable,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_STATUS_ERROR,
+    COMPACTION_STATUS_NOT_RUN,
+    COMPACTION_STATUS_RUNNING,
+    COMPACTION_STATUS_SUCCESS,
+    GetCompactionStatusResponse,
+)
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_SUCCESS,
+    RUN_TRIGGER_ADMIN,
+    RunRecord,
+    RunTrigger,
+)
+
+# The worker gives all its cores to one run: two at once would only share them, and their memory.
+RUNS_AT_ONCE = 1
+POLICY = "latest"
+_CANCELLED = "cancelled"
+_log = logging.getLogger(__name__)
+
+
+class CompactionScheduler:
+    """One per broker, on its event loop."""
+
+    def __init__(
+        self, broker: CompactionBroker, compactor: Compactor, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self.compactor = compactor
+        self.history = CompactionHistory(broker.metadata, broker.clock_ms)
+        self.monitor = ThresholdMonitor(broker, self, sleep)
+        self._broker = broker
+        self._files = RunFiles(broker.store)
+        self._queue: CompactionQueue[CompactionRun] = CompactionQueue(
+            broker.settings.compaction_queue_max,
+            _dirtiness,
+        )
+        # On their way, queued or running, by topic.
+        self._runs: dict[str, CompactionRun] = {}
+        # Topics whose trigger is being answered.
+        self._reserved: set[str] = set()
+        # Topics on which no run may begin now.
+        self._barred: set[str] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._running = 0
+        self._is_stopping = False
+        # Told of every run that has ended, in whatever way.
+        self.on_ended: set[Callable[[RunRecord], None]] = set()
+
+    def start(self) -> None:
+        """Closes what a dead process left behind, and starts the monitor."""
+        interrupted = self.history.close_interrupted(self._is_alive)
+        if interrupted:
+            _log.warning("%d compactions were cut off by the broker's end", interrupted)
+        self._spawn(self.monitor.run())
+
+    async def stop(self) -> None:
+        """Ends every run; returns when none is left. The worker is still up."""
+        self._is_stopping = True
+        self._reserved.clear()
+        stopped = CompactionFenced(RESTARTED_MESSAGE)
+        await asyncio.gather(*(self._interrupt(run, stopped) for run in list(self._runs.values())))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What can be done to a topic
+
+    async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
+        """Queues a run and gives its number; 0 when there is nothing new to compact, or the topic
+        is barred or goes away.
+
+        Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
+        (the broker is stopping), CompactionFenced, StorageError.
+        """
+        if self._broker.topics.get(topic.name) is not topic or topic.name in self._barred:
+            return 0
+        self._check_free(topic)
+        if trigger == RUN_TRIGGER_ADMIN:
+            self.compactor.retry_now()
+        if topic.emulation().skip_run_without_new_data and not self._has_news(topic):
+            return 0
+        self._queue.check_room(len(self._reserved))
+        self._reserved.add(topic.name)
+        try:
+            await topic.enable_compaction_cursor()
+            if not self._is_usable(topic):
+                raise CompactionFenced(f"{topic.name} was unloaded, or the broker is stopping.")
+            record = self.history.queue(topic.record, trigger, POLICY)
+        finally:
+            self._reserved.discard(topic.name)
+        reach("run.recorded")
+        run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
+        self._runs[topic.name] = run
+        self._queue.add(run)
+        self._start_next()
+        return record.number
+
+    async def cancel(self, topic: str) -> int:
+        """Cancels the topic's run and gives its number, once it has ended and its files are gone.
+
+        0 when there was none, or when it ended in another way before it could be cancelled.
+        """
+        run = self._runs.get(topic)
+        if run is None:
+            return 0
+        await self._interrupt(run, CompactionCancelled(_CANCELLED))
+        return run.number if run.record.state == RUN_STATE_CANCELLED else 0
+
+    async def fence(self, topic: str, why: str = "unloaded or deleted") -> None:
+        """Before that happens to the topic: ends its run, and returns when it has ended."""
+        self._reserved.discard(topic)
+        run = self._runs.get(topic)
+        if run is not None:
+            await self._interrupt(run, CompactionFenced(f"{topic} was {why} during the run."))
+
+    async def ended(self, topic: str) -> None:
+        """Returns when the topic's run, if there is one, has ended by itself."""
+        run = self._runs.get(topic)
+        if run is not None:
+            await run.ended.wait()
+
+    @contextmanager
+    def barred(self, topic: str) -> Iterator[None]:
+        """No run of the topic begins inside; triggers do nothing. Raises SubscriptionBusy."""
+        if topic in self._barred:
+            raise SubscriptionBusy(
+                topic, COMPACTION_CURSOR, "it is being deleted or truncated; try again."
+            )
+        self._barred.add(topic)
+        self._reserved.discard(topic)
+        try:
+            yield
+        finally:
+            self._barred.discard(topic)
+
+    def consider(self, topic: CompactableTopic) -> None:
+        """Looks at the threshold now, without waiting for the next interval. Does not block."""
+        if self._is_stopping:
+            return
+        try:
+            fires = self.monitor.decide(topic).fire
+        except Exception:
+            # The caller, a roll, has nothing to do with it.
+            _log.exception("Automatic compaction of %s", topic.name)
+        else:
+            if fires:
+                self._spawn(self.monitor.check(topic))
+
+    # What can be asked
+
+    @property
+    def queue_length(self) -> int:
+        """Runs that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    def is_on_its_way(self, topic: str) -> bool:
+        return topic in self._runs or topic in self._reserved
+
+    def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
+        run = self._runs.get(topic.name)
+        if run is not None:
+            return _status_of_run(run)
+        runs = self._runs_known(topic)
+        return _status_of_record(runs[-1] if runs else None)
+
+    def stats(self, topic: CompactableTopic) -> CompactionStats:
+        return stats_of(self._runs_known(topic))
+
+    async def watch(self, topic: CompactableTopic) -> AsyncIterator[GetCompactionStatusResponse]:
+        """The status now, then at each change until the run on its way, if any, has ended.
+
+        A watcher that is slow gets the latest, not all that it missed.
+        """
+        run = self._runs.get(topic.name)
+        if run is None:
+            yield self.status(topic)
+            return
+        is_last = False
+        while not is_last:
+            changed, is_last = run.changed, run.ended.is_set()
+            yield _status_of_run(run)
+            if not is_last:
+                await changed.wait()
+
+    # Inside
+
+    def _runs_known(self, topic: CompactableTopic) -> list[RunRecord]:
+        """Oldest first: what status and stats speak of."""
+        runs = self.history.oldest_first(topic.name)
+        if topic.emulation().status_survives_unload:
+            return runs
+        return [run for run in runs if run.number > topic.last_run_before_load]
+
+    def _has_news(self, topic: CompactableTopic) -> bool:
+        """Counts entries instead of comparing positions: a ledger that was rolled and is still
+        empty has a last position beyond the horizon, but nothing in it. Damage is news: the run
+        tells it. So is that there is nothing, the first time: a run says so with its success.
+        """
+        log = topic.log
+        if log.has_damage or log.entries_between(log.horizon or EARLIEST, log.last_position()):
+            return True
+        return log.horizon is None and not self._was_found_empty(topic)
+
+    def _was_found_empty(self, topic: CompactableTopic) -> bool:
+        runs = self._runs_known(topic)
+        return bool(
+            topic.record.compaction_cursor
+            and runs
+            and runs[-1].state == RUN_STATE_SUCCESS
+            and not runs[-1].HasField("horizon")
+        )
+
+    def _is_alive(self, record: RunRecord) -> bool:
+        run = self._runs.get(record.topic)
+        return run is not None and run.number == record.number
+
+    def _is_usable(self, topic: CompactableTopic) -> bool:
+        """Whether the topic was neither unloaded nor fenced while its trigger was answered."""
+        is_loaded = self._broker.topics.get(topic.name) is topic
+        return is_loaded and topic.name in self._reserved
+
+    def _check_free(self, topic: CompactableTopic) -> None:
+        run = self._runs.get(topic.name)
+        if run is not None:
+            raise CompactionRunning(topic.name, run.number)
+        if topic.name in self._reserved:
+            raise CompactionRunning(topic.name, topic.record.last_run_number + 1)
+        if self._is_stopping:
+            raise Unavailable("The broker is stopping.")
+        if self.compactor.is_disabled:
+            raise CompactorUnavailable("The compactor is off. Start the broker with one.")
+
+    async def _interrupt(self, run: CompactionRun, error: LedgerfoldError) -> None:
+        if self._queue.remove(run):
+            run.abort(error)
+            self._forget(run)
+        else:
+            run.interrupt(error)
+            await run.ended.wait()
+
+    def _start_next(self) -> None:
+        while self._running < RUNS_AT_ONCE and not self._is_stopping:
+            run = self._queue.take()
+            if run is None:
+                return
+            self._running += 1
+            self._spawn(self._execute(run))
+
+    async def _execute(self, run: CompactionRun) -> None:
+        try:
+            await self._files.retry()
+            await run.execute()
+        finally:
+            # NOTE: nothing is awaited between the run's end and _forget(): when those who waited
+            # for the end go on, the topic has no run any more.
+            run.abort(CompactionFenced(RESTARTED_MESSAGE))
+            self._running -= 1
+            self._forget(run)
+            self._start_next()
+
+    def _forget(self, run: CompactionRun) -> None:
+        if self._runs.get(run.topic.name) is run:
+            del self._runs[run.topic.name]
+        for callback in tuple(self.on_ended):
+            try:
+                callback(run.record)
+            except Exception:
+                _log.exception("Told of the end of run %d of %s", run.number, run.topic.name)
+
+    def _spawn(self, work: Coroutine[object, object, object]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("Compaction control: %r", error, exc_info=error)
+
+
+def _dirtiness(run: CompactionRun) -> int:
+    """A topic that cannot tell waits for the others; its run then says what is wrong with it."""
+    try:
+        return run.topic.compaction_backlog_bytes()
+    except Exception:
+        _log.exception("The backlog of %s", run.topic.name)
+        return 0
+
+
+def _status_of_run(run: CompactionRun) -> GetCompactionStatusResponse:
+    if run.ended.is_set():
+        return _status_of_record(run.record)
+    return GetCompactionStatusResponse(
+        status=COMPACTION_STATUS_RUNNING, run=run.record, progress=run.progress
+    )
+
+
+def _status_of_record(record: RunRecord | None) -> GetCompactionStatusResponse:
+    if record is None:
+        return GetCompactionStatusResponse(status=COMPACTION_STATUS_NOT_RUN)
+    if record.state == RUN_STATE_SUCCESS:
+        return GetCompactionStatusResponse(status=COMPACTION_STATUS_SUCCESS, run=record)
+    return GetCompactionStatusResponse(
+        status=COMPACTION_STATUS_ERROR, last_error=record.error_message, run=record
+    )

@@ -1,0 +1,361 @@
+"""Keeps a compactor worker at hand.
+
+The worker is a process of our own (`--compactor local`), or one that runs elsewhere (its address).
+The broker never waits for it: it serves while Spark starts, and when there is no Spark at all.
+
+States (admin.proto, CompactorState) and what moves them:
+
+    STARTING     no worker was ready yet      -> READY | RESTARTING | UNAVAILABLE
+    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving)
+    RESTARTING   it died; starting again after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
+                 healthy minute               -> READY | RESTARTING | UNAVAILABLE
+    UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); tried again
+                 each 30 s and at the next admin trigger   -> STARTING
+    DISABLED     `--compactor off`
+
+Health is grpc.health.v1, Watch of "ledgerfold.v1.CompactorService".
+
+A worker takes plans only from those who know its secret: one made up for a process of our own, and
+LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
+a scratch folder of its own, and a run ends only when nothing of its worker is left
+(worker_remains.py): no two ever meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from ledgerfold.broker.compaction.interfaces import OnProgress
+from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS, WorkerConnection
+from ledgerfold.broker.compaction.worker_process import WorkerProcess
+from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
+from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    COMPACTOR_STATE_RESTARTING,
+    COMPACTOR_STATE_STARTING,
+    COMPACTOR_STATE_UNAVAILABLE,
+    CompactorState,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.ground.settings import BrokerSettings
+
+SERVICE = "ledgerfold.v1.CompactorService"
+PAUSE_MIN_MS = 500
+PAUSE_MAX_MS = 30_000
+HEALTHY_MS = 60_000
+SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
+_NO_SECRET = (
+    f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
+)
+_NO_PYSPARK = "PySpark is not installed. Install it with: pip install 'ledgerfold[spark]'"
+_log = logging.getLogger(__name__)
+Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class SupervisorLimits:
+    """How long to wait, in seconds."""
+
+    # A run, for a worker that is ready.
+    ready: float = 120.0
+    # For a new process to say where it listens.
+    listening: float = 60.0
+    # For Spark to be warm after that.
+    warm: float = 300.0
+    # For a worker to end a cancelled run, before it is killed.
+    cancel: float = 10.0
+    # Between SIGTERM and SIGKILL.
+    stop: float = 5.0
+
+
+class Ending(NamedTuple):
+    """Why a worker is over. `is_hopeless`: trying again soon does not help."""
+
+    why: str
+    is_hopeless: bool = False
+
+
+def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
+    """The pause before the next start. `healthy_ms`: how long the worker that died was ready."""
+    if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
+        return PAUSE_MIN_MS
+    return min(previous_ms * 2, PAUSE_MAX_MS)
+
+
+def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "ledgerfold.compactor",
+        "--listen",
+        "127.0.0.1:0",
+        "--spark-master",
+        settings.spark_master,
+        "--local-dir",
+        str(local_dir),
+    ]
+
+
+class CompactorSupervisor:
+    """One per broker. `command` replaces the real worker in tests.
+
+    `clock_ms` measures how long a worker was healthy; its zero does not matter.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock_ms: Callable[[], int] | None = None,
+        *,
+        command: Sequence[str] | None = None,
+        sleep: Sleep = asyncio.sleep,
+        limits: SupervisorLimits | None = None,
+    ) -> None:
+        self.state: CompactorState = COMPACTOR_STATE_STARTING
+        self.message = ""
+        # How often a worker ended and another one was started.
+        self.restarts = 0
+        self._settings, self._sleep = settings, sleep
+        self._clock_ms = clock_ms or _monotonic_ms
+        self._needs_pyspark = command is None
+        self._command = command
+        self._limits = limits or SupervisorLimits()
+        self._connection: WorkerConnection | None = None
+        self._process: WorkerProcess | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready_ms: int | None = None
+        self._retry = asyncio.Event()
+        self._changed = asyncio.Event()
+        if settings.compactor == "off":
+            self._set(COMPACTOR_STATE_DISABLED, "The compactor is off (--compactor off).")
+
+    @property
+    def is_disabled(self) -> bool:
+        return self.state == COMPACTOR_STATE_DISABLED
+
+    @property
+    def pid(self) -> int:
+        """Of a worker that this broker started; 0 when there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Returns at once."""
+        if not self.is_disabled:
+            self._task = asyncio.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """Ends the worker; a run in it fails."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._set(COMPACTOR_STATE_DISABLED, "The broker is stopping.")
+
+    def retry_now(self) -> None:
+        """Ends the pause before the next start, if there is one."""
+        if self.state == COMPACTOR_STATE_UNAVAILABLE:
+            self._set(COMPACTOR_STATE_STARTING, self.message)
+        self._retry.set()
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Runs a plan in the worker, waiting for it to be ready first.
+
+        Raises CompactorUnavailable, CompactionFailed (also when the worker dies),
+        CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
+        worker.
+        """
+        connection = await self._ready_connection()
+        try:
+            return await connection.run(plan, on_progress)
+        except CompactorUnavailable:
+            # It ended, or is about to, and has begun nothing: the next worker takes the plan.
+            if not await self._is_over(connection):
+                raise
+        return await (await self._ready_connection()).run(plan, on_progress)
+
+    async def _is_over(self, connection: WorkerConnection) -> bool:
+        """Whether it ends within a worker's time to stop."""
+        timeout_seconds = self._limits.cancel + self._limits.stop
+        await asyncio.wait({connection.ended}, timeout=timeout_seconds)
+        return connection.ended.done()
+
+    async def wait_ready(self) -> None:
+        """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
+        await self._ready_connection()
+
+    async def _ready_connection(self) -> WorkerConnection:
+        try:
+            async with asyncio.timeout(self._limits.ready):
+                while self.state != COMPACTOR_STATE_READY or self._connection is None:
+                    if self.state in (COMPACTOR_STATE_UNAVAILABLE, COMPACTOR_STATE_DISABLED):
+                        raise CompactorUnavailable(self.message)
+                    await self._changed.wait()
+                return self._connection
+        except TimeoutError:
+            raise CompactorUnavailable(
+                f"The compactor was not ready within {self._limits.ready:g} s. {self.message}"
+            ) from None
+
+    # One worker after the other
+
+    async def _supervise(self) -> None:
+        pause_ms = 0
+        while True:
+            self._ready_ms = None
+            ending = await self._life()
+            healthy_ms = 0 if self._ready_ms is None else self._clock_ms() - self._ready_ms
+            pause_ms = pause_after_ms(pause_ms, healthy_ms)
+            if ending.is_hopeless:
+                if self.message != ending.why:
+                    _log.error("No compactor: %s", ending.why)
+                self._set(COMPACTOR_STATE_UNAVAILABLE, ending.why)
+                await self._pause(PAUSE_MAX_MS)
+                self._set(COMPACTOR_STATE_STARTING, self.message)
+            else:
+                _log.warning("The compactor ended (%s); next in %d ms", ending.why, pause_ms)
+                self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {ending.why}.")
+                await self._pause(pause_ms)
+                self.restarts += 1
+
+    async def _life(self) -> Ending:
+        """One worker, from its start to its end."""
+        if self._settings.compactor != "local":
+            secret = os.environ.get(SECRET_VARIABLE, "")
+            if not secret:
+                return Ending(_NO_SECRET.format(self._settings.compactor), is_hopeless=True)
+            return await self._serve(self._settings.compactor, None, secret)
+        if self._needs_pyspark and importlib.util.find_spec("pyspark") is None:
+            return Ending(_NO_PYSPARK, is_hopeless=True)
+        data_dir = self._settings.data_dir
+        try:
+            await asyncio.to_thread(end_left_over, data_dir)
+            scratch = await asyncio.to_thread(new_scratch, data_dir)
+        except OSError as error:
+            return Ending(f"it could not be started: {error}")
+        try:
+            return await self._live_in(scratch, data_dir / "compactor" / "worker.log")
+        finally:
+            await asyncio.to_thread(remove_scratch, scratch)
+
+    async def _live_in(self, scratch: Path, log_path: Path) -> Ending:
+        command = self._command or worker_command(self._settings, scratch)
+        secret = secrets.token_hex()
+        try:
+            process = await WorkerProcess.start(
+                command, log_path, scratch.name, {SECRET_VARIABLE: secret}
+            )
+        except OSError as error:
+            return Ending(f"it could not be started: {error}")
+        self._process = process
+        try:
+            address = await process.listening(self._limits.listening)
+            ending = Ending("it did not say where it listens")
+            if address is not None:
+                ending = await self._serve(address, process, secret)
+        finally:
+            self._process = None
+            await process.stop(self._limits.stop)
+        if process.is_unavailable:
+            return Ending(process.unavailable_message or f"See {log_path}.", is_hopeless=True)
+        return ending
+
+    async def _serve(self, address: str, process: WorkerProcess | None, secret: str) -> Ending:
+        """Until its process or its health stream ends. A process of ours is gone afterwards."""
+        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+            connection = WorkerConnection(channel, process, secret, self._limits.cancel)
+            self._connection = connection
+            watching = asyncio.create_task(self._watch_health(channel))
+            why = "the broker stopped it"
+            try:
+                exited = set() if process is None else {process.exited}
+                await asyncio.wait({watching, *exited}, return_when=asyncio.FIRST_COMPLETED)
+                why = await self._why_ended(watching, process)
+            finally:
+                self._connection = None
+                await self._close(connection, watching, why)
+        return Ending(why)
+
+    async def _close(
+        self, connection: WorkerConnection, watching: asyncio.Task[str], why: str
+    ) -> None:
+        """Ends the worker first: a run that learns of its end removes what the worker wrote."""
+        if self.state == COMPACTOR_STATE_READY:
+            self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {why}.")
+        try:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            if connection.process is not None:
+                await connection.process.stop(self._limits.stop)
+        finally:
+            connection.ended.set_result(why)
+
+    async def _why_ended(self, watching: asyncio.Task[str], process: WorkerProcess | None) -> str:
+        if process is not None:
+            # A worker that dies loses its connections a moment before its exit is known.
+            await asyncio.wait({process.exited}, timeout=1.0)
+            if process.exited.done():
+                return process.describe_exit()
+        return watching.result()
+
+    async def _watch_health(self, channel: grpc.aio.Channel) -> str:
+        """Follows the worker's health; returns why it no longer can."""
+        stub: Any = HealthStub(channel)
+        try:
+            async with asyncio.timeout(self._limits.warm) as deadline:
+                async for response in stub.Watch(HealthCheckRequest(service=SERVICE)):
+                    if response.status == HealthCheckResponse.SERVING:
+                        deadline.reschedule(None)
+                        self._became_ready()
+                    elif self.state == COMPACTOR_STATE_READY:
+                        return "it stopped serving"
+        except TimeoutError:
+            return f"it was not ready within {self._limits.warm:g} s"
+        except grpc.RpcError as error:
+            return f"its health cannot be asked for: {error.details()}"
+        return "its health stream ended"
+
+    def _became_ready(self) -> None:
+        if self._ready_ms is None:
+            self._ready_ms = self._clock_ms()
+            _log.info("The compactor is ready")
+        self._set(COMPACTOR_STATE_READY, "")
+
+    def _set(self, state: CompactorState, message: str) -> None:
+        self.state, self.message = state, message
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _pause(self, pause_ms: int) -> None:
+        self._retry.clear()
+        waiting = {
+            asyncio.ensure_future(self._sleep(pause_ms / 1000)),
+            asyncio.ensure_future(self._retry.wait()),
+        }
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

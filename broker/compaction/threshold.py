@@ -1,0 +1,162 @@
+"""The automatic trigger: more bytes behind the horizon than the threshold allows.
+
+Every monitor interval each loaded topic is looked at, and besides, a topic is looked at when it
+rolls a segment or a ledger. The comparison is strict, 0 means never (Pulsar's
+PersistentTopic.checkCompaction; reference section 11). The bytes are exact here; Pulsar estimates.
+
+A run that failed is not tried again at each interval with the same data: after n failures in a row
+the next automatic try waits interval * 2^n, ten minutes at most. An admin's trigger never waits,
+and nobody does when the clock was set back behind the last failure.
+
+    >>> decide(Threshold(999, "topic"), Situation(backlog_bytes=1000), now_ms=0, interval_ms=60_000)
+    Decision(fire=True, why='above', backlog_bytes=1000, threshold_bytes=999, source='topic')
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledgerfold.broker.compaction.history import CompactionHistory, failures_in_a_row
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker, Compactor
+from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.policies.effective import Threshold, broker_policies, effective_threshold
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Policies, RunTrigger
+
+BACKOFF_MAX_MS = 600_000
+_DOUBLINGS_MAX = 20
+_log = logging.getLogger(__name__)
+Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a decision looks at, besides the threshold and the time."""
+
+    backlog_bytes: int
+    is_on_its_way: bool = False
+    is_compactor_off: bool = False
+    failures: int = 0
+    failed_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """`source`: the level whose threshold it is: topic, namespace or broker."""
+
+    fire: bool
+    why: str
+    backlog_bytes: int
+    threshold_bytes: int
+    source: str
+
+
+def decide(
+    threshold: Threshold, situation: Situation, *, now_ms: int, interval_ms: int
+) -> Decision:
+    """Whether to start a compaction now."""
+    pause_ms = min(BACKOFF_MAX_MS, interval_ms * 2 ** min(situation.failures, _DOUBLINGS_MAX))
+    # A failure that lies ahead: the clock was set back, and nobody knows for how long to wait.
+    waits = situation.failures > 0 and 0 <= now_ms - situation.failed_ms < pause_ms
+    if threshold.threshold_bytes <= 0:
+        why = "no threshold"
+    elif situation.backlog_bytes <= threshold.threshold_bytes:
+        why = "not above"
+    elif situation.is_on_its_way:
+        why = "a run is on its way"
+    elif situation.is_compactor_off:
+        why = "the compactor is off"
+    elif waits:
+        why = f"waits after {situation.failures} failed runs"
+    else:
+        why = "above"
+    return Decision(why == "above", why, situation.backlog_bytes, *threshold)
+
+
+class Trigger(Protocol):
+    """What the monitor needs of the scheduler (broker/compaction/scheduler.py)."""
+
+    @property
+    def history(self) -> CompactionHistory: ...
+    @property
+    def compactor(self) -> Compactor: ...
+    def is_on_its_way(self, topic: str) -> bool: ...
+    async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int: ...
+
+
+class ThresholdMonitor:
+    """Looks at the loaded topics and triggers what is above its threshold."""
+
+    def __init__(
+        self, broker: CompactionBroker, scheduler: Trigger, sleep: Sleep = asyncio.sleep
+    ) -> None:
+        self._broker, self._scheduler, self._sleep = broker, scheduler, sleep
+        self._broker_policies = broker_policies(broker.settings)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._sleep(self._broker.settings.compaction_monitor_interval_ms / 1000)
+            await self.check_all()
+
+    async def check_all(self) -> None:
+        for topic in list(self._broker.topics.values()):
+            try:
+                await self.check(topic)
+            except LedgerfoldError as error:
+                _log.warning("Automatic compaction of %s: %s", topic.name, error)
+            except Exception:
+                # Told, and looked at again at the next interval: the monitor never ends.
+                _log.exception("Automatic compaction of %s", topic.name)
+            # However many topics there are, the loop is not kept from the streams.
+            await asyncio.sleep(0)
+
+    async def check(self, topic: CompactableTopic) -> Decision:
+        """Decides, and triggers. Raises what the trigger refuses with (a full queue, say)."""
+        decision = self.decide(topic)
+        if not decision.fire:
+            _log.debug("No compaction of %s: %s", topic.name, decision)
+            return decision
+        _log.info(
+            "Compaction of %s: %d bytes behind the horizon, the %s's threshold is %d",
+            topic.name,
+            decision.backlog_bytes,
+            decision.source,
+            decision.threshold_bytes,
+        )
+        await self._scheduler.trigger(topic, RUN_TRIGGER_THRESHOLD)
+        return decision
+
+    def decide(self, topic: CompactableTopic) -> Decision:
+        threshold = self.threshold(topic)
+        # What costs time is looked at only where it can matter.
+        backlog_bytes = topic.compaction_backlog_bytes() if threshold.threshold_bytes > 0 else 0
+        failures = failed_ms = 0
+        if 0 < threshold.threshold_bytes < backlog_bytes:
+            runs = self._scheduler.history.oldest_first(topic.name)
+            failures, failed_ms = failures_in_a_row(runs)
+        return decide(
+            threshold,
+            Situation(
+                backlog_bytes=backlog_bytes,
+                is_on_its_way=self._scheduler.is_on_its_way(topic.name),
+                is_compactor_off=self._scheduler.compactor.is_disabled,
+                failures=failures,
+                failed_ms=failed_ms,
+            ),
+            now_ms=self._broker.clock_ms(),
+            interval_ms=self._broker.settings.compaction_monitor_interval_ms,
+        )
+
+    def threshold(self, topic: CompactableTopic) -> Threshold:
+        """The one in force."""
+        namespace = self._broker.metadata.namespace(TopicName.parse(topic.name).namespace)
+        return effective_threshold(
+            topic.own_policies(),
+            Policies() if namespace is None else namespace.policies,
+            self._broker_policies,
+        )

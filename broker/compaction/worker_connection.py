@@ -1,0 +1,150 @@
+"""The channel to a worker, and the calls on it.
+
+However a run ends in the worker, the caller gets an error of storage/errors.py:
+
+* what the worker said in its ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
+  CompactorUnavailable (it is about to end, and has begun nothing), ...
+* the worker's death in the middle: CompactionFailed, with the phase and the exit code or signal;
+* CANCELLED without more: CompactionCancelled; anything else: CompactionFailed.
+
+A caller that is cancelled leaves no run behind: the run is cancelled in the worker, and its end
+awaited, so that nothing writes into the run's folder any more. A worker that does not end it in
+time is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+
+from ledgerfold.broker.compaction.interfaces import OnProgress
+from ledgerfold.broker.compaction.worker_process import WorkerProcess
+from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionError,
+    CompactionFailed,
+    CompactorUnavailable,
+    LedgerfoldError,
+    StorageError,
+)
+from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
+from ledgerfold.v1.compactor_pb2 import CancelRequest, CompactionPlan, Manifest, RunRequest
+from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
+
+# As compactor.proto has it.
+SECRET_KEY = "ledgerfold-compactor-secret-bin"
+MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # The worker is next to us, whatever the environment says of proxies.
+    ("grpc.enable_http_proxy", 0),
+)
+# How long a broken call waits to learn that the worker died, and of what, and until all that it
+# started is ended.
+_DEATH_SECONDS = 20.0
+_STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
+_RunCall = grpc.aio.UnaryStreamCall[Any, Any]
+
+
+class WorkerConnection:
+    """`process` None: a worker that others started. `ended` holds why it is over, once nothing of
+    it is left. `secret`: what the worker asks of those it serves."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        process: WorkerProcess | None,
+        secret: str,
+        cancel_seconds: float,
+    ) -> None:
+        self.process = process
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._stub: Any = CompactorServiceStub(channel)
+        self._metadata = ((SECRET_KEY, secret.encode()),)
+        self._cancel_seconds = cancel_seconds
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Raises CompactionError, StorageError."""
+        responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
+        call = _Call(responses, on_progress)
+        reading = asyncio.create_task(call.read())
+        try:
+            await self._done_or_ended(reading)
+            return await self._result(call, reading)
+        except asyncio.CancelledError:
+            await self._abandon(plan.run_id, reading)
+            raise
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def cancel(self, run_id: str) -> bool:
+        """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
+        asked = CancelRequest(run_id=run_id)
+        return bool((await self._stub.Cancel(asked, metadata=self._metadata)).found)
+
+    async def _done_or_ended(self, reading: asyncio.Task[Manifest]) -> None:
+        either: set[asyncio.Future[Any]] = {reading, self.ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _result(self, call: _Call, reading: asyncio.Task[Manifest]) -> Manifest:
+        if reading.done() and not reading.cancelled():
+            error = reading.exception()
+            if error is None:
+                return reading.result()
+            if not isinstance(error, grpc.aio.AioRpcError):
+                raise error
+            named = _mapped(error, call.stage)
+            # UNAVAILABLE without a name is gRPC's word for a connection that broke.
+            is_broken = error.code() == grpc.StatusCode.UNAVAILABLE
+            if not is_broken or isinstance(named, CompactorUnavailable):
+                raise named
+            await asyncio.wait({self.ended}, timeout=_DEATH_SECONDS)
+            if not self.ended.done():
+                raise named
+        why = self.ended.result()
+        if not call.has_begun:
+            raise CompactorUnavailable(f"The compactor ended before it began the run ({why}).")
+        raise CompactionFailed(call.stage, f"the worker died ({why})")
+
+    async def _abandon(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
+        try:
+            async with asyncio.timeout(self._cancel_seconds):
+                await self.cancel(run_id)
+                await self._done_or_ended(reading)
+        except (TimeoutError, grpc.RpcError):
+            if self.process is not None:
+                await self.process.kill()
+
+
+class _Call:
+    """A Run call being read; knows how far it came."""
+
+    def __init__(self, responses: _RunCall, on_progress: OnProgress) -> None:
+        self.stage = "start"
+        # The worker answers as soon as it has taken the run.
+        self.has_begun = False
+        self._responses, self._on_progress = responses, on_progress
+
+    async def read(self) -> Manifest:
+        async for response in self._responses:
+            self.has_begun = True
+            if response.WhichOneof("step") == "manifest":
+                manifest: Manifest = response.manifest
+                return manifest
+            self.stage = _STAGES.get(response.progress.phase, self.stage)
+            self._on_progress(response.progress)
+        raise CompactionFailed(self.stage, "the worker ended the run without a manifest")
+
+
+def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
+    named = error_from_rpc(error)
+    if isinstance(named, CompactionError | StorageError):
+        return named
+    if error.code() == grpc.StatusCode.CANCELLED:
+        return CompactionCancelled(named.message)
+    return CompactionFailed(stage, named.message)

@@ -1,0 +1,227 @@
+"""Explaining a key of a loaded topic: a thread goes over its ledgers, broker/explain/rules.py
+judges.
+
+What is explained is the topic as it was when the question came: its view is pinned, its raw ledgers
+count as their records then said, up to the last durable entry. A raw ledger that is trimmed
+meanwhile counts as trimmed. Only key sections are read, segment after segment
+(storage/key_scan.py); no Spark is asked. One question at a time: a scan keeps a core busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.explain.notes import Outlook, notes
+from ledgerfold.broker.explain.rules import (
+    VERSIONS_MAX,
+    Facts,
+    Found,
+    explain,
+    explain_trimmed,
+    found_in,
+)
+from ledgerfold.broker.explain.run_line import RunLine
+from ledgerfold.broker.ground.names import partition_index
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import AlreadyClosed, Corruption, InvalidRequest, MissingFile
+from ledgerfold.storage.key_scan import KeyVersion, versions_of
+from ledgerfold.storage.ledger import LedgerReader, StoredEntry
+from ledgerfold.storage.segment import record_position
+from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
+from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
+
+
+class Explainer:
+    """One per broker, on its event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._one_at_a_time = asyncio.Lock()
+
+    async def explain(self, topics: Sequence[Topic], request: ExplainRequest) -> ExplainResponse:
+        """Of one topic, or of all partitions of one, one after the other.
+
+        Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged.
+        """
+        if request.WhichOneof("of") is None:
+            raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
+        versions_max = max(1, VERSIONS_MAX // len(topics))
+        answer = ExplainResponse()
+        for topic in topics:
+            async with self._one_at_a_time:
+                part = await self._explain_one(topic, request, versions_max)
+            answer.versions.extend(part.versions)
+            answer.versions_older += part.versions_older
+            prefix = f"{topic.name}: " if len(topics) > 1 else ""
+            answer.notes.extend(prefix + note for note in part.notes)
+        return answer
+
+    async def _explain_one(
+        self, topic: Topic, request: ExplainRequest, versions_max: int
+    ) -> ExplainResponse:
+        topic.log.check_compacted()
+        with topic.log.view.pinned():
+            scan = _Scan(self._broker, topic, versions_max)
+            try:
+                return await asyncio.to_thread(scan.answer, request)
+            finally:
+                # Whoever asked may be gone: then nobody waits for the thread.
+                scan.is_abandoned.set()
+
+
+class _Scan:
+    """Made on the loop, with all that is known there; answers in a thread."""
+
+    def __init__(self, broker: Broker, topic: Topic, versions_max: int) -> None:
+        self.is_abandoned = threading.Event()
+        self._versions_max = versions_max
+        log = topic.log
+        self._log, self._store = log, broker.store
+        self._raw = log.ledger_records()
+        self._view = log.view
+        self._last = log.last_position()
+        self._facts = _facts(broker, topic)
+        self._outlook = _outlook(broker, topic, self._raw)
+
+    def answer(self, request: ExplainRequest) -> ExplainResponse:
+        if request.WhichOneof("of") == "message_id":
+            return self._explain_message(request.message_id)
+        return self._explain_key(request.key if request.HasField("key") else None)
+
+    def _explain_key(self, key: bytes | None, only: MessageId | None = None) -> ExplainResponse:
+        facts = replace(self._facts, has_key=key is not None)
+        history = found_in(self._raw_versions(key), self._compacted_versions(key))
+        explained = explain(
+            history,
+            facts,
+            wanted=lambda found: only is None or _is(found, only),
+            versions_max=self._versions_max,
+        )
+        return ExplainResponse(
+            versions=explained.versions,
+            versions_older=explained.older,
+            notes=notes(self._outlook, facts, explained.older),
+        )
+
+    # The versions of a key
+
+    def _raw_versions(self, key: bytes | None) -> Iterator[KeyVersion]:
+        for record in self._raw:
+            try:
+                reader = self._store.open_reader(record.ledger_id)
+                for version, _ in self._versions(reader, record.segments, key):
+                    if version.position > self._last:
+                        return
+                    yield version
+            except MissingFile:
+                if self._log.has_ledger(record.ledger_id):
+                    raise
+
+    def _compacted_versions(self, key: bytes | None) -> Iterator[tuple[KeyVersion, Position]]:
+        with self._compacted() as compacted:
+            if compacted is not None:
+                yield from self._versions(compacted, compacted.record.segments, key)
+
+    @contextmanager
+    def _compacted(self) -> Iterator[LedgerReader | None]:
+        """The compacted ledger, which is pinned; damage in it is the view's."""
+        try:
+            yield self._view.compacted
+        except (Corruption, MissingFile) as error:
+            raise self._view.damaged(error) from error
+
+    def _versions(
+        self, reader: LedgerReader, segments: Iterable[SegmentRecord], key: bytes | None
+    ) -> Iterator[tuple[KeyVersion, Position]]:
+        """With the last position of the segment of each."""
+        for segment in segments:
+            last = record_position(segment, last=True)
+            for header, keys in reader.keys(segment):
+                if self.is_abandoned.is_set():
+                    raise AlreadyClosed("Whoever asked is gone.")
+                for version in versions_of(header, keys, key):
+                    yield version, last
+
+    # One message
+
+    def _explain_message(self, message_id: MessageId) -> ExplainResponse:
+        """That of the key it has, and nothing but this version."""
+        position = Position(message_id.ledger_id, message_id.entry_id)
+        if position > self._last:
+            raise InvalidRequest(f"{position} lies behind the last message, {self._last}.")
+        is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
+        if is_raw:
+            entries = _entry_at(position, self._store.open_reader(position.ledger_id))
+        else:
+            with self._compacted() as compacted:
+                entries = _entry_at(position, compacted)
+        for entry in entries:
+            batch = decode(entry.data, entry.header)
+            indexes = [batch.batch_index(row) for row in range(batch.rows)]
+            if message_id.batch_index in indexes:
+                key = batch.key(indexes.index(message_id.batch_index))
+                return self._explain_key(key, message_id)
+            if message_id.batch_index < 0:
+                raise InvalidRequest(
+                    f"{position} is a batch: name one of its messages, {position}:{indexes[0]} "
+                    f"to {position}:{indexes[-1]}."
+                )
+        if is_raw:
+            raise InvalidRequest(f"There is no such message in entry {position}.")
+        return ExplainResponse(
+            versions=[explain_trimmed(message_id, self._facts)],
+            notes=notes(self._outlook, self._facts, 0),
+        )
+
+
+def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEntry]:
+    """One or none."""
+    return [] if reader is None else reader.read(position, bytes_max=1, end=position)
+
+
+def _is(found: Found, message_id: MessageId) -> bool:
+    position = Position(message_id.ledger_id, message_id.entry_id)
+    return found.identity == (position, message_id.batch_index)
+
+
+def _facts(broker: Broker, topic: Topic) -> Facts:
+    line = None
+    if topic.log.horizon is not None:
+        history = broker.compaction.history.oldest_first(topic.name)
+        line = RunLine.of(history, topic.record.compacted)
+    return Facts(
+        horizon=topic.log.horizon,
+        line=line,
+        floor=topic.log.floor,
+        retain_null_key=topic.policies().retain_null_key,
+        partition=partition_index(topic.name),
+    )
+
+
+def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlook:
+    log, compaction = topic.log, broker.compaction
+    horizon, last = log.horizon or EARLIEST, log.last_position()
+    is_idle = log.horizon is not None and log.entries_between(horizon, last) == 0
+    is_running = compaction.is_on_its_way(topic.name)
+    return Outlook(
+        last=last,
+        has_news=not (is_idle and topic.emulation().skip_run_without_new_data),
+        decision=compaction.monitor.decide(topic),
+        running=compaction.status(topic).run.number if is_running else 0,
+        raw_messages=sum(
+            segment.messages
+            for record in raw
+            for segment in record.segments
+            if record_position(segment, last=True) <= horizon
+        ),
+    )

@@ -1,0 +1,121 @@
+"""Topic and namespace names, as Pulsar's.
+
+    >>> str(TopicName.parse("orders"))
+    'persistent://public/default/orders'
+    >>> TopicName.parse("sales/eu/orders").namespace
+    'sales/eu'
+    >>> partition_name("orders", 2), parse_partition("orders-partition-2")
+    ('orders-partition-2', Partition(topic='orders', index=2))
+
+Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist there either.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+
+PERSISTENT = "persistent"
+NON_PERSISTENT = "non-persistent"
+# The subscription that stands for compaction: its mark-delete is the horizon.
+COMPACTION_CURSOR = "__compaction"
+# Pulsar's NamedEntity: letters, digits and these; a local name may be longer and freer.
+_NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
+_LOCAL_NAME_MAX = 1024
+PARTITION_SUFFIX = "-partition-"
+# No sign and no leading zeros: each partition has one name.
+_PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCII)
+
+
+class TopicName(NamedTuple):
+    """A full topic name, taken apart."""
+
+    domain: str
+    tenant: str
+    namespace_local: str
+    local: str
+
+    @classmethod
+    def parse(cls, name: str) -> TopicName:
+        """Reads a full or a short name. Raises InvalidRequest."""
+        domain, scheme, rest = name.partition("://")
+        if not scheme:
+            domain, rest = PERSISTENT, name
+            if "/" not in name:
+                rest = f"public/default/{name}"
+        if domain not in (PERSISTENT, NON_PERSISTENT):
+            raise InvalidRequest(f"Topic {name!r}: the domain is persistent or non-persistent.")
+        parts = rest.split("/", 2)
+        if len(parts) != 3:
+            raise InvalidRequest(
+                f"Topic {name!r}: write it as topic, tenant/namespace/topic or "
+                "persistent://tenant/namespace/topic."
+            )
+        tenant, namespace, local = parts
+        for part in (tenant, namespace):
+            check_named_entity(part, name)
+        if not local or len(local) > _LOCAL_NAME_MAX or not local.isprintable():
+            raise InvalidRequest(
+                f"Topic {name!r}: the last part must be 1 to 1024 printable characters."
+            )
+        return cls(domain, tenant, namespace, local)
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.tenant}/{self.namespace_local}"
+
+    def __str__(self) -> str:
+        return f"{self.domain}://{self.tenant}/{self.namespace_local}/{self.local}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the name of a partition says: whose partition, and which."""
+
+    topic: str
+    index: int
+
+
+def partition_name(topic: str, index: int) -> str:
+    return f"{topic}{PARTITION_SUFFIX}{index}"
+
+
+def parse_partition(name: str) -> Partition | None:
+    """None for a name that is no partition's. (Whether there is such a one, it cannot tell.)"""
+    match = _PARTITION.fullmatch(name)
+    return None if match is None else Partition(match[1], int(match[2]))
+
+
+def partition_index(name: str) -> int:
+    """As message ids have it: -1 for a name that is no partition's."""
+    partition = parse_partition(name)
+    return -1 if partition is None else partition.index
+
+
+def check_named_entity(part: str, name: str) -> None:
+    if not _NAMED_ENTITY.fullmatch(part):
+        raise InvalidRequest(f"{name!r}: {part!r} may hold letters, digits, and - = : . _ only.")
+
+
+def parse_namespace(name: str) -> str:
+    """Checks "tenant/namespace". Raises InvalidRequest."""
+    parts = name.split("/")
+    if len(parts) != 2:
+        raise InvalidRequest(f"Namespace {name!r}: write it as tenant/namespace.")
+    for part in parts:
+        check_named_entity(part, name)
+    return name
+
+
+def persistent_topic(name: str, doing: str = "used") -> str:
+    """The full name of a persistent topic. Raises NotAllowed for a non-persistent one."""
+    parsed = TopicName.parse(name)
+    if parsed.domain != PERSISTENT:
+        raise NotAllowed(
+            f"{parsed} cannot be {doing}: only persistent topics are stored, and only what is "
+            "stored can be compacted. Use persistent://."
+        )
+    return str(parsed)

@@ -1,0 +1,49 @@
+"""What a broker process is told at start.
+
+    >>> BrokerSettings(data_dir=Path("/data")).listen
+    '127.0.0.1:7650'
+
+Policies given here are the lowest level: a namespace's and a topic's own stand above them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ledgerfold.storage.ledger import StoreSettings
+from ledgerfold.v1.records_pb2 import Emulation
+
+DEFAULT_LISTEN = "127.0.0.1:7650"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Sizes in bytes, times in ms."""
+
+    data_dir: Path
+    listen: str = DEFAULT_LISTEN
+    # 0 = never by itself.
+    compaction_threshold_bytes: int = 0
+    # -1 = no limit. (0, 0), Pulsar's default: raw data go once every cursor has passed them.
+    retention_ms: int = 0
+    retention_bytes: int = 0
+    # 0 = never: what nobody acknowledges stays.
+    message_ttl_ms: int = 0
+    retain_null_key: bool = False
+    # Nothing set: the profile `documented` (broker/policies/profiles.py).
+    emulation: Emulation = field(default_factory=Emulation)
+    compaction_monitor_interval_ms: int = 60_000
+    retention_check_interval_ms: int = 120_000
+    compaction_queue_max: int = 100
+    # Where a clock stands that is moved by hand (broker/ground/clock.py). None: the machine's
+    # clock.
+    test_clock_start_ms: int | None = None
+    # "local": start and supervise a worker; "off"; or the address of one that runs elsewhere.
+    compactor: str = "local"
+    spark_master: str = "local[2]"
+    # Where metrics are served over HTTP: "host:port". None: nowhere.
+    metrics_listen: str | None = None
+    ready_file: Path | None = None
+    log_level: str = "INFO"
+    store: StoreSettings = field(default_factory=StoreSettings)

@@ -1,0 +1,156 @@
+"""The broker process: from the lock on the data directory to the last flush.
+
+Start: lock, metadata, the end of what a killed broker's worker left running, recovery, server, then
+the compactor in the background; one line on standard output says that it serves and where:
+
+    {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
+
+Stop: SIGTERM or SIGINT drains, ends streams and runs, closes ledgers. A second signal exits at
+once: nothing depends on the clean way out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker import __version__
+from ledgerfold.broker.compaction.worker_remains import end_left_over
+from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.server.allocator import keep_freed_memory
+from ledgerfold.broker.server.grpc_server import Server
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.files import REAL, make_durable_dir
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.lock import DirectoryLock
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import metadata_dir
+from ledgerfold.storage.rocks import RocksKeyValue
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.metrics.server import Metrics
+
+DESCRIPTORS_MAX = 65_536
+# Streams were ended with the topics: this is for what is on its way to the clients.
+_GRACE_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+def serve(settings: BrokerSettings) -> int:
+    """Runs a broker until a signal ends it. Raises DirectoryLocked, OSError, StorageError."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    keep_freed_memory()
+    _raise_descriptor_limit()
+    make_durable_dir(settings.data_dir)
+    with DirectoryLock(settings.data_dir, __version__) as lock:
+        pairs = RocksKeyValue(metadata_dir(settings.data_dir), is_same_boot=lock.is_same_boot)
+        metadata = MetadataStore(pairs)
+        try:
+            return asyncio.run(_serve(settings, metadata, lock))
+        finally:
+            metadata.close()
+
+
+def _raise_descriptor_limit() -> None:
+    """Connections need descriptors; the usual soft limit is there for programs that select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: DirectoryLock) -> int:
+    clock = _clock(settings)
+    metrics = _metrics(settings)
+    files = REAL if metrics is None else metrics.files
+    store = LedgerStore(
+        settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock.now_ms
+    )
+    # It would write into what recovery removes.
+    end_left_over(settings.data_dir)
+    report = store.recover(is_same_boot=lock.is_same_boot)
+    lock.record_boot()
+    _log.info("Recovered %s: %s", settings.data_dir, report)
+    broker = Broker(settings, metadata, store, clock)
+    metrics_listen = None if metrics is None else metrics.serve(broker)
+    server = Server(broker)
+    stopped = _stop_on_signals()
+    listen = await server.start()
+    await broker.start()
+    # What exists now stays: a full collection would only walk over it again and again.
+    gc.freeze()
+    _announce(settings, listen, metrics_listen)
+    await stopped.wait()
+    _log.info("Stopping; a second signal exits at once.")
+    await server.drain()
+    if metrics is not None:
+        metrics.stop()
+    await broker.stop()
+    await server.stop(_GRACE_S)
+    return 0
+
+
+def _metrics(settings: BrokerSettings) -> Metrics | None:
+    if settings.metrics_listen is None:
+        return None
+    # Imported only when it is asked for: most brokers start without.
+    from ledgerfold.broker.metrics.server import Metrics
+
+    return Metrics(settings.metrics_listen)
+
+
+def _clock(settings: BrokerSettings) -> Clock:
+    start_ms = settings.test_clock_start_ms
+    return WallClock() if start_ms is None else ManualClock(start_ms)
+
+
+def _stop_on_signals() -> asyncio.Event:
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            os._exit(130)
+        stopped.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stopped
+
+
+def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None) -> None:
+    metrics = {} if metrics_listen is None else {"metrics": metrics_listen}
+    ready = json.dumps(
+        {
+            "event": "ready",
+            "listen": listen,
+            **metrics,
+            "pid": os.getpid(),
+            "data_dir": str(settings.data_dir),
+            "durability": settings.store.durability,
+            "version": __version__,
+        }
+    )
+    print(ready, flush=True)
+    if settings.ready_file is not None:
+        _write_ready_file(settings.ready_file, ready)
+
+
+def _write_ready_file(path: Path, ready: str) -> None:
+    # Whoever waits for the file must never see half of it.
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(ready + "\n")
+    aside.replace(path)

@@ -1,0 +1,154 @@
+"""What subscriptions and readers say of themselves, with Pulsar's field names.
+
+Source: Pulsar's SubscriptionStatsImpl, ConsumerStatsImpl and CursorStats, as far as the fields
+exist here; the size of the backlog is added by broker/stats/topic.py. Unacknowledged messages are
+counted for Shared and Key_Shared only, as in Pulsar. A reader is shown as Pulsar shows one: as a
+subscription that is not durable, with one consumer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.reading import LogReader
+from ledgerfold.storage.entry import Position
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.subscriptions.consumer import Consumer
+    from ledgerfold.broker.subscriptions.subscription import Subscription
+
+
+class Reader(Protocol):
+    """What is shown of one (broker/rpc/read.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> LogReader: ...
+    @property
+    def read_position(self) -> Position: ...
+    @property
+    def permits(self) -> int: ...
+    @property
+    def read_compacted(self) -> bool: ...
+    @property
+    def peer(self) -> Peer: ...
+    @property
+    def traffic(self) -> Traffic: ...
+
+
+def backlog_entries(subscription: Subscription, sums: LedgerSums | None = None) -> int:
+    """Raw entries behind the mark-delete that are not acknowledged. `sums`: of its log, now."""
+    log, cursor = subscription.log, subscription.cursor
+    sums = sums or log.ledger_sums()
+    behind = sums.entries_between(cursor.mark_delete, log.last_position())
+    return behind - sums.entries_in(cursor.bounds())
+
+
+def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:
+    consumers = subscription.consumers
+    active = subscription.active_consumer
+    backlog = backlog_entries(subscription, sums)
+    traffic = subscription.traffic_before
+    for consumer in consumers:
+        traffic = traffic.plus(consumer.traffic)
+    stats: dict[str, Any] = {
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "unackedMessages": sum(each.state.unacked_messages for each in consumers),
+        **traffic.stats(),
+        "totalMsgExpired": subscription.entries_expired,
+        "lastExpireTimestamp": subscription.expired_ms,
+        "isDurable": subscription.is_durable,
+        "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
+        "consumers": [_describe_consumer(each) for each in consumers],
+    }
+    if subscription.type is not None:
+        stats["type"] = str(subscription.type)
+    if active is not None:
+        stats["activeConsumerName"] = active.name
+    return stats
+
+
+def _describe_consumer(consumer: Consumer) -> dict[str, Any]:
+    return {
+        "consumerName": consumer.name,
+        "availablePermits": consumer.state.permits,
+        "unackedMessages": consumer.state.unacked_messages,
+        "readCompacted": consumer.read_compacted,
+        **_of_stream(consumer.traffic, consumer.peer),
+    }
+
+
+def _of_stream(traffic: Traffic, peer: Peer) -> dict[str, Any]:
+    average = round(traffic.messages / traffic.entries) if traffic.entries else 0
+    return {"avgMessagesPerEntry": average, **traffic.stats(), **peer.stats()}
+
+
+def describe_cursor(subscription: Subscription) -> dict[str, Any]:
+    cursor = subscription.cursor
+    ranges = ",".join(map(str, cursor.ranges))
+    positions = _positions(subscription.log, cursor.mark_delete, subscription.read_position)
+    return positions | {
+        "individuallyDeletedMessages": f"[{ranges}]",
+        "totalNonContiguousDeletedMessagesRange": cursor.range_count,
+        "active": bool(subscription.consumers),
+        "state": "Open",
+        "properties": {},
+    }
+
+
+def describe_reader(reader: Reader) -> dict[str, Any]:
+    """As a subscription. What lies behind its read position is its backlog."""
+    backlog = reader.log.entries_between(_mark_delete(reader), reader.log.last_position())
+    consumer = {
+        "consumerName": reader.name,
+        "availablePermits": reader.permits,
+        "unackedMessages": 0,
+        "readCompacted": reader.read_compacted,
+        **_of_stream(reader.traffic, reader.peer),
+    }
+    return {
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "unackedMessages": 0,
+        **reader.traffic.stats(),
+        "isDurable": False,
+        "nonContiguousDeletedMessagesRanges": 0,
+        "consumers": [consumer],
+        "type": "Exclusive",
+        "activeConsumerName": reader.name,
+    }
+
+
+def describe_reader_cursor(reader: Reader) -> dict[str, Any]:
+    return _positions(reader.log, _mark_delete(reader), reader.read_position) | {
+        "individuallyDeletedMessages": "[]",
+        "totalNonContiguousDeletedMessagesRange": 0,
+        "active": True,
+        "state": "Open",
+        "properties": {},
+    }
+
+
+def _mark_delete(reader: Reader) -> Position:
+    return reader.log.previous_position(reader.read_position)
+
+
+def _positions(log: LogReader, mark_delete: Position, read_position: Position) -> dict[str, Any]:
+    # Pulsar counts from the mark-delete to the read position, which it includes.
+    unread = log.entries_between(mark_delete, log.previous_position(read_position)) + 1
+    return {
+        "markDeletePosition": str(_in_ledgers(log, mark_delete, -1)),
+        "readPosition": str(_in_ledgers(log, read_position, 0)),
+        "numberOfEntriesSinceFirstNotAckedMessage": unread,
+    }
+
+
+def _in_ledgers(log: LogReader, position: Position, entry_id_first: int) -> Position:
+    """Pulsar's cursors are never before all ledgers, but at the beginning of the first one."""
+    ledger_ids = log.ledger_ids()
+    is_before = position.ledger_id < 0 and bool(ledger_ids)
+    return Position(ledger_ids[0], entry_id_first) if is_before else position

@@ -1,0 +1,170 @@
+"""What a topic says of itself, with the field names of Pulsar's `topics stats` and its internals.
+
+Only fields that mean something here. Rates are left out: they depend on when one asks. Sources:
+Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats; reference section 18.
+Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
+cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is each reader, as
+`reader-...`.
+
+Where a value differs from Pulsar's own: the open ledger is listed with its entries and size (there
+with zeros until it is closed), and `averageMsgSize` is of all messages since the load.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.compaction.history import CompactionStats
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import CompactedLedgerDamaged
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.topic import Topic
+
+COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
+_NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
+
+
+def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
+    """Pulsar's `topics stats`. Counters are since the topic was loaded."""
+    # However many subscriptions there are, the ledgers are added up once.
+    sums = topic.log.ledger_sums()
+    subscriptions = {
+        name: each.stats(sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
+        for name, each in topic.subscriptions.items()
+    }
+    durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
+    if topic.record.compaction_cursor:
+        subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic, sums)
+        durable.append(_compaction_mark_delete(topic))
+    for reader in topic.readers:
+        subscriptions[reader.subscription] = reader.stats()
+    return {
+        "msgInCounter": topic.messages_in,
+        "bytesInCounter": topic.bytes_in,
+        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
+        "msgOutCounter": topic.messages_out,
+        "bytesOutCounter": topic.bytes_out,
+        "storageSize": sums.size_bytes,
+        "backlogSize": sums.estimated_bytes_behind(min(durable)) if durable else 0,
+        "publishers": [
+            {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()
+        ],
+        "subscriptions": subscriptions,
+        "nonContiguousDeletedMessagesRanges": sum(
+            each.cursor.range_count for each in topic.subscriptions.values()
+        ),
+        "deduplicationStatus": "Enabled",
+        "compaction": compaction_block(compaction),
+    }
+
+
+def compaction_block(stats: CompactionStats) -> dict[str, int]:
+    return {
+        "lastCompactionRemovedEventCount": stats.removed_events,
+        "lastCompactionSucceedTimestamp": stats.succeeded_ms,
+        "lastCompactionFailedTimestamp": stats.failed_ms,
+        "lastCompactionDurationTimeInMills": stats.duration_ms,
+    }
+
+
+def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
+    """Pulsar's `topics stats-internal`."""
+    ledgers = topic.log.ledger_records()
+    current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
+    cursors = {name: each.internal_stats() for name, each in topic.subscriptions.items()}
+    if topic.record.compaction_cursor:
+        cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
+    for reader in topic.readers:
+        cursors[reader.subscription] = reader.internal_stats()
+    return {
+        "entriesAddedCounter": topic.entries_in,
+        "numberOfEntries": sum(map(_entries, ledgers)),
+        "totalSize": sum(map(_size, ledgers)),
+        "currentLedgerEntries": _entries(current),
+        "currentLedgerSize": _size(current),
+        "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
+        "lastConfirmedEntry": str(topic.log.last_published()),
+        "state": "Terminated" if topic.log.is_terminated else "LedgerOpened",
+        "ledgers": [_ledger(each) for each in ledgers],
+        "cursors": cursors,
+        "compactedLedger": _compacted_ledger(broker, topic),
+    }
+
+
+def _entries(ledger: LedgerRecord) -> int:
+    return sum(segment.entries for segment in ledger.segments)
+
+
+def _size(ledger: LedgerRecord) -> int:
+    return sum(segment.size_bytes for segment in ledger.segments)
+
+
+def _ledger(record: LedgerRecord) -> dict[str, Any]:
+    return {
+        "ledgerId": record.ledger_id,
+        "entries": _entries(record),
+        "size": _size(record),
+        "offloaded": False,
+    }
+
+
+def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
+    """A ledger of 0 entries is one of a topic whose keys are all gone, unlike no ledger at all.
+
+    `damage` is there when it cannot be read, as far as that is known: files are looked for, their
+    content is not looked at.
+    """
+    if not topic.record.HasField("compacted") or topic.record.compacted.ledger_id < 0:
+        return dict(_NO_LEDGER)
+    ledger_id = topic.record.compacted.ledger_id
+    record = broker.metadata.ledger(ledger_id)
+    shown = _ledger(LedgerRecord(ledger_id=ledger_id) if record is None else record)
+    try:
+        topic.log.check_compacted()
+    except CompactedLedgerDamaged as error:
+        shown["damage"] = str(error)
+    return shown
+
+
+def _compaction_mark_delete(topic: Topic) -> Position:
+    """Before the first ledger's first entry while it has passed nothing."""
+    if topic.compaction_mark_delete > EARLIEST:
+        return topic.compaction_mark_delete
+    ledger_ids = topic.log.ledger_ids()
+    return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
+
+
+def _compaction_subscription(topic: Topic, sums: LedgerSums) -> dict[str, Any]:
+    mark_delete = _compaction_mark_delete(topic)
+    backlog = sums.entries_between(mark_delete, topic.log.last_position())
+    return {
+        "msgBacklog": backlog,
+        "msgBacklogNoDelayed": backlog,
+        "backlogSize": sums.estimated_bytes_behind(mark_delete),
+        "isDurable": True,
+        "type": "Exclusive",
+        "consumers": [],
+    }
+
+
+def _compaction_cursor(topic: Topic) -> dict[str, Any]:
+    mark_delete = _compaction_mark_delete(topic)
+    properties = {}
+    if topic.record.HasField("compacted") and not topic.record.HasField("truncated_upto"):
+        properties[COMPACTED_LEDGER_PROPERTY] = topic.record.compacted.ledger_id
+    return {
+        "markDeletePosition": str(mark_delete),
+        "readPosition": str(mark_delete.next),
+        "numberOfEntriesSinceFirstNotAckedMessage": 1,
+        "individuallyDeletedMessages": "[]",
+        "totalNonContiguousDeletedMessagesRange": 0,
+        "active": False,
+        "state": "Open",
+        "properties": properties,
+    }

@@ -1,0 +1,227 @@
+"""The cursor of a subscription: what is acknowledged. Pure: no clock, no file, no task.
+
+A cursor is a *mark-delete* position, at or below which everything is acknowledged, and ranges
+beyond it that were acknowledged one by one. Positions are ordered by (ledger id, entry id) and are
+not dense: ledgers end, ledgers are trimmed, and whoever reads the compacted view meets only the
+entries that compaction kept. So a range is written `(after, upto]`, and it reaches as far back as
+the reader found nothing else to read:
+
+1. Reading tells the cursor each gap it crosses: `note_gap(after, before)` says that the entry at
+   `before` was the next one after `after`.
+2. Acknowledging the entry at `before` acknowledges all of `(after, before]`.
+3. `pass_over(after, upto)` is a gap that no entry follows yet (tombstones at the end of the
+   compacted data): it counts once everything up to `after` is acknowledged.
+
+Hence acknowledging all that was delivered brings the backlog to 0, on a compacted topic too, while
+a consumer that acknowledged nothing may come back without read-compacted and gets the raw log.
+(Pulsar 4.0 leaves superseded entries in the backlog: apache/pulsar#23245.)
+
+Bounds, all of them harmless to delivery (at worst something is delivered again):
+* RANGES_MAX ranges in memory: the acknowledgement that would make one more is forgotten.
+* RANGES_PERSISTED_MAX, the lowest ones, in the record (Pulsar's
+  managedLedgerMaxUnackedRangesToPersist).
+* GAPS_MAX gaps in memory: the oldest is forgotten, and what it spanned stays in the backlog until
+  a cumulative acknowledgement passes it.
+
+    >>> cursor = Cursor(Position(1, 4))
+    >>> cursor.note_gap(Position(1, 5), Position(3, 2))
+    >>> cursor.acknowledge(Position(3, 2)), cursor.mark_delete
+    (True, Position(ledger_id=1, entry_id=4))
+    >>> cursor.acknowledge(Position(1, 5)), cursor.mark_delete
+    (True, Position(ledger_id=3, entry_id=2))
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ledgerfold.storage.entry import Position
+from ledgerfold.v1 import records_pb2
+
+RANGES_MAX = 100_000
+RANGES_PERSISTED_MAX = 10_000
+GAPS_MAX = 50_000
+
+
+class Range(NamedTuple):
+    """Positions p with after < p <= upto."""
+
+    after: Position
+    upto: Position
+
+    def __str__(self) -> str:
+        return f"({self.after}..{self.upto}]"
+
+
+class Cursor:
+    """Mark-delete and what is acknowledged beyond it. Not for use by several threads at once."""
+
+    def __init__(
+        self,
+        mark_delete: Position,
+        *,
+        incarnation: int = 0,
+        ranges_max: int = RANGES_MAX,
+        gaps_max: int = GAPS_MAX,
+    ) -> None:
+        self._mark_delete = mark_delete
+        # Another number after each reset: acknowledgements made before are void.
+        self.incarnation = incarnation
+        self._ranges_max, self._gaps_max = ranges_max, gaps_max
+        # Two sorted lists of equal length; ranges neither touch nor overlap, all end beyond
+        # mark-delete.
+        self._afters: list[Position] = []
+        self._uptos: list[Position] = []
+        # Entry -> the one read before it, where that is not the id before it. In reading order.
+        self._gaps: OrderedDict[Position, Position] = OrderedDict()
+        self._trailing: Range | None = None
+
+    @classmethod
+    def from_record(cls, record: records_pb2.CursorRecord) -> Cursor:
+        mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+        cursor = cls(mark_delete, incarnation=record.incarnation)
+        for each in record.acknowledged:
+            cursor._insert(
+                Position(each.ledger_id, each.first_entry_id - 1),
+                Position(each.ledger_id, each.last_entry_id),
+            )
+        for span in record.spans:
+            cursor._insert(
+                Position(span.after.ledger_id, span.after.entry_id),
+                Position(span.upto.ledger_id, span.upto.entry_id),
+            )
+        cursor._advance()
+        return cursor
+
+    def to_record(
+        self, topic: str, subscription: str, created_ms: int = 0
+    ) -> records_pb2.CursorRecord:
+        """The durable form."""
+        record = records_pb2.CursorRecord(
+            topic=topic,
+            subscription=subscription,
+            mark_delete=records_pb2.Position(
+                ledger_id=self._mark_delete.ledger_id, entry_id=self._mark_delete.entry_id
+            ),
+            created_ms=created_ms,
+            incarnation=self.incarnation,
+        )
+        persisted = slice(RANGES_PERSISTED_MAX)
+        for after, upto in zip(self._afters[persisted], self._uptos[persisted], strict=True):
+            if after.ledger_id == upto.ledger_id:
+                record.acknowledged.add(
+                    ledger_id=upto.ledger_id,
+                    first_entry_id=after.entry_id + 1,
+                    last_entry_id=upto.entry_id,
+                )
+            else:
+                span = record.spans.add()
+                span.after.ledger_id, span.after.entry_id = after
+                span.upto.ledger_id, span.upto.entry_id = upto
+        return record
+
+    @property
+    def mark_delete(self) -> Position:
+        return self._mark_delete
+
+    @property
+    def ranges(self) -> list[Range]:
+        """What is acknowledged beyond mark-delete, in order."""
+        return list(map(Range, self._afters, self._uptos))
+
+    def bounds(self) -> Iterator[tuple[Position, Position]]:
+        """The same, for who only counts."""
+        return zip(self._afters, self._uptos, strict=True)
+
+    @property
+    def range_count(self) -> int:
+        return len(self._afters)
+
+    def is_acknowledged(self, position: Position) -> bool:
+        return position <= self._mark_delete or self.is_acknowledged_beyond(position)
+
+    def is_acknowledged_beyond(self, position: Position) -> bool:
+        """Whether one of the ranges holds it, wherever mark-delete is."""
+        at = bisect_left(self._uptos, position)
+        return at < len(self._uptos) and self._afters[at] < position
+
+    def note_gap(self, after: Position, before: Position) -> None:
+        """Reading went from `after` to `before` and found no entry between."""
+        if before <= self._mark_delete:
+            return
+        self._gaps[before] = after
+        if len(self._gaps) > self._gaps_max:
+            self._gaps.popitem(last=False)
+
+    def pass_over(self, after: Position, upto: Position) -> None:
+        """Reading found no entry in (after, upto]; `after` is the last one it met."""
+        self._trailing = Range(after, upto)
+        self._advance()
+
+    def acknowledge(self, position: Position) -> bool:
+        """One entry, and the gap before it. False when nothing changed."""
+        gap = self._gaps.pop(position, None)
+        if position <= self._mark_delete:
+            return False
+        if gap is None and self.is_acknowledged_beyond(position):
+            return False
+        after = Position(position.ledger_id, position.entry_id - 1) if gap is None else gap
+        if after <= self._mark_delete:
+            self._mark_delete = position
+        elif not self._insert(after, position):
+            return False
+        self._advance()
+        return True
+
+    def acknowledge_cumulative(self, position: Position) -> bool:
+        """That entry and all before it. False when nothing changed.
+
+        Entry id -1 means all that comes before its ledger's first entry.
+        """
+        if position.entry_id < 0:
+            # NOTE: kept out of mark-delete, where entry id -1 would make a read-compacted consumer
+            # begin again (test_cumulative_ack_before_a_ledgers_first_entry).
+            position = self._gaps.get(position.next, self._mark_delete)
+        if position <= self._mark_delete:
+            return False
+        self._mark_delete = position
+        self._advance()
+        return True
+
+    def reset(self, mark_delete: Position) -> None:
+        """Moves to `mark_delete`, forwards or backwards, and forgets everything else."""
+        self._mark_delete = mark_delete
+        self.incarnation += 1
+        self._afters, self._uptos, self._trailing = [], [], None
+        self._gaps.clear()
+
+    def _insert(self, after: Position, upto: Position) -> bool:
+        first = bisect_left(self._uptos, after)
+        end = bisect_right(self._afters, upto)
+        if first == end:
+            if len(self._afters) >= self._ranges_max:
+                return False
+        else:
+            after = min(after, self._afters[first])
+            upto = max(upto, self._uptos[end - 1])
+        self._afters[first:end] = [after]
+        self._uptos[first:end] = [upto]
+        return True
+
+    def _advance(self) -> None:
+        """Takes into mark-delete what has become contiguous with it."""
+        while True:
+            swallowed = bisect_right(self._afters, self._mark_delete)
+            if swallowed:
+                self._mark_delete = max(self._mark_delete, self._uptos[swallowed - 1])
+                del self._afters[:swallowed], self._uptos[:swallowed]
+            trailing = self._trailing
+            if trailing is None or trailing.after > self._mark_delete:
+                break
+            self._mark_delete = max(self._mark_delete, trailing.upto)
+            self._trailing = None
+        while self._gaps and next(iter(self._gaps)) <= self._mark_delete:
+            self._gaps.popitem(last=False)

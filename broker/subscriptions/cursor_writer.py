@@ -1,0 +1,163 @@
+"""Makes a cursor durable: a group commit.
+
+One write is in flight at a time, and each writes the cursor as it is then; acknowledgements that
+arrive meanwhile share the next write. Who asked for an answer is answered after the write that
+holds the change. Changes that nobody waits for are written when CHANGES_MAX have come together or
+after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
+
+After stop() nothing is ever written any more: the topic may be gone, and another one of its name
+there.
+
+A write that the disk refuses is tried again after DELAY_MS, as long as it takes: nobody reads the
+worse for it, and who asked for an answer waits.
+
+    writer = CursorWriter(snapshot, persist, on_error)
+    writer.changed()                                     # soon
+    writer.when_durable(lambda: consumer.answer_ack(7))  # now; called when it is
+    await writer.flush()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from ledgerfold.broker.ground.clock import Clock, Timer, WallClock
+from ledgerfold.storage.errors import StorageError
+from ledgerfold.v1.records_pb2 import CursorRecord
+
+_log = logging.getLogger(__name__)
+CHANGES_MAX = 1_000
+DELAY_MS = 1_000
+
+Persist = Callable[[CursorRecord], Awaitable[None]]
+
+
+class CursorWriter:
+    """Belongs to one subscription and one event loop."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], CursorRecord],
+        persist: Persist,
+        on_error: Callable[[Exception], None],
+        *,
+        changes_max: int = CHANGES_MAX,
+        delay_ms: int = DELAY_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._snapshot, self._persist, self._on_error = snapshot, persist, on_error
+        self._changes_max, self._delay_ms = changes_max, delay_ms
+        # Counts of changes: made, and durable.
+        self._made = 0
+        self._durable = 0
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
+        self._clock = clock or WallClock()
+        self._timer: Timer | None = None
+        self._failure: Exception | None = None
+        # The disk refused the last write: nothing but time starts another one.
+        self._is_paused = False
+        self._is_stopped = False
+
+    @property
+    def is_durable(self) -> bool:
+        return self._durable >= self._made
+
+    def changed(self, count: int = 1) -> None:
+        """The cursor changed: it will be written soon."""
+        if not self._is_stopped:
+            self._made += count
+            self._schedule()
+
+    def when_durable(self, answer: Callable[[], None]) -> None:
+        """Calls `answer` once all changes so far are durable: at once, or after a write at once.
+        Never after stop().
+
+        A write that fails with anything but a StorageError is a defect: `on_error` is called then,
+        and `answer` never.
+        """
+        if self._is_stopped:
+            return
+        if self.is_durable:
+            answer()
+        else:
+            self._waiting.append((self._made, answer))
+            self._schedule()
+
+    async def flush(self) -> None:
+        """Returns when every change made so far is durable. Raises what persisting raised."""
+        self._cancel_timer()
+        while not self.is_durable:
+            if self._writing is None:
+                self._writing = asyncio.create_task(self._write())
+            await asyncio.wait((self._writing,))
+            if self._failure is not None:
+                raise self._failure
+
+    async def stop(self) -> None:
+        """Writes nothing any more, once this returns."""
+        self._is_stopped = True
+        self._forget()
+        if self._writing is not None:
+            await asyncio.wait((self._writing,))
+            self._forget()
+
+    def _forget(self) -> None:
+        self._cancel_timer()
+        self._waiting.clear()
+        self._made = self._durable
+
+    def _schedule(self) -> None:
+        if self._writing is not None or self._is_paused:
+            return
+        if self._waiting or self._made - self._durable >= self._changes_max:
+            self._cancel_timer()
+            self._writing = asyncio.create_task(self._write())
+        elif not self.is_durable:
+            self._set_timer(self._clock)
+
+    def _set_timer(self, clock: Clock) -> None:
+        if self._timer is None:
+            self._timer = clock.call_later(self._delay_ms / 1000, self._start)
+
+    def _start(self) -> None:
+        self._timer = None
+        if self._writing is None and not self.is_durable:
+            self._writing = asyncio.create_task(self._write())
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _write(self) -> None:
+        was_paused, self._is_paused, self._failure = self._is_paused, False, None
+        try:
+            await self._write_once()
+            while self._waiting:
+                await self._write_once()
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._writing = None
+        if self._failure is None:
+            self._schedule()
+        elif isinstance(self._failure, StorageError):
+            if not was_paused:
+                _log.error("A cursor is not durable, and will be tried again: %s", self._failure)
+            self._is_paused = True
+            # The disk knows nothing of emulated time.
+            self._set_timer(WallClock())
+        else:
+            self._waiting.clear()
+            self._on_error(self._failure)
+
+    async def _write_once(self) -> None:
+        made = self._made
+        await self._persist(self._snapshot())
+        self._durable = max(self._durable, made)
+        while self._waiting and self._waiting[0][0] <= self._durable:
+            self._waiting.popleft()[1]()

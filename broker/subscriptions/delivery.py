@@ -1,0 +1,236 @@
+"""The pump: one task that reads a subscription's log and hands entries to its consumers.
+
+When someone has permits and room it reads on (about as much as the permits allow, READ_BYTES_MAX at
+most), asks the dispatcher who gets what, and pushes. Its awaits are its reads and its waits; what
+was read while a rewind happened is dropped and read again.
+
+A pump lives from the first consumer's coming to the last one's leaving.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ledgerfold.broker.log.reading import LogReader, Reading
+from ledgerfold.broker.log.route import ReadResult, StoredEntry
+from ledgerfold.broker.log.view import RAW
+from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
+from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.dispatcher import (
+    Candidate,
+    ConsumerState,
+    Dispatcher,
+    budget_of,
+)
+from ledgerfold.broker.subscriptions.key_shared import key_slot
+from ledgerfold.storage.codec import codec_of
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest
+
+READ_BYTES_MAX = 1024 * 1024
+# Guessed size of a message before one was read.
+_MESSAGE_BYTES_FIRST = 1024
+
+
+class Pump:
+    """`by_key`: candidates carry their key's slot. `on_passed`: the cursor moved by reading alone.
+
+    `on_error` gets what ended the pump; nothing is pushed afterwards.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        cursor: Cursor,
+        dispatcher: Dispatcher,
+        *,
+        is_durable: bool,
+        emulation: Callable[[], Emulation],
+        by_key: bool,
+        on_passed: Callable[[], None],
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._log, self._cursor, self._dispatcher = log, cursor, dispatcher
+        self._is_durable, self._by_key = is_durable, by_key
+        self._on_passed, self._on_error = on_passed, on_error
+        self._consumers: dict[int, Consumer] = {}
+        self._emulation = emulation
+        self._reading = self._begin(read_compacted=False)
+        self._wake = asyncio.Event()
+        self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def read_position(self) -> Position:
+        return self._reading.position
+
+    @property
+    def held_position(self) -> Position | None:
+        """The first raw entry that it needs though a run has overtaken it."""
+        reading = self._reading
+        return reading.route.held_position(reading.position, self._log.horizon)
+
+    def add(self, consumer: Consumer) -> None:
+        self._consumers[consumer.state.number] = consumer
+
+    def remove(self, consumer: Consumer) -> None:
+        del self._consumers[consumer.state.number]
+
+    def consumer_of(self, state: ConsumerState | None) -> Consumer | None:
+        return None if state is None else self._consumers.get(state.number)
+
+    def rewind(self, *, read_compacted: bool) -> None:
+        """Reading starts again at the cursor."""
+        self._reading.route.close()
+        self._reading = self._begin(read_compacted=read_compacted)
+        self.wake()
+
+    def _begin(self, *, read_compacted: bool) -> Reading:
+        return Reading(
+            self._cursor,
+            self._log,
+            self._emulation(),
+            read_compacted=read_compacted,
+            durable=self._is_durable,
+        )
+
+    def wake(self) -> None:
+        """Something changed: permits, room, the replay queue, an acknowledgement."""
+        self._wake.set()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    def stop(self) -> None:
+        self._reading.route.close()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stopped(self) -> None:
+        if self._task is not None:
+            await asyncio.wait((self._task,))
+
+    # Inside
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._step()
+        except Exception as error:
+            # Whatever it was: nobody may wait for entries that do not come.
+            self._on_error(error)
+
+    async def _step(self) -> None:
+        self._wake.clear()
+        reading = self._reading
+        positions = self._dispatcher.replay_positions()
+        if positions:
+            await self._replay(positions)
+        elif not self._dispatcher.budget().messages:
+            await self._wake.wait()
+        elif not await self._read_on(reading):
+            await self._wait_for_data(reading)
+
+    async def _read_on(self, reading: Reading) -> bool:
+        """Reads and dispatches. False: there is nothing more now."""
+        reading.catch_up()
+        position = reading.position
+        result, view = await reading.route.read(position, self._log, bytes_max=self._bytes_max())
+        if reading is not self._reading:
+            return True
+        mark_delete = self._cursor.mark_delete
+        wanted = reading.sift(result.entries, view.horizon)
+        decision = self._dispatcher.assign(list(map(self._candidate, wanted)))
+        for at, state, redeliveries in decision.assignments:
+            self._push(state, wanted[at], redeliveries)
+        if decision.taken < len(wanted):
+            reading.stop_before(result.entries, wanted[decision.taken].header.position)
+        else:
+            reading.finish(result, view.horizon)
+        reading.route.delivered(view, len(result.entries), reading.position)
+        if self._cursor.mark_delete != mark_delete:
+            self._on_passed()
+        return bool(result.entries) or reading.position != position
+
+    async def _replay(self, positions: list[Position]) -> None:
+        """Reads and dispatches again, run by run of consecutive ids."""
+        start = 0
+        while start < len(positions):
+            end = start + 1
+            while end < len(positions) and positions[end] == positions[end - 1].next:
+                end += 1
+            run = positions[start:end]
+            result = await self._log.read(
+                run[0],
+                view=RAW,
+                bytes_max=1 if len(run) == 1 else self._bytes_max(replay=True),
+            )
+            start += self._replay_run(run, result)
+
+    def _replay_run(self, run: list[Position], result: ReadResult) -> int:
+        """How many of the run are dealt with."""
+        entries = [each for each in result.entries if run[0] <= each.header.position <= run[-1]]
+        reached = entries[-1].header.position if entries else run[-1]
+        done = [each for each in run if each <= reached]
+        for position in set(done) - {entry.header.position for entry in entries}:
+            # Not in the log any more: nobody can acknowledge it.
+            self._dispatcher.settle(None, position)
+            self._cursor.acknowledge(position)
+        candidates = list(map(self._candidate, entries))
+        for at, state, redeliveries in self._dispatcher.assign_replayed(candidates):
+            self._push(state, entries[at], redeliveries)
+        return len(done)
+
+    async def _wait_for_data(self, reading: Reading) -> None:
+        data = asyncio.ensure_future(self._log.wait_beyond(reading.position))
+        try:
+            while True:
+                self._wake.clear()
+                if data.done():
+                    data.result()
+                    return
+                if reading is not self._reading or self._dispatcher.replay_positions():
+                    return
+                signal = asyncio.ensure_future(self._wake.wait())
+                try:
+                    await asyncio.wait((data, signal), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    signal.cancel()
+        finally:
+            data.cancel()
+
+    def _push(self, state: ConsumerState, entry: StoredEntry, redeliveries: int) -> None:
+        header = entry.header
+        self._consumers[state.number].push(
+            Delivery(header.position, header.message_count, entry.data, redeliveries)
+        )
+
+    def _bytes_max(self, *, replay: bool = False) -> int:
+        """About what the permits allow."""
+        dispatcher = self._dispatcher
+        messages, room_bytes = budget_of(dispatcher.consumers) if replay else dispatcher.budget()
+        estimate = int(messages * self._bytes_per_message) + 1
+        return max(1, min(READ_BYTES_MAX, room_bytes, estimate))
+
+    def _candidate(self, entry: StoredEntry) -> Candidate:
+        header, size_bytes = entry.header, len(entry.data)
+        self._bytes_per_message += (
+            size_bytes / header.message_count - self._bytes_per_message
+        ) / 16
+        slot = 0
+        if self._by_key:
+            slot = key_slot(_first_key(entry))
+        return Candidate(header.position, header.message_count, size_bytes, slot)
+
+
+def _first_key(entry: StoredEntry) -> bytes | None:
+    """An entry whose keys do not parse is dispatched as one without: consumers see the damage."""
+    header = entry.header
+    keys_at = header.header_bytes
+    section = memoryview(entry.data)[keys_at : keys_at + header.key_bytes]
+    try:
+        return codec_of(header).first_key(section)
+    except InvalidRequest:
+        return None

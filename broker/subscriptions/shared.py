@@ -1,0 +1,193 @@
+"""Shared dispatch: whoever has permits gets the next entry, in turn. Pure.
+
+Each entry that was dispatched and not acknowledged is *pending* at one consumer. What a consumer
+gives back (negative acknowledgement, disconnect) waits in the replay queue, ordered by id, and goes
+out before anything new is read; the entry itself is read from the log again then, so that only
+positions are kept. (Pulsar: PersistentDispatcherMultipleConsumers.)
+
+Invariants (tests/unit/subscriptions/test_dispatch_model.py):
+* an entry is pending at one consumer or waits in the replay queue or is settled, never two of them;
+* nothing goes to a consumer without permits and room;
+* at most UNACKED_PER_SUBSCRIPTION_MAX messages are pending before dispatch pauses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+from ledgerfold.broker.subscriptions.dispatcher import (
+    UNACKED_PER_SUBSCRIPTION_MAX,
+    Assignment,
+    Budget,
+    Candidate,
+    ConsumerState,
+    Decision,
+    Unsettled,
+    budget_of,
+)
+from ledgerfold.storage.entry import Position
+
+# Replay positions handed out at once.
+REPLAY_BATCH_MAX = 1_000
+
+
+class SharedDispatcher:
+    """Round robin by permits. Key_Shared overrides the choice."""
+
+    def __init__(self) -> None:
+        self.consumers: list[ConsumerState] = []
+        self._turn = 0
+        self._unacked_messages = 0
+        self._waiting: dict[Position, Unsettled] = {}
+        # The keys of _waiting in order, and some that left it since; sorted when it is needed.
+        self._order: list[Position] = []
+        self._is_sorted = True
+
+    @property
+    def active(self) -> ConsumerState | None:
+        return None
+
+    @property
+    def waiting(self) -> int:
+        """Entries in the replay queue."""
+        return len(self._waiting)
+
+    def add(self, consumer: ConsumerState) -> bool:
+        self.consumers.append(consumer)
+        return False
+
+    def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
+        self.consumers.remove(consumer)
+        self._give_back(consumer, list(consumer.pending), unsent)
+        return False
+
+    def budget(self) -> Budget:
+        if self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX:
+            return Budget(0, 0)
+        return budget_of(self.consumers)
+
+    def assign(self, candidates: Sequence[Candidate]) -> Decision:
+        assignments: list[Assignment] = []
+        for index, candidate in enumerate(candidates):
+            if not self._has_taker() or not self._may_look_further():
+                return Decision(assignments, index)
+            consumer = self._choose(candidate.position, candidate.slot, is_new=True)
+            if consumer is None:
+                self._wait(candidate.position, Unsettled(candidate.messages, 0, candidate.slot))
+            else:
+                assignments.append(self._hand_out(index, candidate, consumer, redeliveries=0))
+        return Decision(assignments, len(candidates))
+
+    def replay_positions(self) -> list[Position]:
+        budget, positions = self.budget().messages, list[Position]()
+        if not budget:
+            return positions
+        for position in self._in_order():
+            positions.append(position)
+            budget -= self._waiting[position].messages
+            if budget <= 0 or len(positions) == REPLAY_BATCH_MAX:
+                break
+        return positions
+
+    def assign_replayed(self, candidates: Sequence[Candidate]) -> list[Assignment]:
+        assignments = []
+        for index, candidate in enumerate(candidates):
+            waiting = self._waiting.get(candidate.position)
+            if waiting is None:
+                continue
+            if not self._has_taker():
+                break
+            consumer = self._choose(candidate.position, waiting.slot, is_new=False)
+            if consumer is not None:
+                self._stop_waiting(candidate.position)
+                assignments.append(self._hand_out(index, candidate, consumer, waiting.redeliveries))
+        return assignments
+
+    def settle(self, consumer: ConsumerState | None, position: Position) -> None:
+        if consumer is not None and self._take_back(consumer, position) is not None:
+            return
+        for holder in self.consumers:
+            if self._take_back(holder, position) is not None:
+                return
+        self._stop_waiting(position)
+
+    def settle_cumulative(self, position: Position) -> None:
+        """Not part of these types; whatever the cursor passed stays settled one by one."""
+
+    def pass_over(self, position: Position) -> None:
+        given = [each for consumer in self.consumers for each in consumer.pending]
+        for passed in [each for each in (*given, *self._waiting) if each <= position]:
+            self.settle(None, passed)
+
+    def redeliver(
+        self,
+        consumer: ConsumerState,
+        positions: AbstractSet[Position] | None,
+        unsent: AbstractSet[Position],
+    ) -> bool:
+        given = consumer.pending if positions is None else positions & consumer.pending.keys()
+        self._give_back(consumer, list(given), unsent)
+        return False
+
+    def rewound(self, unsent: AbstractSet[Position]) -> None:
+        raise AssertionError("Shared types replay; they are never rewound.")
+
+    def _has_taker(self) -> bool:
+        return self._unacked_messages < UNACKED_PER_SUBSCRIPTION_MAX and any(
+            each.can_take for each in self.consumers
+        )
+
+    def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
+        """Who gets it; None: nobody now, it waits in the replay queue."""
+        count = len(self.consumers)
+        for step in range(count):
+            index = (self._turn + step) % count
+            if self.consumers[index].can_take:
+                self._turn = index + 1
+                return self.consumers[index]
+        return None
+
+    def _may_look_further(self) -> bool:
+        return True
+
+    def _hand_out(
+        self, index: int, candidate: Candidate, consumer: ConsumerState, redeliveries: int
+    ) -> Assignment:
+        consumer.spend(candidate.messages, candidate.size_bytes)
+        consumer.pending[candidate.position] = Unsettled(
+            candidate.messages, redeliveries, candidate.slot
+        )
+        consumer.unacked_messages += candidate.messages
+        self._unacked_messages += candidate.messages
+        return Assignment(index, consumer, redeliveries)
+
+    def _take_back(self, consumer: ConsumerState, position: Position) -> Unsettled | None:
+        entry = consumer.pending.pop(position, None)
+        if entry is not None:
+            consumer.unacked_messages -= entry.messages
+            self._unacked_messages -= entry.messages
+        return entry
+
+    def _give_back(
+        self, consumer: ConsumerState, positions: Sequence[Position], unsent: AbstractSet[Position]
+    ) -> None:
+        for position in positions:
+            entry = self._take_back(consumer, position)
+            if entry is not None:
+                sent = 0 if position in unsent else 1
+                self._wait(position, entry._replace(redeliveries=entry.redeliveries + sent))
+
+    def _wait(self, position: Position, entry: Unsettled) -> None:
+        self._waiting[position] = entry
+        self._is_sorted = self._is_sorted and (not self._order or position > self._order[-1])
+        self._order.append(position)
+
+    def _stop_waiting(self, position: Position) -> Unsettled | None:
+        return self._waiting.pop(position, None)
+
+    def _in_order(self) -> list[Position]:
+        if not self._is_sorted or len(self._order) != len(self._waiting):
+            self._order = sorted(self._waiting)
+            self._is_sorted = True
+        return self._order

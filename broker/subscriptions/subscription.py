@@ -1,0 +1,405 @@
+"""A subscription: a cursor on a topic's log, and the consumers that share it.
+
+Reading and handing out is the pump's (broker/subscriptions/delivery.py), who gets what the
+dispatcher's (broker/subscriptions/dispatcher.py), and the cursor is made durable by its writer
+(broker/subscriptions/cursor_writer.py). Everything happens on one event loop.
+
+Rules, as in Pulsar:
+* One type at a time: it is set by the first consumer and forgotten with the last one.
+* A second consumer of an Exclusive subscription is refused (SubscriptionBusy).
+* Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). It is a property of
+  the consumer, not of the subscription.
+* Cumulative acknowledgement needs Exclusive or Failover.
+* When the last consumer leaves, what it had not acknowledged is delivered again to the next one,
+  starting by the rule in broker/log/reading.py.
+* A seek disconnects all consumers with Moved, moves the cursor durably, and lets them come back.
+* A non-durable subscription keeps its cursor in memory and goes with its last consumer, unless a
+  seek sent that one away.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.names import partition_index
+from ledgerfold.broker.ground.traffic import Traffic
+from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.reading import LogReader
+from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.stats.subscription import backlog_entries, describe, describe_cursor
+from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer
+from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
+from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.session import Session
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LedgerfoldError,
+    Moved,
+    NotAllowed,
+    SubscriptionBusy,
+)
+from ledgerfold.v1.records_pb2 import CursorRecord
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """What a consumer asks for. `priority` counts for Failover: the lowest is active."""
+
+    type: SubscriptionType
+    durable: bool = True
+    read_compacted: bool = False
+    name: str = ""
+    priority: int = 0
+
+    def check(self) -> None:
+        """Raises NotAllowed for what no subscription grants."""
+        if self.read_compacted and not self.type.is_ordered:
+            raise NotAllowed(
+                f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."
+            )
+
+
+class Subscription:
+    """`persist` None: not durable. Made by broker/subscriptions/lifecycle.py."""
+
+    def __init__(
+        self,
+        topic: str,
+        name: str,
+        log: LogReader,
+        cursor: Cursor,
+        persist: Persist | None,
+        *,
+        emulation: Callable[[], Emulation] = Emulation,
+        created_ms: int = 0,
+        persist_delay_ms: int = DELAY_MS,
+        clock: Clock | None = None,
+    ) -> None:
+        self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
+        self._emulation = emulation
+        self.created_ms = created_ms
+        # Of the last consumer that connected; a seek by time looks at the view it reads.
+        self.read_compacted = False
+        # By message TTL or by hand: how many entries, and when that was last tried.
+        self.entries_expired = self.expired_ms = 0
+        # Of consumers that left.
+        self.traffic_before = Traffic()
+        # Whether a record of it is on the disk: not yet, while it is being created.
+        self.is_recorded = False
+        # Not beyond the mark-delete on disk, whether or not a write under way gets there.
+        self._recorded_mark_delete = cursor.mark_delete
+        self._persist_record = persist
+        self._writer: CursorWriter | None = None
+        if persist is not None:
+            self._writer = CursorWriter(
+                self.record, self._persist, self.fail, delay_ms=persist_delay_ms, clock=clock
+            )
+        self._session: Session | None = None
+        self._closed: LedgerfoldError | None = None
+        self._is_moving = False
+        # Not durable, but its consumers were sent away by a seek and will come back.
+        self._is_kept = False
+        self._last_number = 0
+
+    # What others see
+
+    @property
+    def is_durable(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def type(self) -> SubscriptionType | None:
+        """None while nobody is connected."""
+        return None if self._session is None else self._session.type
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        return [] if self._session is None else self._session.consumers
+
+    @property
+    def active_consumer(self) -> Consumer | None:
+        return None if self._session is None else self._session.active
+
+    @property
+    def mark_delete(self) -> Position:
+        """Everything at or below it is acknowledged, though a crash may forget that."""
+        return self.cursor.mark_delete
+
+    @property
+    def durable_mark_delete(self) -> Position:
+        """Everything at or below it is acknowledged, now and after a crash: trimming may have it.
+
+        That of the last record written, or of the one being written where that is further back;
+        never beyond `mark_delete`. Not durable: `mark_delete`.
+        """
+        if not self.is_durable:
+            return self.cursor.mark_delete
+        return min(self._recorded_mark_delete, self.cursor.mark_delete)
+
+    @property
+    def read_position(self) -> Position:
+        """What would be read next, if a consumer asked."""
+        session = self._session
+        return self.cursor.mark_delete.next if session is None else session.pump.read_position
+
+    @property
+    def held_position(self) -> Position | None:
+        """The first raw entry that trimming must leave to it though a run has overtaken it."""
+        return None if self._session is None else self._session.pump.held_position
+
+    @property
+    def is_closed(self) -> bool:
+        """Being deleted, or its topic unloaded: its cursor is not written any more."""
+        return self._closed is not None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Not durable, and nobody uses it: to be removed from its topic."""
+        return not (self.is_durable or self._session or self._is_kept or self._is_moving)
+
+    def record(self) -> CursorRecord:
+        return self.cursor.to_record(self.topic, self.name, self.created_ms)
+
+    def stats(self, sums: LedgerSums | None = None) -> dict[str, Any]:
+        """With the field names of Pulsar's `topics stats`. `sums`: of its log, now."""
+        return describe(self, sums)
+
+    def internal_stats(self) -> dict[str, Any]:
+        """With the field names of a cursor in Pulsar's `topics stats-internal`."""
+        return describe_cursor(self)
+
+    # Consumers
+
+    def attach(self, options: ConsumerOptions) -> Consumer:
+        """Connects a consumer; it has no permits yet.
+
+        Raises NotAllowed, SubscriptionBusy, or the error that the subscription was closed with.
+        """
+        self._check_attach(options)
+        session = self._session
+        if session is None:
+            session = self._session = Session(
+                options.type,
+                self.log,
+                self.cursor,
+                partition=partition_index(self.topic),
+                is_durable=self.is_durable,
+                emulation=self._emulation,
+                on_passed=self.cursor_changed,
+                on_error=self.fail,
+            )
+            session.pump.start()
+        self._last_number += 1
+        state = ConsumerState(
+            options.name or f"consumer-{self._last_number}",
+            self._last_number,
+            priority=options.priority,
+            room_bytes=OUTGOING_BYTES_MAX,
+        )
+        consumer = Consumer(state, read_compacted=options.read_compacted, on_room=session.pump.wake)
+        self.read_compacted = options.read_compacted
+        self._is_kept = False
+        session.add(consumer)
+        session.pump.wake()
+        return consumer
+
+    def detach(self, consumer: Consumer) -> None:
+        """Disconnects it; what it had not acknowledged goes to others. Twice is once."""
+        session = self._session_of(consumer)
+        if session is None:
+            return
+        session.remove(consumer)
+        consumer.end(None)
+        self.traffic_before = self.traffic_before.plus(consumer.traffic)
+        if session.consumers:
+            session.pump.wake()
+        else:
+            session.pump.stop()
+            self._session = None
+
+    def add_permits(self, consumer: Consumer, messages: int) -> None:
+        session = self._session_of(consumer)
+        if session is not None:
+            consumer.state.permits += messages
+            session.pump.wake()
+
+    def acknowledge(
+        self,
+        consumer: Consumer,
+        positions: Sequence[Position],
+        *,
+        cumulative: bool = False,
+        request_id: int = 0,
+    ) -> None:
+        """Whole entries. `request_id` not 0: the consumer is told when it is durable.
+
+        Positions beyond the end of the log are ignored. Raises InvalidRequest.
+        """
+        session = self._session_of(consumer)
+        if session is None:
+            return
+        end = self.log.last_position()
+        if cumulative:
+            self._check_cumulative(session, positions)
+            changes = int(positions[0] <= end and self.cursor.acknowledge_cumulative(positions[0]))
+        else:
+            known = [each for each in positions if each <= end and each.entry_id >= 0]
+            for position in known:
+                session.dispatcher.settle(consumer.state, position)
+            changes = sum(map(self.cursor.acknowledge, known))
+        session.dispatcher.settle_cumulative(self.cursor.mark_delete)
+        if changes:
+            self.cursor_changed(changes)
+        if request_id:
+            self._answer_when_durable(consumer, request_id)
+        session.pump.wake()
+
+    def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        """Delivers again what `consumer` has and did not acknowledge: `positions`, or all.
+
+        Exclusive and Failover always deliver all of it again, in order.
+        """
+        session = self._session_of(consumer)
+        if session is not None:
+            session.redeliver(consumer, frozenset(positions))
+            session.pump.wake()
+
+    # The whole of it
+
+    def pass_over(self, upto: Position) -> int:
+        """Acknowledges everything up to there on the consumers' behalf, who stay.
+
+        How many entries of the backlog that were; none of one that is closed.
+        """
+        if self.is_closed:
+            return 0
+        before = backlog_entries(self)
+        if not self.cursor.acknowledge_cumulative(upto):
+            return 0
+        if self._session is not None:
+            self._session.dispatcher.pass_over(self.mark_delete)
+            self._session.pump.wake()
+        self.cursor_changed()
+        return before - backlog_entries(self)
+
+    def cursor_changed(self, count: int = 1) -> None:
+        """To be made durable soon."""
+        if self._writer is not None:
+            self._writer.changed(count)
+
+    async def persist(self) -> None:
+        """Returns when the cursor is durable as it is now. Raises StorageError, or why not."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.changed()
+            await self._writer.flush()
+
+    async def move(self, mark_delete: Position) -> None:
+        """A seek: the next entry delivered is the first behind `mark_delete` (EARLIEST: all).
+
+        Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
+        Raises SubscriptionBusy while another move is on its way, StorageError, or why it is closed.
+        """
+        if self._is_moving:
+            raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
+        self._is_moving = True
+        try:
+            await self._disconnect(
+                Moved(f"Subscription {self.name!r} of {self.topic} moved: connect again.")
+            )
+            self._check_open()
+            self.cursor.reset(mark_delete)
+            self._is_kept = not self.is_durable
+            await self.persist()
+        finally:
+            self._is_moving = False
+
+    async def close(
+        self, error: LedgerfoldError | None = None, *, keep_cursor: bool = True
+    ) -> None:
+        """Ends all consumers with `error` (Moved when None) and makes the cursor durable.
+
+        `keep_cursor` False: writes nothing any more, the subscription is being deleted.
+        Raises StorageError.
+        """
+        self._closed = error or Moved(f"Topic {self.topic} was unloaded: connect again.")
+        if self._writer is not None and not keep_cursor:
+            await self._writer.stop()
+        await self._disconnect(self._closed)
+        if self._writer is not None and keep_cursor:
+            try:
+                await self._writer.flush()
+            finally:
+                await self._writer.stop()
+
+    def fail(self, error: Exception) -> None:
+        """Reading or persisting failed: consumers get the error, and may come back."""
+        if not isinstance(error, LedgerfoldError):
+            _log.error("Subscription %s of %s failed", self.name, self.topic, exc_info=error)
+            error = LedgerfoldError(f"Subscription {self.name!r} failed: {error!r}")
+        self._end_all(error)
+
+    # Inside
+
+    async def _persist(self, record: CursorRecord) -> None:
+        assert self._persist_record is not None
+        written = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
+        self._recorded_mark_delete = min(self._recorded_mark_delete, written)
+        await self._persist_record(record)
+        self._recorded_mark_delete, self.is_recorded = written, True
+
+    def _session_of(self, consumer: Consumer) -> Session | None:
+        """None when the consumer is not connected any more."""
+        session = self._session
+        return session if session is not None and consumer in session.consumers else None
+
+    def _end_all(self, error: LedgerfoldError) -> None:
+        for consumer in list(self.consumers):
+            consumer.end(error)
+            self.detach(consumer)
+
+    async def _disconnect(self, error: LedgerfoldError) -> None:
+        session = self._session
+        self._end_all(error)
+        if session is not None:
+            await session.pump.stopped()
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+
+    def _check_attach(self, options: ConsumerOptions) -> None:
+        options.check()
+        self._check_open()
+        if options.durable != self.is_durable:
+            kind = "durable" if self.is_durable else "non-durable"
+            raise NotAllowed(f"Subscription {self.name!r} of {self.topic} exists as {kind}.")
+        why = None
+        if self._is_moving:
+            why = "it is being moved; try again."
+        elif self.type is not None and self.type is not options.type:
+            why = f"it is {self.type} at the moment. Use that type, or close its consumers."
+        elif self.consumers and options.type is SubscriptionType.EXCLUSIVE:
+            why = "it is Exclusive and has a consumer. Close that one, or use another type."
+        if why is not None:
+            raise SubscriptionBusy(self.topic, self.name, why)
+
+    def _check_cumulative(self, session: Session, positions: Sequence[Position]) -> None:
+        if not session.type.is_ordered:
+            raise InvalidRequest(f"Cumulative acknowledgement on a {session.type} subscription.")
+        if len(positions) != 1:
+            raise InvalidRequest(f"A cumulative acknowledgement of {len(positions)} positions.")
+
+    def _answer_when_durable(self, consumer: Consumer, request_id: int) -> None:
+        if self._writer is None:
+            consumer.answer_ack(request_id)
+        else:
+            self._writer.when_durable(lambda: consumer.answer_ack(request_id))

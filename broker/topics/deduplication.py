@@ -1,0 +1,151 @@
+"""What the broker remembers of producers, so that a message sent twice is stored once.
+
+Each producer name has a number on its topic; entry headers carry it with the sequence id of the
+entry's last message. An entry is a duplicate when its sequence id is not above the highest stored
+under that name (Pulsar: MessageDeduplication). The records in the metadata store are snapshots;
+what came after them is found again in the entries' headers when the topic is loaded.
+
+A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
+(brokerDeduplicationProducerInactivityTimeoutMinutes): what it sends again afterwards is new. Its
+number is not given out again, and the entries that carry it stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
+
+INACTIVE_MS = 360 * 60_000
+# Time to come back after the topic was loaded: as long as it was not, nobody could connect.
+RETURN_MS = 60 * 60_000
+
+
+class Deduplication:
+    """The producers of one topic.
+
+    In memory a producer's last sequence id is that of the last entry *appended*; what is written is
+    what was so at a position that is durable by then: otherwise a crash could lose an entry and
+    refuse it when it is sent again. So a snapshot has two steps, capture() when a ledger ends and
+    write() when that end is durable. Ledgers behind `recorded` must stay: their headers are all
+    that is known of what they hold.
+    """
+
+    def __init__(self, record: TopicRecord, metadata: MetadataStore) -> None:
+        self._record = record
+        self._metadata = metadata
+        self._producers = {each.name: each for each in metadata.producers(record.name)}
+        self._changed: set[str] = set()
+        self._captured: list[tuple[Position, list[ProducerRecord]]] = []
+        self._first_looked_at_ms: int | None = None
+        positions = [
+            Position(each.position.ledger_id, each.position.entry_id)
+            for each in self._producers.values()
+        ]
+        self._recorded = min(positions, default=LATEST)
+
+    @property
+    def recorded(self) -> Position:
+        """The records tell all up to here; headers behind it must be replayed."""
+        return self._recorded
+
+    def replay(self, last_sequence_ids: Mapping[int, int]) -> None:
+        """Takes in what the records may not know: the highest sequence id by producer number."""
+        for producer in self._producers.values():
+            found = last_sequence_ids.get(producer.number, producer.last_sequence_id)
+            if found > producer.last_sequence_id:
+                producer.last_sequence_id = found
+                self._changed.add(producer.name)
+
+    def register(self, name: str, durable: Position | None) -> ProducerRecord:
+        """The producer of that name, made durable when it is new.
+
+        `durable`: the last durable position. A new producer has nothing up to there.
+        """
+        producer = self._producers.get(name)
+        if producer is None:
+            self._record.last_producer_number += 1
+            producer = ProducerRecord(
+                topic=self._record.name,
+                name=name,
+                number=self._record.last_producer_number,
+                last_sequence_id=-1,
+            )
+            position = durable or EARLIEST
+            producer.position.ledger_id, producer.position.entry_id = position
+            with self._metadata.batch() as batch:
+                batch.put_topic(self._record)
+                batch.put_producer(producer)
+            self._producers[name] = producer
+            self._recorded = min(self._recorded, position)
+        return producer
+
+    def forget_inactive(self, connected: Collection[str], now_ms: int) -> list[str]:
+        """To be called now and then. Deletes the records of those long gone; their names."""
+        if self._first_looked_at_ms is None:
+            self._first_looked_at_ms = now_ms
+        for name, producer in self._producers.items():
+            if name in connected or not producer.last_active_ms:
+                producer.last_active_ms = now_ms
+        if now_ms < self._first_looked_at_ms + RETURN_MS:
+            return []
+        before_ms = now_ms - INACTIVE_MS
+        gone = [name for name, each in self._producers.items() if each.last_active_ms < before_ms]
+        if gone:
+            self._forget(gone)
+        return gone
+
+    def _forget(self, names: Sequence[str]) -> None:
+        with self._metadata.batch() as batch:
+            for name in names:
+                batch.delete_producer(self._record.name, name)
+        for name in names:
+            del self._producers[name]
+            self._changed.discard(name)
+        # A snapshot taken before must not bring them back.
+        self._captured = [
+            (position, [each for each in copies if each.name in self._producers])
+            for position, copies in self._captured
+        ]
+        if not self._producers:
+            # No header tells anything about anybody.
+            self._captured, self._recorded = [], LATEST
+
+    def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
+        """An entry of this producer got its position."""
+        producer.last_sequence_id = sequence_id
+        self._changed.add(producer.name)
+
+    def capture(self, position: Position) -> None:
+        """Remembers the state as of `position`, the last one appended."""
+        copies = []
+        for producer in self._producers.values():
+            producer.position.ledger_id, producer.position.entry_id = position
+            copy = ProducerRecord()
+            copy.CopyFrom(producer)
+            copies.append(copy)
+        if self._changed:
+            self._captured.append((position, copies))
+            self._changed.clear()
+
+    def write(self, durable: Position) -> None:
+        """Writes the newest captured state that `durable` covers. One batch."""
+        ready = [each for each in self._captured if each[0] <= durable]
+        if ready:
+            position, producers = ready[-1]
+            with self._metadata.batch() as batch:
+                for producer in producers:
+                    batch.put_producer(producer)
+            self._captured = self._captured[len(ready) :]
+            self._recorded = position
+
+
+def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:
+    """The highest sequence id of each producer number that `headers` name."""
+    found: dict[int, int] = {}
+    for header in headers:
+        if header.sequence_id > found.get(header.producer_number, -1):
+            found[header.producer_number] = header.sequence_id
+    return found

@@ -1,0 +1,140 @@
+"""A connected producer: appends in order, refuses duplicates, gives receipts when durable.
+
+Receipts come back in the order of the entries. A duplicate's receipt waits until everything
+appended before it is durable: the original may still be on its way.
+
+Bounds: what a producer has in flight, duplicates among it, stays under IN_FLIGHT_BYTES_MAX plus an
+entry and what the handler appends at once (broker/rpc/publish.py); above it the handler does not
+read on, and HTTP/2 holds the client back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.storage.entry import Position, check_entry
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.v1.data_pb2 import Receipt
+from ledgerfold.v1.records_pb2 import ProducerRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.topic import Topic
+
+IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
+# Given at once: about a millisecond's work, and a message that any client takes.
+RECEIPTS_MAX = 1000
+_DUPLICATE = Position(-1, -1)
+
+
+class _Waiting(NamedTuple):
+    receipt: Position
+    sequence_id: int
+    size_bytes: int
+    # Durable from here on; None: nothing was ever appended to wait for.
+    durable_at: Position | None
+
+
+class Producer:
+    """Belongs to one Publish stream."""
+
+    def __init__(self, topic: Topic, name: str, record: ProducerRecord) -> None:
+        self.topic = topic
+        self.name = name
+        self.record = record
+        # The stream's handler says who it is.
+        self.peer = Peer()
+        self._waiting: deque[_Waiting] = deque()
+        self._in_flight_bytes = 0
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._error: LedgerfoldError | None = None
+        self._is_finished = False
+        topic.log.on_durable.add(self._changed.set)
+
+    def append(self, entry: memoryview) -> None:
+        """One entry as it came. Raises InvalidRequest, and what made the log fail."""
+        if self._error is not None:
+            raise self._error
+        header = check_entry(entry)
+        topic, record = self.topic, self.record
+        if header.sequence_id <= record.last_sequence_id:
+            # The original may still be on its way, from a connection that is gone.
+            self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, topic.log.last_appended)
+            return
+        clock = topic.broker.manual_clock
+        if clock is not None:
+            # On emulated time the producer's own clock means nothing.
+            header = header._replace(publish_time_ms=clock.now_ms())
+        position = topic.log.append(header, entry, record.number)
+        topic.deduplication.appended(record, header.sequence_id)
+        topic.count_in(header)
+        self._wait(position, header.sequence_id, header.size_bytes, position)
+
+    def _wait(
+        self, receipt: Position, sequence_id: int, size_bytes: int, durable_at: Position | None
+    ) -> None:
+        self._waiting.append(_Waiting(receipt, sequence_id, size_bytes, durable_at))
+        self._in_flight_bytes += size_bytes
+        if receipt == _DUPLICATE:
+            self._changed.set()
+
+    async def has_room(self) -> None:
+        """Returns when the next frame may be read."""
+        while self._in_flight_bytes >= IN_FLIGHT_BYTES_MAX and self._error is None:
+            self._room.clear()
+            await self._room.wait()
+
+    async def receipts(self) -> list[Receipt]:
+        """The next ones, 1 to RECEIPTS_MAX; none when the stream is finished and all were given.
+
+        Raises what ended the producer or made the log fail.
+        """
+        while True:
+            ready = self._take_durable()
+            if ready:
+                return ready
+            error = self._error or self.topic.log.failure
+            if error is not None:
+                self.end(error)
+                raise error
+            if self._is_finished and not self._waiting:
+                return []
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _take_durable(self) -> list[Receipt]:
+        durable, ready = self.topic.log.last_durable, list[Receipt]()
+        while self._waiting and len(ready) < RECEIPTS_MAX:
+            waiting = self._waiting[0]
+            if waiting.durable_at is not None and (durable is None or waiting.durable_at > durable):
+                break
+            self._waiting.popleft()
+            self._in_flight_bytes -= waiting.size_bytes
+            ready.append(
+                Receipt(
+                    sequence_id=waiting.sequence_id,
+                    ledger_id=waiting.receipt.ledger_id,
+                    entry_id=waiting.receipt.entry_id,
+                )
+            )
+        if ready:
+            self._room.set()
+        return ready
+
+    def finish(self) -> None:
+        """The client sends no more: receipts() ends once all are given."""
+        self._is_finished = True
+        self._changed.set()
+
+    def end(self, error: LedgerfoldError) -> None:
+        """Ends the stream with `error`."""
+        self._error = self._error or error
+        self._room.set()
+        self._changed.set()
+
+    def detach(self) -> None:
+        self.topic.log.on_durable.discard(self._changed.set)
+        self.topic.detach_producer(self)

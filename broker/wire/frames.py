@@ -1,0 +1,157 @@
+"""Bulk messages as raw bytes.
+
+Entries are opaque and large, so the streams that carry them use identity (de)serialisers and these
+few functions instead of building protobuf objects. What is on the wire stays plain protobuf: any
+client may use the generated classes (proto/ledgerfold/v1/data.proto).
+
+    >>> frame = encode_publish([b"one", b"two"])
+    >>> [bytes(entry) for entry in entries_of(frame)]
+    [b'one', b'two']
+
+What a stranger sent is decoded field by field, never as a whole: a frame of FRAME_BYTES_MAX holds
+millions of empty ones.
+
+Source: the protobuf encoding; a length-delimited field is a tag byte (number << 3 | 2), a varint
+length, and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer
+from ledgerfold.storage.errors import InvalidRequest
+
+# No message in either direction is longer. Any entry fits, with what is said about it.
+FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
+
+# `entries` of PublishRequest and ReadResponse, `deliveries` of SubscribeResponse.
+BULK_FIELD = 2
+_LENGTH_DELIMITED = 2
+_BULK_TAG = BULK_FIELD << 3 | _LENGTH_DELIMITED
+_ENTRY_TAG = 1 << 3 | _LENGTH_DELIMITED  # Delivery.entry
+_REDELIVERY_TAG = 2 << 3  # Delivery.redelivery_count, a varint
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _encode_entries(entries: Iterable[Buffer]) -> bytes:
+    parts: list[Buffer] = []
+    for entry in entries:
+        parts.append(b"%c%b" % (_BULK_TAG, _varint(len(entry))))
+        parts.append(entry)
+    return b"".join(parts)
+
+
+def encode_publish(entries: Iterable[Buffer]) -> bytes:
+    """A PublishRequest that holds `entries`."""
+    return _encode_entries(entries)
+
+
+def encode_read(entries: Iterable[Buffer]) -> bytes:
+    """A ReadResponse that holds `entries`."""
+    return _encode_entries(entries)
+
+
+def encode_deliveries(
+    deliveries: Iterable[tuple[Buffer, int]], bytes_max: int = FRAME_BYTES_MAX
+) -> Iterator[bytes]:
+    """SubscribeResponses of (entry, redelivery count) pairs, as few as `bytes_max` allows."""
+    parts: list[Buffer] = []
+    size_bytes = 0
+    for entry, redelivery_count in deliveries:
+        head = b"%c%b" % (_ENTRY_TAG, _varint(len(entry)))
+        tail = b"%c%b" % (_REDELIVERY_TAG, _varint(redelivery_count)) if redelivery_count else b""
+        size = len(head) + len(entry) + len(tail)
+        head = b"%c%b%b" % (_BULK_TAG, _varint(size), head)
+        size = len(head) + len(entry) + len(tail)
+        if parts and size_bytes + size > bytes_max:
+            yield b"".join(parts)
+            parts, size_bytes = [], 0
+        parts += (head, entry, tail)
+        size_bytes += size
+    if parts:
+        yield b"".join(parts)
+
+
+def is_bulk(frame: Buffer) -> bool:
+    """Whether the message begins with the bulk field: then it holds nothing else worth parsing."""
+    return len(frame) > 0 and frame[0] == _BULK_TAG
+
+
+def _read_varint(frame: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = frame[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise InvalidRequest("A frame with an endless number.")
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
+    """Number and value of each field, one at a time. Raises InvalidRequest where one is bad."""
+    at, end = 0, len(view)
+    while at < end:
+        try:
+            tag, at = _read_varint(view, at)
+            kind = tag & 7
+            size, at = _read_varint(view, at)
+        except IndexError as error:
+            raise InvalidRequest("A frame that ends in the middle of a number.") from error
+        if kind == 0:
+            yield tag >> 3, size
+            continue
+        if kind != _LENGTH_DELIMITED:
+            raise InvalidRequest(f"A frame with a field of unknown wire type {kind}.")
+        if at + size > end:
+            raise InvalidRequest("A frame that ends in the middle of a field.")
+        yield tag >> 3, view[at : at + size]
+        at += size
+
+
+def entries_of(frame: Buffer) -> Iterator[memoryview]:
+    """The bulk field's values, as slices of a frame that holds nothing else, one at a time.
+
+    Raises InvalidRequest when it comes to what is no such value.
+    """
+    for number, value in _fields(memoryview(frame)):
+        if number != BULK_FIELD or isinstance(value, int):
+            raise InvalidRequest(f"A frame of entries with something else in it: field {number}.")
+        yield value
+
+
+def decode_field(frame: Buffer, number: int) -> list[memoryview]:
+    """All values of one length-delimited field, as slices of the frame: of a broker's message.
+
+    Raises InvalidRequest.
+    """
+    return [
+        value
+        for field, value in _fields(memoryview(frame))
+        if field == number and isinstance(value, memoryview)
+    ]
+
+
+def decode_deliveries(frame: Buffer) -> list[tuple[memoryview, int]]:
+    """The (entry, redelivery count) pairs of a SubscribeResponse. Raises InvalidRequest."""
+    deliveries = []
+    for delivery in decode_field(frame, BULK_FIELD):
+        entry, redelivery_count = memoryview(b""), 0
+        for number, value in _fields(delivery):
+            if number == 1 and isinstance(value, memoryview):
+                entry = value
+            elif number == 2 and isinstance(value, int):
+                redelivery_count = value
+        deliveries.append((entry, redelivery_count))
+    return deliveries

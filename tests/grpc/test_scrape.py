@@ -1,0 +1,164 @@
+"""Metrics of a real broker over HTTP: all is documented, and tells what was done."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import urllib.request
+from pathlib import Path
+from urllib.error import HTTPError
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from ledgerfold.broker.cli.exit_codes import FAILED
+from ledgerfold.broker.client import Client, InitialPosition
+from ledgerfold.broker.client.admin import Admin
+from tests.conftest import MakeBroker
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import run
+from tests.support.compactor_process import CompactorProcess
+from tests.support.waiting import wait_until
+
+ANY_PORT = ("--metrics-listen", "127.0.0.1:0")
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "METRICS.md").read_text()
+Samples = dict[str, float]
+
+
+def get(broker: BrokerProcess, path: str = "/metrics", encoding: str = "") -> tuple[bytes, str]:
+    """Body and content type."""
+    url = f"http://{broker.ready['metrics']}{path}"
+    request = urllib.request.Request(url, headers={"Accept-Encoding": encoding})
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return response.read(), response.headers["Content-Type"]
+
+
+def families(broker: BrokerProcess) -> list[Metric]:
+    return list(text_string_to_metric_families(get(broker)[0].decode()))
+
+
+def samples(broker: BrokerProcess, **labels: str) -> Samples:
+    """By name, of those with these labels and no others beside cluster and namespace."""
+    own = {"cluster", "namespace", *labels}
+    return {
+        sample.name: sample.value
+        for family in families(broker)
+        for sample in family.samples
+        if labels.items() <= sample.labels.items() and sample.labels.keys() <= own
+    }
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """Type and labels by name."""
+    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \| .*? \| (.*?) \| .* \|$", DOCUMENT, re.MULTILINE)
+    return {name: (kind, set(labels.split(", ")) - {""}) for name, kind, labels in rows}
+
+
+@pytest.mark.spark
+def test_a_compaction_is_told_as_pulsar_tells_it(
+    broker_process: MakeBroker, compactor: CompactorProcess
+) -> None:
+    """MET-01 and MET-10; and all that is exposed then is documented, and the other way round."""
+    broker = broker_process(*ANY_PORT, compactor=compactor.address)
+    name = "persistent://public/default/t"
+    with Client(broker.url) as client, Admin(broker.url) as admin:
+        producer = client.create_producer("t")
+        client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        for number in range(1000):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number % 10}")
+        producer.flush()
+        assert not [each for each in samples(broker, topic=name) if "compaction" in each]
+        broker.wait_for_compactor()
+        admin.trigger_compaction("t")
+        *_, last = admin.watch_compaction("t", timeout_seconds=100)
+        assert not last.last_error
+        found = samples(broker, topic=name)
+        prefix = "pulsar_compaction_"
+        assert found[prefix + "removed_event_count"] == 990
+        assert (found[prefix + "succeed_count"], found[prefix + "failed_count"]) == (1, 0)
+        assert found[prefix + "duration_time_in_mills"] > 0
+        assert found[prefix + "read_throughput"] > found[prefix + "write_throughput"] > 0
+        assert found[prefix + "compacted_entries_count"] == 10
+        assert found[prefix + "compacted_entries_size"] > 0
+        assert found[prefix + "latency_sum"] > 0
+        buckets = sum(found[each] for each in found if re.search(r"latency_(le|overflow)", each))
+        assert found[prefix + "latency_count"] == buckets > 0
+        assert found["ledgerfold_compaction_horizon_lag_bytes"] == 0
+        assert found["ledgerfold_compaction_phase_one_seconds_total"] > 0
+        assert "ledgerfold_compaction_seconds_since_success" in found
+        exposed = {
+            sample.name if family.type != "histogram" else family.name: (
+                family.type,
+                set(sample.labels) - {"le"},
+            )
+            for family in families(broker)
+            for sample in family.samples
+        }
+        assert exposed == documented()
+        producer.close()
+        admin.delete_topic("t", force=True)
+        assert not samples(broker, topic=name)
+
+
+def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
+    """Of topic, subscription and reader; a sync a receipt, as each send waits for its own."""
+    broker = broker_process(*ANY_PORT)
+    topic = "persistent://public/default/t"
+    with Client(broker.url) as client:
+        producer = client.create_producer("t")
+        consumer = client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
+        for number in range(5):
+            producer.send(b"%d" % number, partition_key="k")
+        for _ in range(5):
+            consumer.acknowledge(consumer.receive(10_000))
+
+        def acknowledged() -> Samples | None:
+            found = samples(broker, topic=topic, subscription="s")
+            return found if not found["pulsar_subscription_back_log"] else None
+
+        of_subscription = wait_until(acknowledged, "the acknowledgements")
+        assert of_subscription is not None
+        assert of_subscription["pulsar_out_messages_total"] == 5
+        assert of_subscription["pulsar_subscription_last_acked_timestamp"] > 0
+        found = samples(broker, topic=topic)
+        assert found["pulsar_in_messages_total"] == 5
+        assert (found["pulsar_producers_count"], found["pulsar_consumers_count"]) == (1, 1)
+        of_broker = samples(broker)
+        assert of_broker["ledgerfold_fsync_seconds_count"] >= 5
+        assert of_broker["ledgerfold_fsync_seconds_sum"] > 0
+        assert of_broker["pulsar_topics_count"] == 1
+        assert of_broker["process_resident_memory_bytes"] > 0
+        assert samples(broker, state="disabled")["ledgerfold_compactor_state"] == 1
+
+
+def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> None:
+    """The text format, zipped for who takes it; one path, and a word about it on others."""
+    broker = broker_process(*ANY_PORT)
+    plain, content_type = get(broker)
+    assert content_type.startswith("text/plain; version=0.0.4")
+    zipped, _ = get(broker, encoding="gzip")
+    assert gzip.decompress(zipped).splitlines()[0] == plain.splitlines()[0]
+    with pytest.raises(HTTPError) as error:
+        get(broker, "/")
+    error.value.close()
+    assert (error.value.code, "/metrics" in error.value.reason) == (404, True)
+
+
+def test_nothing_listens_unless_it_is_asked_for(broker_process: MakeBroker) -> None:
+    """The ready line names the port when there is one."""
+    assert "metrics" not in broker_process().ready
+
+
+@pytest.mark.parametrize("listen", ["{taken}", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_an_address_that_cannot_be_ends_the_start(
+    broker_process: MakeBroker, tmp_path: Path, listen: str
+) -> None:
+    """With a sentence, not a traceback, and before anything is served."""
+    taken = broker_process(*ANY_PORT).ready["metrics"]
+    listen = listen.format(taken=taken)
+    addresses = ("--listen", "127.0.0.1:0", "--metrics-listen", listen)
+    done = run(["serve", "--data", str(tmp_path / "other"), "--compactor", "off", *addresses])
+    assert (done.returncode, done.stdout) == (FAILED, b"")
+    assert f"Cannot listen for metrics on {listen}" in done.stderr.decode()
+    assert b"Traceback" not in done.stderr

@@ -1,0 +1,278 @@
+"""A run always ends: whatever is raised, wherever, and however often it is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ledgerfold.broker.compaction.interfaces import OnProgress
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactionFenced,
+    CompactorUnavailable,
+    DiskFailure,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_ERROR,
+    RUN_STATE_SUCCESS,
+    RUN_TRIGGER_ADMIN,
+    RunRecord,
+)
+from tests.unit.compaction.compaction_fakes import FIRST_LEDGER_ID, FakeCompactor, FakeTopic, Lab
+
+DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
+GONE = FileNotFoundError(2, "No such file or directory", "100/0.log.tmp")
+
+
+class TheEnd(BaseException):
+    """Stands for what ends a task from outside: it is no Exception."""
+
+
+def in_a_run(body: Callable[[Lab, FakeTopic], Awaitable[None]], lab: Lab | None = None) -> None:
+    """`body` gets a topic whose run is in the worker."""
+
+    async def main() -> None:
+        made = lab or Lab()
+        topic = made.topic("t")
+        await made.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await made.compactor.started()
+        async with asyncio.timeout(5):
+            await body(made, topic)
+
+    asyncio.run(main())
+
+
+async def compact(lab: Lab, topic: FakeTopic) -> RunRecord:
+    """Another run, to its success."""
+    number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+    await lab.compactor.started()
+    lab.compactor.finish()
+    await lab.ended(topic)
+    return lab.run_of(topic, number)
+
+
+@pytest.mark.parametrize("failure", [GONE, DISK_FULL, ZeroDivisionError("a defect")])
+def test_a_removal_that_fails_is_made_up_for_before_the_next_run(failure: Exception) -> None:
+    """FLT-01: the killed worker's tasks still wrote; the run ends with its own error, not that."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        lab.store.failure = failure
+        lab.compactor.fail(CompactionFailed("phase two", "the worker died (signal SIGKILL)"))
+        await lab.ended(topic)
+        failed = lab.run_of(topic, 1)
+        assert (failed.state, failed.error_reason) == (RUN_STATE_ERROR, "COMPACTION_FAILED")
+        assert "SIGKILL" in failed.error_message
+        lab.store.failure = None
+        assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+
+    in_a_run(body)
+
+
+@pytest.mark.parametrize("failure", [DISK_FULL, OSError(5, "Input/output error")])
+def test_a_run_ends_though_its_record_cannot_be_written(failure: Exception) -> None:
+    """Also when it is interrupted, and also when it never began."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        queued = lab.topic("queued")
+        await lab.scheduler.trigger(queued, RUN_TRIGGER_ADMIN)
+        lab.metadata.failure = failure
+        await lab.scheduler.fence(queued.name)
+        await lab.scheduler.fence(topic.name)
+        assert not lab.scheduler.is_on_its_way(topic.name)
+        assert not lab.scheduler.is_on_its_way(queued.name)
+        lab.metadata.failure = None
+        assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
+
+    in_a_run(body)
+
+
+@pytest.mark.parametrize("step", ["snapshot", "worker", "commit", "removal"])
+def test_a_run_ends_with_its_task(step: str) -> None:
+    """What is no Exception passes through, and nobody who waits for the run is left waiting."""
+
+    async def main() -> None:
+        lab, end = Lab(), asyncio.CancelledError("from outside")
+        topic = lab.topic("t")
+        topic.snapshot_failure = end if step == "snapshot" else None
+        topic.commit_failure = end if step == "commit" else None
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        if step != "snapshot":
+            await lab.compactor.started()
+        if step == "removal":
+            lab.store.failure = TheEnd()
+        if step == "commit":
+            lab.compactor.finish()
+        elif step != "snapshot":
+            lab.compactor.fail(TheEnd() if step == "worker" else CompactionFailed("a", "b"))
+        async with asyncio.timeout(5):
+            await lab.scheduler.ended(topic.name)
+        assert lab.run_of(topic, 1).state == RUN_STATE_ERROR
+        assert not lab.scheduler.is_on_its_way(topic.name)
+        topic.snapshot_failure = topic.commit_failure = lab.store.failure = None
+        assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
+
+    asyncio.run(main())
+
+
+def test_a_commit_that_is_cut_off_behind_its_write_is_a_success() -> None:
+    """The view is published: neither its files nor its record may say otherwise."""
+
+    def cut_off() -> None:
+        raise asyncio.CancelledError
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        topic.after_commit = cut_off
+        lab.compactor.finish()
+        await lab.scheduler.ended(topic.name)
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+        assert lab.store.removed == []
+        assert topic.log.horizon == Position(1, 4)
+
+    in_a_run(body)
+
+
+def test_files_stay_when_nobody_can_say_whether_they_are_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next start knows."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        def unreadable(ledger_id: int) -> None:
+            raise DISK_FULL
+
+        topic.commit_failure = CompactionFenced("unloaded")
+        monkeypatch.setattr(lab.metadata, "ledger", unreadable)
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.store.removed == []
+
+    in_a_run(body)
+
+
+def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
+    """The next run begins, and the others are told."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        told: list[int] = []
+
+        def fail(record: RunRecord) -> None:
+            told.append(record.number)
+            raise RuntimeError("a defect")
+
+        lab.scheduler.on_ended = {fail, lambda record: told.append(record.number)}
+        other = lab.topic("other")
+        await lab.scheduler.trigger(other, RUN_TRIGGER_ADMIN)
+        lab.compactor.finish()
+        assert (await lab.compactor.started()).topic == other.name
+        assert told == [1, 1]
+        assert await lab.scheduler.cancel(other.name) == 1
+        assert told == [1, 1, 1, 1]
+
+    in_a_run(body)
+
+
+def test_a_topic_that_cannot_tell_its_backlog_does_not_stop_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is last; its run says what is wrong with it."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        broken, other = lab.topic("broken"), lab.topic("other")
+
+        def unreadable() -> int:
+            raise DISK_FULL
+
+        monkeypatch.setattr(broken, "compaction_backlog_bytes", unreadable)
+        for each in (broken, other):
+            await lab.scheduler.trigger(each, RUN_TRIGGER_ADMIN)
+        order = []
+        for _ in range(2):
+            lab.compactor.finish()
+            order.append((await lab.compactor.started()).topic)
+        assert order == [other.name, broken.name]
+        await lab.scheduler.stop()
+
+    in_a_run(body)
+
+
+def test_two_interruptions_end_a_run_once() -> None:
+    """The first one counts; the second waits for the same end."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        cancelled, _ = await asyncio.gather(
+            lab.scheduler.cancel(topic.name), lab.scheduler.fence(topic.name)
+        )
+        assert cancelled == 1
+        assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+
+    in_a_run(body)
+
+
+def test_an_interruption_at_each_step() -> None:
+    """After any number of turns of the loop, before the worker has it and with it."""
+
+    async def main(turns: int) -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            assert await lab.scheduler.cancel(topic.name) == 1
+            assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
+            assert (await compact_after(lab, topic)).state == RUN_STATE_SUCCESS
+
+    async def compact_after(lab: Lab, topic: FakeTopic) -> RunRecord:
+        while not lab.compactor._arrivals.empty():
+            lab.compactor._arrivals.get_nowait()
+        return await compact(lab, topic)
+
+    for turns in range(12):
+        asyncio.run(main(turns))
+
+
+class Deaf(FakeCompactor):
+    """A worker's call that answers a cancellation with something else than CancelledError."""
+
+    def __init__(self, answer: Exception | None) -> None:
+        super().__init__()
+        self.answer_to_cancel = answer
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        try:
+            return await super().run(plan, on_progress)
+        except asyncio.CancelledError:
+            if self.answer_to_cancel is not None:
+                raise self.answer_to_cancel from None
+            return Manifest(run_id=plan.run_id, ledger_id=plan.ledger_id, horizon=plan.horizon)
+
+
+@pytest.mark.parametrize("answer", [CompactorUnavailable("gone"), ZeroDivisionError("a"), None])
+def test_an_interruption_holds_whatever_the_worker_makes_of_it(answer: Exception | None) -> None:
+    """Also a manifest that comes nevertheless: who cancelled was promised an end without effect."""
+
+    async def body(lab: Lab, topic: FakeTopic) -> None:
+        assert await lab.scheduler.cancel(topic.name) == 1
+        assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+        assert topic.log.horizon is None
+
+    in_a_run(body, Lab(compactor=Deaf(answer)))
+
+
+def test_run_ids_are_unique() -> None:
+    """Two brokers that share a worker have topics of the same names, and runs of one number."""
+
+    async def run_id() -> str:
+        lab = Lab()
+        await lab.scheduler.trigger(lab.topic("t"), RUN_TRIGGER_ADMIN)
+        return str((await lab.compactor.started()).run_id)
+
+    assert asyncio.run(run_id()) != asyncio.run(run_id())

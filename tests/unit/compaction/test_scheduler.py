@@ -1,0 +1,507 @@
+"""The scheduler and its runs: triggers, order, ends, history, status."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ledgerfold.broker.compaction.history import RUNS_KEPT
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactionFenced,
+    CompactionRunning,
+    Corruption,
+    DiskFailure,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_PHASE_COMMIT,
+    COMPACTION_PHASE_ONE,
+    COMPACTION_PHASE_QUEUED,
+    COMPACTION_PHASE_TWO,
+    COMPACTION_STATUS_ERROR,
+    COMPACTION_STATUS_NOT_RUN,
+    COMPACTION_STATUS_RUNNING,
+    COMPACTION_STATUS_SUCCESS,
+)
+from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_CANCELLED,
+    RUN_STATE_ERROR,
+    RUN_STATE_QUEUED,
+    RUN_STATE_RUNNING,
+    RUN_STATE_SUCCESS,
+    RUN_TRIGGER_ADMIN,
+    RUN_TRIGGER_THRESHOLD,
+    RunRecord,
+)
+from tests.unit.compaction.compaction_fakes import FIRST_LEDGER_ID, Lab, position
+
+DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
+
+
+def test_adm_01_a_topic_that_was_never_compacted_is_not_run() -> None:
+    """NOT_RUN, and no error text."""
+    lab = Lab()
+    status = lab.scheduler.status(lab.topic("t"))
+    assert (status.status, status.last_error) == (COMPACTION_STATUS_NOT_RUN, "")
+
+
+def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
+    """Queued and running are durable before the worker is asked; success comes with the view."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=5)
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        assert lab.run_of(topic, 1).state == RUN_STATE_QUEUED
+        assert lab.metadata.topic(topic.name).last_run_number == 1
+        assert topic.record.compaction_cursor
+        plan = await lab.compactor.started()
+        assert (plan.topic, plan.policy, plan.ledger_id) == (topic.name, "latest", FIRST_LEDGER_ID)
+        assert plan.horizon == position(1, 4)
+        assert not plan.HasField("horizon_previous")
+        running = lab.run_of(topic, 1)
+        assert (running.state, running.ledger_id) == (RUN_STATE_RUNNING, FIRST_LEDGER_ID)
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_RUNNING
+        lab.compactor.finish(removed_events=4)
+        await lab.ended(topic)
+        done = lab.run_of(topic, 1)
+        assert (done.state, done.counts.removed_events) == (RUN_STATE_SUCCESS, 4)
+        assert done.queued_ms < done.started_ms < done.ended_ms
+        assert topic.log.horizon == Position(1, 4)
+        assert lab.store.removed == []
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+
+    asyncio.run(body())
+
+
+def test_a_second_run_builds_on_the_first() -> None:
+    """Its plan names the horizon before, its record the ledger it replaces."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        for entries in (5, 8):
+            topic.log.entries = entries
+            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+            await lab.compactor.started()
+            lab.compactor.finish()
+            await lab.ended(topic)
+        plan, record = lab.compactor.plans[-1], lab.run_of(topic, 2)
+        assert (plan.horizon_previous, plan.horizon) == (position(1, 4), position(1, 7))
+        assert record.previous_ledger_id == FIRST_LEDGER_ID
+        assert record.ledger_id == FIRST_LEDGER_ID + 1
+
+    asyncio.run(body())
+
+
+def test_adm_02_an_empty_topic_succeeds_without_ledger_or_worker() -> None:
+    """Pulsar's compaction of an empty topic: success, ledger -1, nothing published."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=0, backlog_bytes=0)
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        await lab.ended(topic)
+        assert lab.compactor.plans == []
+        assert lab.run_of(topic, 1).ledger_id == -1
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+        assert topic.log.horizon is None
+
+    asyncio.run(body())
+
+
+def test_an_empty_topic_is_compacted_once_until_something_is_published() -> None:
+    """Unless the profile wants a run, or forgets with a load that there was one."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=0, backlog_bytes=0)
+
+        async def numbers() -> int:
+            number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+            await lab.ended(topic)
+            return number
+
+        assert [await numbers() for _ in range(3)] == [1, 0, 0]
+        topic.record.policies.emulation.skip_run_without_new_data = False
+        assert await numbers() == 2
+        topic.record.policies.emulation.skip_run_without_new_data = True
+        topic.record.compaction_cursor = False
+        assert [await numbers() for _ in range(2)] == [3, 0]
+        topic.record.policies.emulation.status_survives_unload = False
+        topic.last_run_before_load = 3
+        assert [await numbers() for _ in range(2)] == [4, 0]
+        topic.log.entries = 1
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 5
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
+    """A trigger without anything beyond the horizon answers 0 (apache/pulsar#24449)."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=5)
+        topic.log.horizon = Position(1, 4)
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 0
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_NOT_RUN
+        assert topic.record.last_run_number == 0
+        topic.record.policies.emulation.skip_run_without_new_data = False
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        await lab.ended(topic)
+
+    asyncio.run(body())
+
+
+def test_adm_11_status_and_stats_outlive_a_load_unless_the_profile_forgets_them() -> None:
+    """Pulsar keeps both with the loaded topic; the history of runs stays in either case."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t", entries=5)
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        topic.last_run_before_load = 1
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+        assert lab.scheduler.stats(topic).succeeded_ms > 0
+        topic.record.policies.emulation.status_survives_unload = False
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_NOT_RUN
+        assert lab.scheduler.stats(topic).succeeded_ms == 0
+        assert len(lab.scheduler.history.runs(topic.name)) == 1
+
+    asyncio.run(body())
+
+
+def test_adm_04_a_trigger_during_a_run_is_refused_and_only_one_run_counts() -> None:
+    """Pulsar's 409, for a queued run as for one in the worker."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic, other = lab.topic("t"), lab.topic("u")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.scheduler.trigger(other, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        for each in (topic, other):
+            with pytest.raises(CompactionRunning):
+                await lab.scheduler.trigger(each, RUN_TRIGGER_THRESHOLD)
+            assert lab.scheduler.status(each).status == COMPACTION_STATUS_RUNNING
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert len(lab.metadata.runs(topic.name)) == 1
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_two_triggers_at_once_start_one_run() -> None:
+    """The second comes while the first waits for its cursor to be durable."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        answers = await asyncio.gather(
+            lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN),
+            lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN),
+            return_exceptions=True,
+        )
+        assert answers[0] == 1
+        assert isinstance(answers[1], CompactionRunning)
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_adm_19_topics_are_compacted_one_at_a_time_the_dirtiest_first() -> None:
+    """Dirtiness is looked at when a place becomes free, not when the run was queued."""
+
+    async def body() -> None:
+        lab = Lab()
+        first, small, large = lab.topic("first"), lab.topic("small"), lab.topic("large")
+        for topic in (first, small, large):
+            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        large.backlog_bytes = 10_000
+        order = []
+        for _ in range(3):
+            order.append((await lab.compactor.started()).topic)
+            lab.compactor.finish()
+        assert order == [first.name, large.name, small.name]
+        await lab.ended(small)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (CompactionFailed("phase one", "the worker died (signal SIGKILL)"), "COMPACTION_FAILED"),
+        (Corruption("1/0.log", 72, "CRC", "another"), "DATA_CORRUPT"),
+        (DISK_FULL, "DISK_FAILURE"),
+        (ZeroDivisionError("a defect"), "COMPACTION_FAILED"),
+    ],
+)
+def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
+    error: Exception, reason: str
+) -> None:
+    """FLT-01, FLT-27: the record says why, the horizon stays, another run succeeds."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        lab.compactor.fail(error)
+        await lab.ended(topic)
+        failed = lab.run_of(topic, 1)
+        assert (failed.state, failed.error_reason) == (RUN_STATE_ERROR, reason)
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+        assert topic.log.horizon is None
+        status = lab.scheduler.status(topic)
+        assert status.status == COMPACTION_STATUS_ERROR
+        assert str(error) in status.last_error
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 2
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+
+    asyncio.run(body())
+
+
+def test_a_manifest_of_another_run_is_not_committed() -> None:
+    """Whatever a worker mixes up, the topic does not serve it."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        lab.compactor.answer(Manifest(run_id="another", ledger_id=FIRST_LEDGER_ID))
+        await lab.ended(topic)
+        assert "another run's" in lab.run_of(topic, 1).error_message
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("failure", "removed"),
+    [
+        (CompactionFenced("unloaded"), [FIRST_LEDGER_ID]),
+        (Corruption("100/0.log", 0, "its size", "another"), [FIRST_LEDGER_ID]),
+        # The write may have reached the disk after all: only the next start knows.
+        (DISK_FULL, []),
+    ],
+)
+def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int]) -> None:
+    """And its files go, unless a half-failed metadata write might yet name them."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        topic.commit_failure = failure
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.run_of(topic, 1).state == RUN_STATE_ERROR
+        assert lab.store.removed == removed
+
+    asyncio.run(body())
+
+
+def test_an_error_after_the_commit_does_not_take_the_published_ledger_away() -> None:
+    """What the metadata name is kept, whatever went wrong behind it."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+
+        def fail() -> None:
+            raise RuntimeError("while the view was swapped")
+
+        topic.after_commit = fail
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.store.removed == []
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
+
+    asyncio.run(body())
+
+
+def test_cancelling_a_run_in_the_worker() -> None:
+    """It answers once the run has ended and its files are gone; the status says cancelled."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        plan = await lab.compactor.started()
+        assert await lab.scheduler.cancel(topic.name) == 1
+        assert lab.compactor.cancelled == [plan.run_id]
+        assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+        status = lab.scheduler.status(topic)
+        assert (status.status, status.last_error) == (COMPACTION_STATUS_ERROR, "cancelled")
+        assert await lab.scheduler.cancel(topic.name) == 0
+
+    asyncio.run(body())
+
+
+def test_cancelling_a_queued_run_leaves_the_others_alone() -> None:
+    """It never reaches the worker."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic, queued = lab.topic("t"), lab.topic("u")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.scheduler.trigger(queued, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        assert await lab.scheduler.cancel(queued.name) == 1
+        assert lab.run_of(queued, 1).state == RUN_STATE_CANCELLED
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert [plan.topic for plan in lab.compactor.plans] == [topic.name]
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+
+    asyncio.run(body())
+
+
+def test_a_cancel_right_after_the_trigger() -> None:
+    """The run's task exists but has not begun: it ends cancelled all the same."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        assert await lab.scheduler.cancel(topic.name) == 1
+        assert lab.compactor.plans == []
+        assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
+
+    asyncio.run(body())
+
+
+def test_a_cancel_that_comes_too_late_answers_0() -> None:
+    """With the manifest in hand the run is committed."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        lab.compactor.finish()
+        async for status in lab.scheduler.watch(topic):
+            if status.progress.phase == COMPACTION_PHASE_COMMIT:
+                break
+        assert await lab.scheduler.cancel(topic.name) == 0
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+
+    asyncio.run(body())
+
+
+def test_flt_16_an_unload_fences_the_run() -> None:
+    """The old run ends without an effect, and the topic can be compacted again."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        await lab.compactor.started()
+        await lab.scheduler.fence(topic.name)
+        assert lab.run_of(topic, 1).error_reason == "COMPACTION_FENCED"
+        assert lab.store.removed == [FIRST_LEDGER_ID]
+        assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 2
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
+    """Queued and running become errors that say so; what had ended stays."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        states = (RUN_STATE_SUCCESS, RUN_STATE_RUNNING, RUN_STATE_QUEUED)
+        with lab.metadata.batch() as batch:
+            for number, state in enumerate(states, start=1):
+                batch.put_run(RunRecord(topic=topic.name, number=number, state=state))
+        lab.scheduler.start()
+        runs = lab.metadata.runs(topic.name)
+        assert [run.state for run in runs] == [RUN_STATE_SUCCESS, RUN_STATE_ERROR, RUN_STATE_ERROR]
+        assert [run.error_reason for run in runs] == ["", "BROKER_RESTARTED", "BROKER_RESTARTED"]
+        assert lab.scheduler.status(topic).status == COMPACTION_STATUS_ERROR
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_a_run_that_began_before_the_start_is_left_alone() -> None:
+    """The server may answer a trigger a moment before the scheduler has started."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        lab.scheduler.start()
+        await lab.compactor.started()
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+        await lab.scheduler.stop()
+
+    asyncio.run(body())
+
+
+def test_the_history_is_bounded() -> None:
+    """The record of run n goes when run n + RUNS_KEPT is queued."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        for _ in range(RUNS_KEPT + 2):
+            topic.log.horizon = None
+            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+            await lab.compactor.started()
+            lab.compactor.finish()
+            await lab.ended(topic)
+        numbers = [run.number for run in lab.metadata.runs(topic.name)]
+        assert numbers == list(range(3, RUNS_KEPT + 3))
+        newest = lab.scheduler.history.runs(topic.name, limit=2)
+        assert [run.number for run in newest] == [RUNS_KEPT + 2, RUNS_KEPT + 1]
+
+    asyncio.run(body())
+
+
+def test_a_watcher_sees_the_phases_and_the_end() -> None:
+    """Slow watchers get the latest; the last status is the end of the run they began with."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+        watch = lab.scheduler.watch(topic)
+        first = await anext(watch)
+        assert first.progress.phase == COMPACTION_PHASE_QUEUED
+        await lab.compactor.started()
+        await anext(watch)
+        lab.compactor.progress(phase=COMPACTION_PHASE_ONE, tasks_done=1, tasks_total=4)
+        lab.compactor.progress(phase=COMPACTION_PHASE_TWO, tasks_done=2, tasks_total=4)
+        latest = await anext(watch)
+        assert (latest.progress.phase, latest.progress.tasks_done) == (COMPACTION_PHASE_TWO, 2)
+        lab.compactor.finish()
+        rest = [status async for status in watch]
+        assert rest[-1].status == COMPACTION_STATUS_SUCCESS
+        assert rest[-1].run.number == 1
+        assert [s.status async for s in lab.scheduler.watch(topic)] == [COMPACTION_STATUS_SUCCESS]
+
+    asyncio.run(body())

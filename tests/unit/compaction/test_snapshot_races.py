@@ -1,0 +1,230 @@
+"""What may happen between the steps of a compaction's snapshot, and of what else seals or rolls.
+
+Flushes wait until the test lets them go, so that publishing, rolls, cancellations and trimming fall
+between any two of them. Whatever the order, no acknowledged message is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.topics.operations import truncate_topic
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.ledger import LedgerWriter
+from tests.model.broker_lab import STORE, TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.support.held_executor import HeldExecutor
+
+# A few more than a ledger takes: a roll, wherever they come.
+ROLLS = STORE.ledger_entries_max + 2
+STEPS = range(1, 11)
+
+
+class Race:
+    """A lab whose disk waits. Messages have keys of their own: none may go."""
+
+    def __init__(self) -> None:
+        self.lab = BrokerLab()
+        self.held = HeldExecutor()
+        self.lab.broker.executor = self.held
+        self.keys: list[bytes] = []
+        # The loop is at it: no other publishing begins in the middle.
+        self.is_publishing = False
+        self.producer: Producer = self.lab.run(self._attach())
+
+    async def _attach(self) -> Producer:
+        topic = await self.lab.broker.topic(TOPIC)
+        return topic.attach_producer("p")
+
+    def publish(self, count: int) -> None:
+        """Not waited for."""
+        self.is_publishing = True
+        for _ in range(count):
+            key = b"k%d" % len(self.keys)
+            self.producer.append(memoryview(self.lab.entry([Message(key, b"v")], is_batch=False)))
+            self.keys.append(key)
+        self.is_publishing = False
+
+    async def turn(self, count: int = 20) -> None:
+        for _ in range(count):
+            await asyncio.sleep(0)
+
+    def check(self) -> None:
+        """All that was published is acknowledged, and readable in both ways."""
+
+        async def finish() -> int:
+            self.held.free()
+            self.producer.finish()
+            acknowledged = 0
+            while receipts := await self.producer.receipts():
+                acknowledged += len(receipts)
+            await self.turn()
+            return acknowledged
+
+        assert self.lab.run(finish()) == len(self.keys)
+        self.lab.run(self.lab.topic.trim())
+        assert self._keys(read_compacted=True) == self.keys
+        self.lab.compact()
+        assert self._keys(read_compacted=True) == self.keys
+        self.lab.crash()
+        assert not self.lab.report.damaged
+        assert self._keys(read_compacted=True) == self.keys
+        self.lab.stop()
+
+    def _keys(self, *, read_compacted: bool) -> list[bytes]:
+        read = self.lab.read(EARLIEST, read_compacted=read_compacted)
+        return [each.message.key or b"" for each in read]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("before", [1, 3])
+def test_what_is_published_in_the_middle_of_a_snapshot_is_not_lost(step: int, before: int) -> None:
+    """Also when it rolls the ledger: whatever call to the disk the snapshot is at."""
+    race = Race()
+    race.lab.run(_publish(race, before))
+    calls = 0
+
+    def during(call: str) -> None:
+        nonlocal calls
+        if race.held.is_working and not race.is_publishing:
+            calls += 1
+            if calls < step:
+                race.publish(1)
+            elif calls == step:
+                race.publish(ROLLS)
+
+    async def scenario() -> None:
+        race.publish(1)
+        race.lab.files.during = during
+        compaction = asyncio.ensure_future(race.lab.compaction())
+        while not compaction.done():
+            await race.turn()
+            race.held.let_go(1)
+
+    race.held.holds = True
+    race.lab.run(scenario())
+    race.check()
+
+
+def seal(lab: BrokerLab) -> Coroutine[Any, Any, object]:
+    return lab.broker.topics[TOPIC].log.seal()
+
+
+def roll(lab: BrokerLab) -> Coroutine[Any, Any, object]:
+    return lab.broker.topics[TOPIC].log.roll()
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("work", [seal, roll])
+def test_whoever_waited_for_the_disk_may_be_cancelled(
+    work: Callable[[BrokerLab], Coroutine[Any, Any, object]], step: int
+) -> None:
+    """The thread goes on: nothing else may use the disk meanwhile, and what it did counts."""
+    race = Race()
+
+    async def scenario() -> None:
+        race.held.holds = True
+        race.publish(ROLLS + 3)
+        task = asyncio.ensure_future(work(race.lab))
+        for _ in range(step):
+            await race.turn()
+            race.held.let_go(1)
+        await race.turn()
+        assert race.held.waiting <= 1, "Two at once at the same log's disk."
+        task.cancel()
+        race.publish(1)
+        await race.turn()
+        assert race.held.waiting <= 1, "Two at once at the same log's disk."
+        race.held.free()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    race.lab.run(scenario())
+    race.check()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
+    """And no ledger that is still being written."""
+    race = Race()
+
+    async def scenario() -> int:
+        race.publish(3)
+        await race.turn()
+        race.held.holds = True
+        truncation = asyncio.ensure_future(truncate_topic(race.lab.broker, TOPIC))
+        await race.turn()
+        for _ in range(step):
+            race.held.let_go(1)
+            await race.turn()
+        before = len(race.keys)
+        race.publish(ROLLS)
+        await race.turn()
+        race.held.let_go(1)
+        await race.turn()
+        race.publish(ROLLS)
+        race.held.free()
+        await truncation
+        await race.turn()
+        return before
+
+    del race.keys[: race.lab.run(scenario())]
+    # Those behind the boundary may be gone only from the front.
+    found = race.lab.read(EARLIEST, read_compacted=False)
+    keys = [each.message.key for each in found]
+    assert keys == race.keys[len(race.keys) - len(keys) :]
+    assert len(keys) >= ROLLS
+    ledgers = {record.ledger_id for record in race.lab.metadata.ledgers()}
+    assert ledgers == set(race.lab.topic.record.ledger_ids)
+    race.lab.crash()
+    assert [each.message.key for each in race.lab.read(EARLIEST, read_compacted=False)] == keys
+    race.lab.stop()
+
+
+def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
+    """Whatever made it so: the run fails and says what is missing."""
+    race = Race()
+    race.lab.run(_publish(race, ROLLS))
+    topic = race.lab.topic
+    first = topic.record.ledger_ids[0]
+    kept = topic.log.ledgers.closed_record(first)
+    assert kept is not None
+    kept.segments[0].sealed = False
+    run = race.lab.compact()
+    assert run is not None
+    assert not race.lab.succeeded(run)
+    assert f"{first}:0" in run.error_message
+    assert topic.log.horizon is None
+    kept.segments[0].sealed = True
+    race.check()
+
+
+async def _publish(race: Race, count: int) -> None:
+    race.publish(count)
+    await race.turn()
+
+
+def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is: nobody waits for receipts for ever."""
+    race = Race()
+
+    def broken(writer: LedgerWriter) -> Position:
+        raise ZeroDivisionError("a test")
+
+    monkeypatch.setattr(LedgerWriter, "flush", broken)
+
+    async def publish() -> None:
+        race.publish(1)
+        await race.producer.receipts()
+
+    with pytest.raises(LedgerfoldError, match="a test"):
+        race.lab.run(publish())
+    monkeypatch.undo()
+    race.lab.stop()

@@ -1,0 +1,485 @@
+"""The supervisor, with a worker process that is real but has no Spark (tests/support)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.compaction.supervisor import (
+    SECRET_VARIABLE,
+    CompactorSupervisor,
+    SupervisorLimits,
+    pause_after_ms,
+    worker_command,
+)
+from ledgerfold.broker.compaction.worker_process import WorkerProcess
+from ledgerfold.broker.compaction.worker_remains import processes
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFailed,
+    CompactorUnavailable,
+    Corruption,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    COMPACTOR_STATE_RESTARTING,
+    COMPACTOR_STATE_STARTING,
+    COMPACTOR_STATE_UNAVAILABLE,
+    CompactionProgress,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+
+FAKE = str(Path(__file__).parents[2] / "support" / "fake_compactor.py")
+LIMITS = SupervisorLimits(ready=20, listening=20, warm=20, cancel=5, stop=5)
+
+
+class Pauses:
+    """Stands for asyncio.sleep: remembers each pause, and ends it when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._began: asyncio.Queue[float] = asyncio.Queue()
+        self._over = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self._began.put_nowait(seconds)
+        await self._over.wait()
+        self._over.clear()
+
+    async def next(self) -> float:
+        async with asyncio.timeout(20):
+            return await self._began.get()
+
+    def end(self) -> None:
+        self._over.set()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@asynccontextmanager
+async def supervised(
+    data_dir: Path,
+    *arguments: str,
+    pauses: Pauses | None = None,
+    clock: Clock | None = None,
+    limits: SupervisorLimits = LIMITS,
+    compactor: str = "local",
+) -> AsyncIterator[CompactorSupervisor]:
+    supervisor = CompactorSupervisor(
+        BrokerSettings(data_dir=data_dir, compactor=compactor),
+        clock or Clock(),
+        command=[sys.executable, FAKE, *arguments],
+        sleep=pauses or Pauses(),
+        limits=limits,
+    )
+    supervisor.start()
+    try:
+        yield supervisor
+    finally:
+        await supervisor.stop()
+
+
+def plan(policy: str = "latest") -> CompactionPlan:
+    return CompactionPlan(run_id=f"t#{policy}", policy=policy, ledger_id=7)
+
+
+def ignore(progress: CompactionProgress) -> None:
+    pass
+
+
+def in_a_run(
+    tmp_path: Path, policy: str, body: Callable[[asyncio.Task[Manifest]], Awaitable[None]]
+) -> None:
+    """`body` gets the task of a run that has reported progress."""
+
+    async def main() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan(policy), lambda _: reported.set()))
+            async with asyncio.timeout(30):
+                await reported.wait()
+                await body(run)
+
+    asyncio.run(main())
+
+
+def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
+    """Start returns before the worker is up; the run waits for it, and hears of its progress."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            assert supervisor.state == COMPACTOR_STATE_STARTING
+            heard: list[CompactionProgress] = []
+            manifest = await supervisor.run(plan(), heard.append)
+            assert (manifest.run_id, manifest.ledger_id) == ("t#latest", 7)
+            assert [each.tasks_total for each in heard] == [2]
+            assert supervisor.state == COMPACTOR_STATE_READY
+            assert supervisor.pid > 0
+            process = supervisor.pid
+        assert supervisor.state == COMPACTOR_STATE_DISABLED
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+    asyncio.run(body())
+    log = tmp_path / "compactor" / "worker.log"
+    assert log.read_text() == "a line for the log\n"
+    assert list((tmp_path / "compactor" / "work").iterdir()) == []
+
+
+def test_what_an_earlier_worker_left_is_cleared(tmp_path: Path) -> None:
+    """Its working directory and its log begin empty."""
+    left = tmp_path / "compactor" / "work" / "blockmgr"
+    left.mkdir(parents=True)
+    (tmp_path / "compactor" / "worker.log").write_text("old\n")
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            await supervisor.wait_ready()
+            assert not left.exists()
+
+    asyncio.run(body())
+    assert "old" not in (tmp_path / "compactor" / "worker.log").read_text()
+
+
+def test_a_worker_is_ready_only_once_it_serves(tmp_path: Path) -> None:
+    """A run that cannot wait so long says what it waited for."""
+
+    async def body() -> None:
+        warm = tmp_path / "warm"
+        os.mkfifo(warm)
+        limits = SupervisorLimits(ready=0.2)
+        async with supervised(tmp_path, "serve-later", str(warm), limits=limits) as supervisor:
+            with pytest.raises(CompactorUnavailable, match=r"not ready within 0\.2 s"):
+                await supervisor.run(plan(), ignore)
+            await asyncio.to_thread(warm.write_bytes, b"warm")
+            while supervisor.state != COMPACTOR_STATE_READY:
+                with contextlib.suppress(CompactorUnavailable):
+                    await supervisor.wait_ready()
+            await supervisor.run(plan(), ignore)
+
+    asyncio.run(body())
+
+
+def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
+    """The run fails with the phase and the signal, and the next worker takes the next run."""
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
+            with pytest.raises(
+                CompactionFailed, match=r"at phase two: the worker died \(signal SIGKILL\)"
+            ):
+                await supervisor.run(
+                    plan("stubborn"), lambda progress: os.kill(supervisor.pid, signal.SIGKILL)
+                )
+            assert await pauses.next() == 0.5
+            assert supervisor.state == COMPACTOR_STATE_RESTARTING
+            assert "SIGKILL" in supervisor.message
+            pauses.end()
+            assert (await supervisor.run(plan(), ignore)).ledger_id == 7
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("policy", ["ending", "dying"])
+def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
+    tmp_path: Path, policy: str
+) -> None:
+    """It had begun nothing: a trigger right after a run that failed with its JVM succeeds."""
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
+            asked = plan(policy)
+            asked.ledgers_dir = str(tmp_path / "asked")
+            run = asyncio.create_task(supervisor.run(asked, ignore))
+            assert await pauses.next() == 0.5
+            pauses.end()
+            assert (await run).ledger_id == 7
+
+    asyncio.run(body())
+
+
+def test_restarts_back_off_and_a_healthy_minute_resets_them(tmp_path: Path) -> None:
+    """0.5 s, 1 s, 2 s while it keeps dying; 0.5 s again once it was well for a minute."""
+
+    async def body() -> None:
+        pauses, clock = Pauses(), Clock()
+        async with supervised(tmp_path, "serve", pauses=pauses, clock=clock) as supervisor:
+            for healthy_ms, pause in [(0, 0.5), (1000, 1), (1000, 2), (60_000, 0.5)]:
+                await supervisor.wait_ready()
+                clock.now_ms += healthy_ms
+                os.kill(supervisor.pid, signal.SIGKILL)
+                assert await pauses.next() == pause
+                pauses.end()
+            await supervisor.wait_ready()
+            assert supervisor.restarts == 4
+
+    asyncio.run(body())
+
+
+def test_the_pauses() -> None:
+    """Doubling from half a second to half a minute."""
+    pauses, pause = [], 0
+    for _ in range(8):
+        pause = pause_after_ms(pause, healthy_ms=0)
+        pauses.append(pause)
+    assert pauses == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
+
+
+def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
+    """It is restarted like any other."""
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "crash", pauses=pauses) as supervisor:
+            assert await pauses.next() == 0.5
+            pauses.end()
+            assert await pauses.next() == 1
+            assert supervisor.state == COMPACTOR_STATE_RESTARTING
+
+    asyncio.run(body())
+
+
+def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path) -> None:
+    """Runs are refused at once with what to install; retry_now does not wait out the 30 s."""
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "unavailable", pauses=pauses) as supervisor:
+            assert await pauses.next() == 30
+            assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
+            with pytest.raises(CompactorUnavailable, match="Java 17 is needed"):
+                await supervisor.run(plan(), ignore)
+            supervisor.retry_now()
+            with pytest.raises(CompactorUnavailable, match="Java 17 is needed"):
+                await supervisor.run(plan(), ignore)
+            assert await pauses.next() == 30
+
+    asyncio.run(body())
+
+
+def test_without_pyspark_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is complete without it; only compaction is not."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    async def body() -> None:
+        settings = BrokerSettings(data_dir=tmp_path)
+        supervisor = CompactorSupervisor(settings, Clock(), sleep=Pauses(), limits=LIMITS)
+        supervisor.start()
+        with pytest.raises(CompactorUnavailable, match=r"pip install 'ledgerfold\[spark\]'"):
+            await supervisor.run(plan(), ignore)
+        await supervisor.stop()
+
+    asyncio.run(body())
+
+
+def test_off_is_off(tmp_path: Path) -> None:
+    """No process, and a clear answer."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve", compactor="off") as supervisor:
+            assert supervisor.is_disabled
+            with pytest.raises(CompactorUnavailable, match="off"):
+                await supervisor.run(plan(), ignore)
+            assert supervisor.pid == 0
+
+    asyncio.run(body())
+
+
+def test_it_attaches_to_a_worker_that_others_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address instead of a process; it goes when its owner ends it, and is waited for."""
+    monkeypatch.setenv(SECRET_VARIABLE, "shared")
+
+    async def body() -> None:
+        log = tmp_path / "log"
+        worker = await WorkerProcess.start(
+            [sys.executable, FAKE, "serve"], log, "token", {SECRET_VARIABLE: "shared"}
+        )
+        address = await worker.listening(20)
+        assert address is not None
+        pauses = Pauses()
+        async with supervised(tmp_path, pauses=pauses, compactor=address) as supervisor:
+            assert (await supervisor.run(plan(), ignore)).ledger_id == 7
+            assert supervisor.pid == 0
+            await worker.stop(5)
+            assert await pauses.next() == 0.5
+            assert supervisor.state == COMPACTOR_STATE_RESTARTING
+
+    asyncio.run(body())
+
+
+def test_a_run_in_a_worker_with_another_secret_fails_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is healthy, and not ours."""
+    monkeypatch.setenv(SECRET_VARIABLE, "ours")
+
+    async def body() -> None:
+        worker = await WorkerProcess.start(
+            [sys.executable, FAKE, "serve"], tmp_path / "log", "token", {SECRET_VARIABLE: "theirs"}
+        )
+        address = await worker.listening(20)
+        assert address is not None
+        async with supervised(tmp_path, compactor=address) as supervisor:
+            with pytest.raises(CompactionFailed, match="at start: it knows no secret"):
+                await supervisor.run(plan(), ignore)
+        await worker.stop(5)
+
+    asyncio.run(body())
+
+
+def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs fail at once, and nobody wonders why the worker refuses them."""
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+
+    async def body() -> None:
+        async with supervised(tmp_path, compactor="127.0.0.1:1") as supervisor:
+            with pytest.raises(CompactorUnavailable, match=f"Set {SECRET_VARIABLE}"):
+                await supervisor.run(plan(), ignore)
+
+    asyncio.run(body())
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
+def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Path) -> None:
+    """FLT-01: what the worker started writes on, out of reach of its process group, until then."""
+    written = tmp_path / "written"
+
+    async def body() -> None:
+        pauses = Pauses()
+        async with supervised(tmp_path, "family", str(written), pauses=pauses) as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan("stubborn"), lambda _: reported.set()))
+            await reported.wait()
+            token = next((tmp_path / "compactor" / "work").iterdir()).name
+            assert len(list(processes(token))) == 2
+            os.kill(supervisor.pid, signal.SIGKILL)
+            with pytest.raises(CompactionFailed, match="SIGKILL"):
+                await run
+            assert list(processes(token)) == []
+            assert supervisor.state == COMPACTOR_STATE_RESTARTING
+            assert await pauses.next() == 0.5
+            assert list((tmp_path / "compactor" / "work").iterdir()) == []
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "text"),
+    [
+        ("corrupt", Corruption, "1/0.log is damaged at byte 72"),
+        ("break", CompactionFailed, "at phase two: something broke"),
+        ("empty", CompactionFailed, "without a manifest"),
+    ],
+)
+def test_errors_of_a_run(tmp_path: Path, policy: str, error: type[Exception], text: str) -> None:
+    """What the worker named comes back as its class; anything else is a failed compaction."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            with pytest.raises(error, match=text):
+                await supervisor.run(plan(policy), ignore)
+            assert supervisor.state == COMPACTOR_STATE_READY
+
+    asyncio.run(body())
+
+
+def test_cancelling_the_caller_cancels_the_run_in_the_worker(tmp_path: Path) -> None:
+    """The worker's run has ended when the caller's task has; the worker lives on."""
+
+    async def body(run: asyncio.Task[Manifest]) -> None:
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    in_a_run(tmp_path, "hang", body)
+
+
+def test_a_worker_that_does_not_heed_a_cancel_is_killed(tmp_path: Path) -> None:
+    """Otherwise it might go on writing into a folder that is being removed."""
+
+    async def body() -> None:
+        limits = SupervisorLimits(cancel=0.1)
+        pauses = Pauses()
+        async with supervised(tmp_path, "serve", limits=limits, pauses=pauses) as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan("stubborn"), lambda _: reported.set()))
+            await reported.wait()
+            process = supervisor.pid
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            assert await pauses.next() == 0.5
+            with pytest.raises(ProcessLookupError):
+                os.kill(process, 0)
+
+    asyncio.run(body())
+
+
+def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
+    """The worker's own word for it comes through."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan("hang"), lambda _: reported.set()))
+            await reported.wait()
+            connection = supervisor._connection
+            assert connection is not None
+            await connection.cancel("t#hang")
+            with pytest.raises(CompactionCancelled):
+                await run
+
+    asyncio.run(body())
+
+
+def test_stopping_the_supervisor_fails_the_run_on_its_way(tmp_path: Path) -> None:
+    """Nobody waits for ever."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, "serve") as supervisor:
+            reported = asyncio.Event()
+            run = asyncio.create_task(supervisor.run(plan("hang"), lambda _: reported.set()))
+            await reported.wait()
+            await supervisor.stop()
+            with pytest.raises(CompactionFailed, match="the broker stopped it"):
+                await run
+
+    asyncio.run(body())
+
+
+def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> None:
+    """This interpreter, any free port of the loopback, Spark's master, the working directory.
+
+    The secret is not among it: every user of the machine can read command lines."""
+    settings = BrokerSettings(data_dir=tmp_path, spark_master="local[4]")
+    command = worker_command(settings, tmp_path / "scratch")
+    assert command == [
+        *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
+        *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
+    ]

@@ -1,0 +1,248 @@
+"""The rules by which `explain` judges, on histories of a few versions; and what it cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ledgerfold.broker.compaction.threshold import Decision
+from ledgerfold.broker.explain.notes import Outlook, notes
+from ledgerfold.broker.explain.rules import (
+    Explained,
+    Facts,
+    Found,
+    explain,
+    explain_trimmed,
+    found_in,
+)
+from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.key_scan import KeyVersion
+from ledgerfold.v1 import explain_pb2 as pb
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_ERROR,
+    RUN_STATE_SUCCESS,
+    CompactedView,
+    MessageId,
+    RunCounts,
+    RunRecord,
+)
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+IDLE = Decision(fire=False, why="", backlog_bytes=300, threshold_bytes=0, source="broker")
+
+
+def version(entry_id: int, value_bytes: int = 1, batch_index: int = -1) -> KeyVersion:
+    return KeyVersion(Position(1, entry_id), batch_index, 1000, 0, value_bytes, False)
+
+
+def raw(entry_id: int, value_bytes: int = 1) -> Found:
+    return Found(version(entry_id, value_bytes), in_raw=True)
+
+
+def both(entry_id: int, *, in_raw: bool = True, segment_last: int = 99) -> Found:
+    last = Position(1, segment_last)
+    return Found(version(entry_id), in_raw=in_raw, in_compacted=True, segment_last=last)
+
+
+def run(number: int, upto: int, *, previous: int = -1, retains: bool | None = False) -> RunRecord:
+    """It wrote the ledger 100 + number."""
+    return RunRecord(
+        number=number,
+        state=RUN_STATE_SUCCESS,
+        ledger_id=100 + number,
+        previous_ledger_id=previous,
+        horizon=PositionRecord(ledger_id=1, entry_id=upto),
+        retain_null_key=retains,
+        counts=RunCounts(messages_in=10, messages_out=4),
+    )
+
+
+def line(*runs: RunRecord) -> RunLine:
+    return RunLine.of(runs, CompactedView(ledger_id=runs[-1].ledger_id, run_number=9))
+
+
+def facts(upto: int, runs: RunLine, **others: object) -> Facts:
+    return Facts(horizon=Position(1, upto), line=runs, **others)  # type: ignore[arg-type]
+
+
+def told(explained: Explained) -> list[tuple[str, str]]:
+    return [(each.what, each.next) for each in explained.versions]
+
+
+TWO_RUNS = line(run(3, 10), run(7, 20, previous=103))
+
+
+def test_each_version_is_told_by_the_rule_that_applied() -> None:
+    """Kept and then obscured, a tombstone, deleted, newest; above the horizon what is to come."""
+    history = [raw(4), raw(12), raw(13, 0), both(18), raw(25), raw(26, 0), raw(27)]
+    assert told(explain(history, facts(20, TWO_RUNS))) == [
+        (
+            "kept by run 3, obscured by 1:12, dropped by run 7",
+            "its raw copy goes when ledger 1 is trimmed",
+        ),
+        ("deleted by 1:13, dropped by run 7", "its raw copy goes when ledger 1 is trimmed"),
+        ("a tombstone, dropped by run 7", "its raw copy goes when ledger 1 is trimmed"),
+        ("newest up to the horizon 1:20, kept by run 7", "the next run drops it: obscured by 1:25"),
+        ("above the horizon 1:20", "the next run drops it: deleted by 1:26"),
+        ("above the horizon 1:20", "the next run drops it: a tombstone"),
+        ("above the horizon 1:20", "the next run keeps it"),
+    ]
+
+
+def test_messages_without_a_key_never_obscure_each_other() -> None:
+    """What counts is the policy of the runs that met them, and the one in force for the next."""
+    runs = line(run(3, 10, retains=True), run(7, 20, previous=103, retains=False))
+    history = [raw(4), raw(12), raw(25)]
+    without = explain(history, facts(20, runs, has_key=False, retain_null_key=True))
+    assert told(without) == [
+        (
+            "kept by run 3, null key, retain_null_key=false, dropped by run 7",
+            "its raw copy goes when ledger 1 is trimmed",
+        ),
+        (
+            "null key, retain_null_key=false, dropped by run 7",
+            "its raw copy goes when ledger 1 is trimmed",
+        ),
+        ("above the horizon 1:20", "the next run keeps it"),
+    ]
+
+
+def test_retention_hides_before_it_drops() -> None:
+    """A segment that reaches beyond what retention left is copied once more, hidden."""
+    floor = Position(1, 8)
+    hidden = explain([both(4, in_raw=False, segment_last=9)], facts(20, TWO_RUNS, floor=floor))
+    assert told(hidden)[0] == (
+        "newest up to the horizon 1:20, kept by run 3, but retention hides what lies before 1:8",
+        "stays until a newer value or a tombstone of its key is compacted",
+    )
+    gone = explain([both(4, in_raw=False, segment_last=7)], facts(20, TWO_RUNS, floor=floor))
+    assert told(gone)[0][1] == "the next run drops it: retention removed what lies before 1:8"
+
+
+@pytest.mark.parametrize(
+    ("history", "what"),
+    [
+        ([raw(4)], "does not hold it and should (the newest of its key)"),
+        ([both(4), both(5)], "holds it and should not (obscured by 1:5)"),
+    ],
+)
+def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
+    history: list[Found], what: str
+) -> None:
+    """Damage is said, not explained away."""
+    found = explain(history, facts(20, TWO_RUNS)).versions[0]
+    assert found.state == pb.VERSION_STATE_INCONSISTENT
+    assert found.what == f"INCONSISTENT: the compacted ledger {what}"
+
+
+def test_a_run_may_end_before_the_one_before_it() -> None:
+    """As Pulsar's without new data: what lies between is dropped, and met once more."""
+    again = line(run(1, 10), run(2, 6, previous=101))
+    history = [raw(3), raw(9, 0), raw(12)]
+    assert told(explain(history, facts(6, again))) == [
+        ("deleted by 1:9, dropped by run 1", "its raw copy goes when ledger 1 is trimmed"),
+        ("a tombstone, dropped by run 1", "the next run drops it: a tombstone"),
+        ("above the horizon 1:6", "the next run keeps it"),
+    ]
+    assert again.null_keys_dropped_by(Position(1, 9)) == RunSpan(1, 2)
+    assert again.null_keys_dropped_by(Position(1, 5)) == RunSpan(1, 1)
+    assert again.messages_read is None
+
+
+def test_runs_that_are_forgotten_are_not_guessed() -> None:
+    """The oldest run that is known answers for all before it; failed runs answer for nothing."""
+    known = line(run(7, 10, previous=55), run(8, 20, previous=107))
+    assert known.first_over(Position(1, 5)) == RunSpan(1, 7)
+    assert known.first_over(Position(1, 15)) == RunSpan(8, 8)
+    assert known.messages_read is None
+    what = explain([raw(3, 0)], facts(20, known)).versions[0].what
+    assert what == "a tombstone, dropped by run 7 or an earlier one"
+    view = CompactedView(
+        ledger_id=104, run_number=4, horizon=PositionRecord(ledger_id=1, entry_id=9)
+    )
+    forgotten = RunLine.of([RunRecord(number=5, state=RUN_STATE_ERROR, ledger_id=-1)], view)
+    assert forgotten.first_over(Position(1, 9)) == RunSpan(1, 4)
+
+
+def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> None:
+    """Only what is certain narrows it down."""
+    runs = line(
+        run(1, 10, retains=True),
+        run(2, 20, previous=101, retains=None),
+        run(3, 30, previous=102, retains=None),
+        run(4, 40, previous=103, retains=False),
+        run(5, 50, previous=104, retains=False),
+    )
+    assert runs.null_keys_dropped_by(Position(1, 5)) == RunSpan(2, 4)
+    assert runs.null_keys_dropped_by(Position(1, 45)) == RunSpan(5, 5)
+    retaining = line(run(1, 10, retains=True))
+    assert retaining.null_keys_dropped_by(Position(1, 5)) is None
+
+
+def test_a_compaction_that_began_anew_forgets_the_runs_before() -> None:
+    """A run upon nothing read all raw data again, whatever earlier runs had done with them."""
+    fresh = line(run(1, 10), run(2, 20, previous=-1))
+    assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
+
+
+def test_of_many_versions_the_newest_are_told_and_the_others_counted() -> None:
+    """The bound holds, and each told version still knows what comes after it."""
+    explained = explain((raw(number) for number in range(50)), Facts(), versions_max=3)
+    assert explained.older == 47
+    assert [each.id.entry_id for each in explained.versions] == [47, 48, 49]
+    assert explained.versions[0].next_by == MessageId(
+        ledger_id=1, entry_id=48, batch_index=-1, partition=-1
+    )
+
+
+def test_one_copy_and_two_copies_are_told_apart() -> None:
+    """Ids decide, batch index included."""
+    both_ledgers = found_in(
+        [version(1, batch_index=0), version(1, batch_index=2), version(3)],
+        [(version(0), Position(1, 9)), (version(1, batch_index=2), Position(1, 9))],
+    )
+    assert [(each.identity[1], each.in_raw, each.in_compacted) for each in both_ledgers] == [
+        (-1, False, True),
+        (0, True, False),
+        (2, True, True),
+        (-1, True, False),
+    ]
+
+
+def test_what_is_nowhere_any_more_names_the_runs_that_come_into_question() -> None:
+    """Which rule it was is not known, and not made up."""
+    message_id = MessageId(ledger_id=1, entry_id=4, batch_index=-1, partition=-1)
+    trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))
+    assert trimmed.place == pb.VERSION_PLACE_TRIMMED
+    assert trimmed.dropped_by == pb.RunSpan(first=3, last=7)
+    assert trimmed.what.endswith("one of the runs 3 to 7; why is not known any more")
+    never = explain_trimmed(message_id, Facts())
+    assert never.what == "if it was there, it was trimmed before a run looked at it"
+
+
+def test_notes_say_what_the_account_rests_on() -> None:
+    """Horizon, what is trimmed, when the next run comes."""
+    compacted = facts(20, TWO_RUNS, floor=Position(1, 8))
+    outlook = Outlook(last=Position(1, 27), has_news=True, decision=IDLE, raw_messages=6)
+    assert notes(outlook, compacted, older=1200) == [
+        "1,200 older versions are not listed.",
+        "Horizon 1:20, set by run 7; the log ends at 1:27.",
+        "10 messages are trimmed; known are those of them that the compacted ledger holds.",
+        "Retention removed what lies before 1:8.",
+        "The next run comes with a trigger; no threshold is set.",
+    ]
+    one = notes(replace(outlook, raw_messages=15), compacted, older=0)
+    assert "1 message is trimmed; it is known if the compacted ledger holds it." in one
+    above = Decision(False, "", 300, 5000, "namespace")
+    assert notes(Outlook(Position(1, 27), True, above), Facts(), 0)[-1] == (
+        "The next run comes with a trigger, or above 5,000 bytes of backlog"
+        " (the threshold of the namespace); now there are 300."
+    )
+    assert notes(Outlook(Position(1, 20), False, above), compacted, 0)[-1] == (
+        "Nothing is new since the horizon: a trigger starts no run."
+    )
+    assert notes(Outlook(Position(1, 20), True, above, running=8), compacted, 0)[-1] == (
+        "Run 8 is on its way."
+    )

@@ -1,0 +1,127 @@
+"""The clock that is moved by hand: it stands, it wakes who waits, and it waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.ground.clock import ManualClock
+from ledgerfold.storage.errors import InvalidRequest
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(10):
+            await work
+
+    asyncio.run(limited())
+
+
+def test_it_stands_until_it_is_moved() -> None:
+    async def body() -> None:
+        clock = ManualClock(1_000)
+        assert clock.now_ms() == 1_000
+        await clock.move_to(1_500)
+        await clock.move_to(1_500)
+        assert clock.now_ms() == 1_500
+
+    run(body())
+
+
+def test_it_does_not_move_backwards() -> None:
+    """Ages and retention would be nonsense."""
+
+    async def body() -> None:
+        clock = ManualClock(1_000)
+        with pytest.raises(InvalidRequest, match="forwards"):
+            await clock.move_to(999)
+        assert clock.now_ms() == 1_000
+
+    run(body())
+
+
+def test_what_is_due_happens_in_the_order_of_its_time() -> None:
+    """All of it at the new time; what is later, or was cancelled, does not."""
+
+    async def body() -> None:
+        clock, found = ManualClock(0), list[tuple[str, int]]()
+
+        def add(name: str) -> None:
+            found.append((name, clock.now_ms()))
+
+        clock.call_later(2, lambda: add("second"))
+        clock.call_later(1, lambda: add("first"))
+        clock.call_later(2, lambda: add("third"))
+        clock.call_later(3.001, lambda: add("later"))
+        clock.call_later(1, lambda: add("cancelled")).cancel()
+        await clock.move_to(3_000)
+        assert found == [("first", 3_000), ("second", 3_000), ("third", 3_000)]
+
+    run(body())
+
+
+def test_a_callback_may_cancel_another_that_is_due() -> None:
+    async def body() -> None:
+        clock, found = ManualClock(0), list[str]()
+        second = clock.call_later(2, lambda: found.append("second"))
+        clock.call_later(1, second.cancel)
+        await clock.move_to(2_000)
+        assert found == []
+
+    run(body())
+
+
+def test_a_move_is_over_when_those_it_woke_sleep_again() -> None:
+    """However many turns of the loop their work takes; a periodic task runs once a move."""
+
+    async def body() -> None:
+        clock, done = ManualClock(0), list[int]()
+
+        async def periodic() -> None:
+            while True:
+                await clock.sleep(60)
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                done.append(clock.now_ms())
+
+        task = asyncio.create_task(periodic())
+        await asyncio.sleep(0)
+        for to_ms, expected in ((59_999, []), (60_000, [60_000]), (600_000, [60_000, 600_000])):
+            await clock.move_to(to_ms)
+            assert done == expected
+        await clock.move_to(659_999)
+        assert len(done) == 2
+        task.cancel()
+
+    run(body())
+
+
+def test_a_move_does_not_wait_for_who_has_ended_or_was_cancelled() -> None:
+    async def body() -> None:
+        clock, done = ManualClock(0), list[str]()
+
+        async def once(name: str) -> None:
+            await clock.sleep(1)
+            await asyncio.sleep(0)
+            done.append(name)
+
+        tasks = [asyncio.create_task(once(name)) for name in ("a", "b")]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        await clock.move_to(1_000)
+        assert done == ["a"]
+        await clock.move_to(5_000)
+
+    run(body())
+
+
+def test_no_delay_needs_no_move() -> None:
+    async def body() -> None:
+        called = asyncio.Event()
+        ManualClock(0).call_later(0, called.set)
+        await called.wait()
+
+    run(body())

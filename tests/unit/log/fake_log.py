@@ -1,0 +1,171 @@
+"""A topic's log in memory, for tests of subscriptions: raw ledgers, and a compacted view if wanted.
+
+log = FakeLog()
+log.publish("a=1", "b=1 b=2", "=keyless")      # three entries, the second one of two messages
+log.roll()                                      # the next entry begins a new ledger
+log.compact(Position(0, 0))                     # only that entry is left up to here
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.view import RAW, View
+from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamp
+from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.v1.data_pb2 import StartPosition
+
+
+class Entry(NamedTuple):
+    header: EntryHeader
+    data: bytes
+
+
+class Result(NamedTuple):
+    entries: list[Entry]
+    next_position: Position
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.raw: list[Entry] = []
+        self.view = RAW
+        self._compacted: dict[View, list[Entry]] = {RAW: []}
+        self.ledgers = [0]
+        self.published: Position | None = None
+        self.now_ms = 1
+        self.reads: list[Position] = []
+        self.error: Exception | None = None
+        self._changed = asyncio.Condition()
+        # Reads wait until it is set: a test may change things while one is on its way.
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    @property
+    def horizon(self) -> Position | None:
+        return self.view.horizon
+
+    def publish(self, *entries: str) -> list[Position]:
+        return [self._append(text) for text in entries]
+
+    def _append(self, text: str) -> Position:
+        builder = NativeBatchBuilder("p")
+        for message in text.split():
+            key, _, value = message.partition("=")
+            builder.add(value.encode(), key=key.encode() or None)
+        frame = builder.build(sequence_id=0, publish_time_ms=self.now_ms)
+        position = self.next_position(self.last_position())
+        data = stamp(frame, *position, append_time_ms=1, producer_number=1)
+        self.raw.append(Entry(read_header(data), data))
+        self.published = position
+        self.wake()
+        return position
+
+    def wake(self) -> None:
+        asyncio.get_running_loop().create_task(self._notify())
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    def roll(self) -> None:
+        self.ledgers.append(self.ledgers[-1] + 1)
+
+    def compact(self, *survivors: Position) -> None:
+        before = self._compacted[self.view]
+        everything = {each.header.position: each for each in [*before, *self.raw]}
+        self.view = View(None, self.raw[-1].header.position)
+        self._compacted[self.view] = [everything[each] for each in survivors]
+        self.wake()
+
+    def trim(self, *, ledgers_before: int) -> None:
+        self.ledgers = [each for each in self.ledgers if each >= ledgers_before]
+        self.raw = [each for each in self.raw if each.header.ledger_id >= ledgers_before]
+
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:
+        self.reads.append(position)
+        await self.gate.wait()
+        await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        if view.horizon is not None and position <= view.horizon:
+            found = _page(self._compacted[view], position, bytes_max)
+            if found:
+                return Result(found, found[-1].header.position.next)
+            return Result([], self.next_position(view.horizon))
+        found = _page(self.raw, position, bytes_max)
+        return Result(found, found[-1].header.position.next if found else position)
+
+    async def wait_beyond(self, position: Position) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._has_more(position))
+
+    def _has_more(self, position: Position) -> bool:
+        return any(each.header.position >= position for each in self.raw)
+
+    def last_position(self) -> Position:
+        newest = Position(self.ledgers[-1], -1)
+        return max(newest, self.raw[-1].header.position) if self.raw else newest
+
+    def last_published(self) -> Position:
+        return self.published or self.last_position()
+
+    def next_position(self, position: Position) -> Position:
+        following = position.next
+        later = [each for each in self.ledgers if each > position.ledger_id]
+        if not later or any(each.header.position == following for each in self.raw):
+            return following
+        return Position(later[0], 0)
+
+    def previous_position(self, position: Position) -> Position:
+        return Position(position.ledger_id, position.entry_id - 1)
+
+    def entries_between(self, after: Position, upto: Position) -> int:
+        return sum(after < each.header.position <= upto for each in self.raw)
+
+    def ledger_sums(self) -> LedgerSums:
+        def of(ledger_id: int) -> tuple[int, int, int]:
+            entries = [each for each in self.raw if each.header.ledger_id == ledger_id]
+            return ledger_id, len(entries), sum(len(each.data) for each in entries)
+
+        return LedgerSums([of(each) for each in self.ledgers])
+
+    def last_in(self, ledger_id: int) -> Position | None:
+        own = [each.header.position for each in self.raw]
+        return max((each for each in own if each.ledger_id == ledger_id), default=None)
+
+    def ledger_ids(self) -> Sequence[int]:
+        return self.ledgers
+
+    def is_gone(self, position: Position) -> bool:
+        return position.ledger_id not in self.ledgers
+
+    async def resolve_start(
+        self, start: StartPosition, read_compacted: bool
+    ) -> tuple[Position, bool]:
+        at = start.WhichOneof("at")
+        if at == "earliest":
+            return EARLIEST, True
+        if at == "message_id":
+            named = Position(start.message_id.ledger_id, start.message_id.entry_id)
+            return (named if start.inclusive else named.next), True
+        if at == "publish_time_ms":
+            compacted = self._compacted[self.view] if read_compacted else []
+            for each in [*compacted, *self.raw]:
+                if each.header.publish_time_ms >= start.publish_time_ms:
+                    return each.header.position, True
+        return self.next_position(self.last_position()), True
+
+
+def _page(entries: Iterable[Entry], position: Position, bytes_max: int) -> list[Entry]:
+    page: list[Entry] = []
+    for entry in entries:
+        if entry.header.position >= position:
+            page.append(entry)
+            bytes_max -= len(entry.data)
+            if bytes_max <= 0:
+                break
+    return page

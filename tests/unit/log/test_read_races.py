@@ -1,0 +1,174 @@
+"""A run commits and trims while a reader or a consumer waits for the disk, or has read ahead."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import EARLIEST, Position, read_header
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import Emulation as Settings
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.support.held_executor import HeldExecutor
+
+KEYS = [b"k%d" % number for number in range(20)]
+PROFILES = ["documented", "pulsar-4"]
+
+
+def lab_of(profile: str) -> BrokerLab:
+    """With a message for each key, and a run already so that raw ledgers wait for the horizon."""
+    lab = BrokerLab()
+    lab.broker.settings.emulation.CopyFrom(Settings(profile=profile))
+    lab.run(lab.topic.enable_compaction_cursor())
+    publish(lab, KEYS[:10])
+    assert lab.compact() is not None
+    publish(lab, KEYS[10:])
+    return lab
+
+
+def publish(lab: BrokerLab, keys: list[bytes], value: bytes = b"v") -> None:
+    lab.publish([([Message(key, value)], False) for key in keys])
+
+
+class ColdLab:
+    """Reads go to the disk, and wait there for the test."""
+
+    def __init__(self, profile: str) -> None:
+        self.lab = lab_of(profile)
+        self.lab.files.is_cold = True
+        self.held = HeldExecutor()
+        self.lab.topic.log._executor = self.held
+        self.held.holds = True
+
+    async def compact_meanwhile(self, reads: int) -> None:
+        """After that many reads were let go, another one is on its way: then a run commits."""
+        for _ in range(reads):
+            await self.held.has_work()
+            self.held.let_go(1)
+        await self.held.has_work()
+        # The run's own work is done at once; the read goes on waiting.
+        held = HeldExecutor()
+        log = self.lab.broker.topics[TOPIC].log
+        log._executor = held
+        await self.lab.compaction()
+        await log.roll()
+        await self.lab.broker.topics[TOPIC].trim()
+        log._executor = self.held
+        self.held.free()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("reads", [0, 1, 2])
+def test_a_reader_misses_nothing(profile: str, reads: int) -> None:
+    cold = ColdLab(profile)
+    call = cold.lab.reader(EARLIEST, read_compacted=True)
+
+    during = cold.lab.loop.create_task(cold.compact_meanwhile(reads))
+    found = [read.message.key for read in call.rest()]
+    assert during.done()
+    assert found == KEYS
+    call.close()
+    cold.lab.stop()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("reads", [0, 1, 2])
+def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
+    cold = ColdLab(profile)
+
+    async def consume() -> list[bytes | None]:
+        topic = await cold.lab.broker.topic(TOPIC)
+        start = data_pb2.StartPosition(earliest=True)
+        subscription = await create_subscription(topic, "s", start, durable=False)
+        options = ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False, read_compacted=True)
+        consumer = subscription.attach(options)
+        during = asyncio.ensure_future(cold.compact_meanwhile(reads))
+        found: list[bytes | None] = []
+        while len(found) < len(KEYS):
+            subscription.add_permits(consumer, 3)
+            output = await consumer.take()
+            assert output is not None
+            for each in output.deliveries:
+                header = read_header(each.entry)
+                found += [message.key for message in decode(each.entry, header).messages()]
+        await during
+        subscription.detach(consumer)
+        return found
+
+    assert cold.lab.run(consume()) == KEYS
+    cold.lab.stop()
+
+
+def test_what_was_read_ahead_is_dropped_when_a_run_commits() -> None:
+    """A reader that takes one message at a time gets no more of the old view than a consumer."""
+    lab = lab_of("pulsar-4")
+    call = lab.reader(EARLIEST, read_compacted=True)
+    first = call.some(1)
+    assert [read.message.key for read in first] == KEYS[:1]
+    publish(lab, KEYS[2:], b"")
+    assert lab.compact() is not None
+    assert [read.message.key for read in call.rest()] == KEYS[1:2]
+    call.close()
+    lab.stop()
+
+
+def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
+    """And the tombstones behind it: what it was given before it would never be deleted."""
+    lab = lab_of("documented")
+    call = lab.reader(EARLIEST, read_compacted=True)
+    found = call.some(1)
+    publish(lab, KEYS[2:], b"")
+    assert lab.compact() is not None
+    found += call.rest()
+    assert [read.message.key for read in found] == KEYS + KEYS[2:]
+    call.close()
+    lab.stop()
+
+
+def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
+    """Also where the ledger that it goes to was followed by another one already."""
+    lab = BrokerLab()
+    held = HeldExecutor()
+    lab.broker.executor = held
+
+    async def subscribe() -> Position:
+        topic = await lab.broker.topic(TOPIC)
+        producer = topic.attach_producer("p")
+        held.holds = True
+        for key in KEYS[:8]:
+            producer.append(memoryview(lab.entry([Message(key, b"v")], is_batch=False)))
+        assert topic.log.last_durable is None
+        latest = data_pb2.StartPosition(latest=True)
+        subscription = await create_subscription(topic, "s", latest, durable=False)
+        held.free()
+        return subscription.mark_delete
+
+    mark_delete = lab.run(subscribe())
+    first = lab.read(EARLIEST, read_compacted=False)[0]
+    assert mark_delete < first.position
+    lab.stop()
+
+
+def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
+    """It had read all of it; what comes behind is held for it, whatever commits."""
+    lab = lab_of("documented")
+    call = lab.reader(EARLIEST, read_compacted=True)
+    found = call.rest()
+    lab.run(lab.topic.log.roll())
+    for _ in range(2):
+        assert lab.compact() is not None
+        lab.run(lab.topic.trim())
+        publish(lab, KEYS[:3], b"")
+        lab.run(lab.topic.log.roll())
+    assert lab.compact() is not None
+    lab.run(lab.topic.trim())
+    found += call.rest()
+    assert [read.message.key for read in found][len(KEYS) :] == KEYS[:3] * 2
+    call.close()
+    lab.stop()

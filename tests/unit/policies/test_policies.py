@@ -1,0 +1,101 @@
+"""Policies: precedence of the levels, refusal of bad values, setting and removing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.policies.effective import (
+    Threshold,
+    broker_policies,
+    check_policies,
+    effective_policies,
+    effective_threshold,
+    updated_policies,
+)
+from ledgerfold.broker.policies.profiles import PROFILES, in_force
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.records_pb2 import Policies
+
+BROKER = broker_policies(BrokerSettings(data_dir=Path("unused")))
+
+
+def test_thr_03_topic_over_namespace_over_broker() -> None:
+    """The nearest level that sets the threshold counts, and an explicit 0 is set."""
+    unset, one = Policies(), Policies(compaction_threshold_bytes=1)
+    zero = Policies(compaction_threshold_bytes=0)
+    assert effective_threshold(unset, unset, BROKER) == Threshold(0, "broker")
+    assert effective_threshold(unset, one, BROKER) == Threshold(1, "namespace")
+    assert effective_threshold(zero, one, BROKER) == Threshold(0, "topic")
+    assert effective_threshold(unset, one, BROKER) == Threshold(1, "namespace")
+    assert effective_threshold(unset, unset, BROKER) == Threshold(0, "broker")
+
+
+def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
+    """Each field comes from its own nearest level; none is left unset."""
+    topic = Policies(retention_ms=5, retain_null_key=False)
+    namespace = Policies(retention_ms=7, retention_bytes=-1, retain_null_key=True)
+    assert effective_policies(topic, namespace, BROKER) == Policies(
+        compaction_threshold_bytes=0,
+        retention_ms=5,
+        retention_bytes=-1,
+        message_ttl_ms=0,
+        retain_null_key=False,
+        emulation=in_force(PROFILES["documented"]),
+    )
+
+
+@pytest.mark.parametrize(
+    "policies",
+    [
+        Policies(compaction_threshold_bytes=-1),
+        Policies(retention_ms=-2),
+        Policies(retention_bytes=-2),
+        Policies(message_ttl_ms=-1),
+    ],
+)
+def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:
+    """A negative threshold is the caller's error, and what was set before stays."""
+    current = Policies(compaction_threshold_bytes=10)
+    with pytest.raises(InvalidRequest, match="is the least"):
+        updated_policies(current, policies, ())
+    assert current == Policies(compaction_threshold_bytes=10)
+
+
+@pytest.mark.parametrize(("time_ms", "size_bytes"), [(0, 5), (5, 0), (0, -1), (-1, 0)])
+def test_retention_of_zero_beside_another_limit_is_refused(time_ms: int, size_bytes: int) -> None:
+    """As Pulsar does (HTTP 400); also when the two are set one after the other."""
+    time, size = Policies(retention_ms=time_ms), Policies(retention_bytes=size_bytes)
+    both = Policies(retention_ms=time_ms, retention_bytes=size_bytes)
+    for before, change in ((Policies(), both), (time, size)):
+        with pytest.raises(InvalidRequest, match="-1"):
+            updated_policies(before, change, [])
+
+
+def test_no_limit_is_a_valid_retention() -> None:
+    """-1 is Pulsar's way to say that raw data stay for ever."""
+    check_policies(Policies(retention_ms=-1, retention_bytes=-1))
+
+
+def test_thr_01_set_and_remove_leave_the_other_fields_alone() -> None:
+    """An update touches what it names."""
+    current = updated_policies(Policies(retention_ms=3), Policies(compaction_threshold_bytes=9), ())
+    assert current == Policies(retention_ms=3, compaction_threshold_bytes=9)
+    current = updated_policies(current, Policies(), ["compaction_threshold_bytes"])
+    assert not current.HasField("compaction_threshold_bytes")
+    assert current.retention_ms == 3
+
+
+@pytest.mark.parametrize("name", ["threshold", ""])
+def test_an_unknown_name_is_refused(name: str) -> None:
+    """A misspelt policy is not silently nothing."""
+    with pytest.raises(InvalidRequest, match="No policy is called"):
+        updated_policies(Policies(), Policies(), [name])
+
+
+def test_setting_and_removing_at_once_is_refused() -> None:
+    """The order would decide, and a message has none."""
+    with pytest.raises(InvalidRequest, match="at once"):
+        updated_policies(Policies(), Policies(retention_ms=1), ["retention_ms"])

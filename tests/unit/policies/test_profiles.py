@@ -1,0 +1,102 @@
+"""Profiles: which value is in force, how levels add up, and the table that users read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.policies.effective import effective_policies, updated_policies
+from ledgerfold.broker.policies.profiles import (
+    DOCUMENTED,
+    FIELDS,
+    PROFILES,
+    PULSAR_4,
+    RULES,
+    Emulation,
+    emulation,
+    in_force,
+    parse_policies,
+    parse_settings,
+)
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.records_pb2 import Emulation as Settings
+from ledgerfold.v1.records_pb2 import Policies
+
+TABLE = Path(__file__).parents[3] / "docs" / "PROFILES.md"
+
+
+def test_nothing_set_is_the_documented_profile() -> None:
+    assert emulation(Settings(), Settings()) == PROFILES[DOCUMENTED] == Emulation()
+
+
+def test_a_level_that_names_a_profile_starts_anew_from_it() -> None:
+    """The namespace's profile hides the broker's single fields; its own fields count."""
+    broker = Settings(profile=PULSAR_4, exact_backlog=True)
+    namespace = Settings(profile=PULSAR_4, partitioned_status=True)
+    values = emulation(broker, namespace)
+    assert (values.exact_backlog, values.partitioned_status) == (False, True)
+
+
+def test_fields_without_a_profile_change_what_the_level_below_gave() -> None:
+    values = emulation(Settings(profile=PULSAR_4), Settings(exact_backlog=True))
+    assert values.exact_backlog
+    assert not values.skip_run_without_new_data
+
+
+def test_effective_policies_carry_every_field_as_it_is_in_force() -> None:
+    topic = Policies(emulation=Settings(exact_backlog=True))
+    namespace = Policies(emulation=Settings(profile=PULSAR_4))
+    applied = effective_policies(topic, namespace, Policies()).emulation
+    assert [field.name for field, _ in applied.ListFields()] == list(FIELDS)
+    assert applied == in_force(emulation(namespace.emulation, topic.emulation))
+
+
+def test_setting_a_profile_unsets_the_fields_beside_the_old_one() -> None:
+    current = Policies(retention_ms=5, emulation=Settings(exact_backlog=False))
+    changed = updated_policies(current, Policies(emulation=Settings(profile=PULSAR_4)), ())
+    assert changed == Policies(retention_ms=5, emulation=Settings(profile=PULSAR_4))
+
+
+def test_one_field_can_be_removed() -> None:
+    current = Policies(emulation=Settings(profile=PULSAR_4, exact_backlog=True))
+    changed = updated_policies(current, Policies(), ["emulation.exact_backlog"])
+    assert changed == Policies(emulation=Settings(profile=PULSAR_4))
+
+
+@pytest.mark.parametrize("name", ["emulation.nonsense", "other.exact_backlog", "emulations"])
+def test_removing_what_there_is_not_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="No policy is called"):
+        updated_policies(Policies(), Policies(), [name])
+
+
+@pytest.mark.parametrize("change", ["nonsense=true", "exact_backlog=1", "exact_backlog"])
+def test_a_change_that_makes_no_sense_is_refused(change: str) -> None:
+    with pytest.raises(InvalidRequest, match="exact_backlog"):
+        parse_settings(None, [change])
+
+
+def test_an_unknown_profile_is_refused_and_the_known_ones_are_named() -> None:
+    with pytest.raises(InvalidRequest, match="documented and pulsar-4"):
+        parse_settings("pulsar-5", [])
+
+
+def test_the_null_key_setting_is_a_policy_of_its_own() -> None:
+    policies = parse_policies(PULSAR_4, ["retain_null_key=true", "exact_backlog=true"])
+    assert policies == Policies(
+        retain_null_key=True, emulation=Settings(profile=PULSAR_4, exact_backlog=True)
+    )
+
+
+def test_the_table_for_users_has_every_field_with_its_values_and_rule() -> None:
+    row = re.compile(r"\| `(\w+)` \| (true|false) \| (true|false) \| (\S+) \|")
+    found = {
+        name: (documented == "true", pulsar == "true", rule)
+        for name, documented, pulsar, rule in row.findall(TABLE.read_text())
+    }
+    expected = {
+        name: (getattr(PROFILES[DOCUMENTED], name), getattr(PROFILES[PULSAR_4], name), RULES[name])
+        for name in FIELDS
+    }
+    assert found == expected

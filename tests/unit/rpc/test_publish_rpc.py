@@ -1,0 +1,136 @@
+"""Requests of the Publish stream that are large, or no requests at all."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ledgerfold.broker.rpc import publish
+from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.storage.entry import EntryFields, Position, build_entry, check_entry
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.v1 import data_pb2
+from ledgerfold.v1.records_pb2 import ProducerRecord
+from tests.unit.subscriptions.turns import Turns
+
+
+class FakeProducer:
+    """Takes every entry as a real one does, and keeps it."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.error: LedgerfoldError | None = None
+        self.is_finished = False
+
+    def append(self, entry: memoryview) -> None:
+        if len(entry) < 8:
+            check_entry(entry)
+        self.taken.append(bytes(entry))
+
+    async def has_room(self) -> None:
+        pass
+
+    def end(self, error: LedgerfoldError) -> None:
+        self.error = error
+
+    def finish(self) -> None:
+        self.is_finished = True
+
+
+class FakeContext:
+    def __init__(self, *frames: bytes) -> None:
+        self._frames: list[Any] = [*frames, publish.EOF]
+
+    async def read(self) -> Any:
+        return self._frames.pop(0)
+
+
+async def receive(producer: FakeProducer, *frames: bytes) -> None:
+    await publish._receive(cast(Any, FakeContext(*frames)), cast(Producer, producer))
+
+
+def test_a_frame_of_many_entries_lets_others_have_their_turn() -> None:
+    """In order, all of them, and nobody waits for more than a slice."""
+
+    async def test() -> None:
+        producer = FakeProducer()
+        entries = [b"%08d" % n for n in range(20_000)]
+        async with Turns(lambda: len(producer.taken)) as turns:
+            await receive(producer, encode_publish(entries))
+        assert producer.taken == entries
+        assert producer.is_finished
+        assert turns.most <= publish.SLICE_ENTRIES
+
+    asyncio.run(test())
+
+
+def test_a_frame_of_empty_entries_is_refused_at_the_first() -> None:
+    """Nothing is made of the half million behind it."""
+
+    async def test() -> None:
+        producer = FakeProducer()
+        frame = encode_publish([b""]) * 500_000
+        tracemalloc.start()
+        try:
+            await receive(producer, frame)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert isinstance(producer.error, InvalidRequest)
+        assert producer.taken == []
+        assert peak_bytes < 1_000_000
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("behind", [b"\x18\x01", b"\x0a\x00", b"\x10\x01", b"\x13", b"\x12"])
+def test_what_follows_entries_in_a_frame_is_entries(behind: bytes) -> None:
+    """Another field, or a broken one: what came before it was taken, the stream ends."""
+
+    async def test() -> None:
+        producer = FakeProducer()
+        await receive(producer, encode_publish([b"12345678"]) + behind)
+        assert producer.taken == [b"12345678"]
+        assert isinstance(producer.error, InvalidRequest)
+
+    asyncio.run(test())
+
+
+def test_the_first_request_is_small() -> None:
+    """It is parsed as a whole."""
+
+    async def test() -> None:
+        opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
+        frame = opening.SerializeToString() + encode_publish([b""]) * 100_000
+        with pytest.raises(InvalidRequest, match="200005 bytes"):
+            await publish._opening(cast(Any, FakeContext(frame)))
+
+    asyncio.run(test())
+
+
+def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
+    """A client that reads no receipts can make the broker keep so many of them, and no more."""
+
+    async def test() -> None:
+        log = SimpleNamespace(
+            on_durable=set(), last_appended=Position(0, 9), last_durable=None, failure=None
+        )
+        topic = cast(Topic, SimpleNamespace(log=log))
+        producer = Producer(topic, "p", ProducerRecord(last_sequence_id=5))
+        entry = memoryview(build_entry(b"", b"", EntryFields(message_count=1, sequence_id=3)))
+        for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):
+            producer.append(entry)
+        room = asyncio.create_task(producer.has_room())
+        await asyncio.sleep(0)
+        assert not room.done()
+        log.last_durable = Position(0, 9)
+        assert len(await producer.receipts()) == RECEIPTS_MAX
+        await room
+
+    asyncio.run(test())

@@ -1,0 +1,31 @@
+"""gRPC ignores an option that it does not know: a misspelt one fails here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from grpc._cython import cygrpc
+
+from ledgerfold.broker.client.connection import CHANNEL_OPTIONS
+from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS as WORKER_OPTIONS
+from ledgerfold.broker.server.grpc_server import OPTIONS
+
+
+@pytest.fixture(scope="module")
+def core() -> bytes:
+    """gRPC's compiled core, in which the names of all options stand."""
+    return Path(cygrpc.__file__).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "name", sorted({name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS, *WORKER_OPTIONS)})
+)
+def test_grpc_knows_the_option(core: bytes, name: str) -> None:
+    """Otherwise, for one, the server would send away who pings an idle connection."""
+    assert name.encode() in core
+
+
+def test_a_name_that_grpc_does_not_know_is_found(core: bytes) -> None:
+    """A canary, close to a real one."""
+    assert b"grpc.http2.min_recv_ping_interval_without_data_ms" not in core

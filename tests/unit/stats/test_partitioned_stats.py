@@ -1,0 +1,71 @@
+"""The stats of partitions added up, with Pulsar's field names (broker/stats/partitioned.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.broker.stats.partitioned import partitioned_stats
+
+
+def document(messages: int, removed: int, consumers: list[dict[str, Any]]) -> dict[str, Any]:
+    """As broker/stats/topic.py makes them, shortened."""
+    return {
+        "msgInCounter": messages,
+        "bytesInCounter": messages * 50,
+        "averageMsgSize": 50.0 if messages else 0.0,
+        "publishers": [{"producerName": "p", "address": "/127.0.0.1:9"}],
+        "subscriptions": {
+            "s": {"msgBacklog": messages, "lastAckedTimestamp": messages, "consumers": consumers}
+        },
+        "deduplicationStatus": "Enabled",
+        "compaction": {
+            "lastCompactionRemovedEventCount": removed,
+            "lastCompactionSucceedTimestamp": removed * 10,
+        },
+    }
+
+
+def consumer(name: str, permits: int, average: int) -> dict[str, Any]:
+    return {
+        "consumerName": name,
+        "availablePermits": permits,
+        "avgMessagesPerEntry": average,
+        "readCompacted": True,
+        "connectedSince": "2026",
+    }
+
+
+PARTITIONS = {
+    "t-partition-0": document(3, 5, [consumer("a", 10, 1)]),
+    "t-partition-1": document(0, 0, []),
+    "t-partition-2": document(9, 2, [consumer("a", 20, 4), consumer("b", 1, 1)]),
+}
+
+
+def test_counters_add_up_and_the_latest_time_counts() -> None:
+    stats = partitioned_stats(PARTITIONS, per_partition=False)
+    assert (stats["msgInCounter"], stats["bytesInCounter"]) == (12, 600)
+    assert stats["averageMsgSize"] == 50.0
+    assert stats["deduplicationStatus"] == "Enabled"
+    assert stats["compaction"] == {
+        "lastCompactionRemovedEventCount": 7,
+        "lastCompactionSucceedTimestamp": 50,
+    }
+    assert stats["metadata"] == {"partitions": 3, "deleted": False}
+    assert stats["partitions"] == {}
+
+
+def test_what_has_one_name_is_one() -> None:
+    """A client has one producer or consumer on each partition."""
+    stats = partitioned_stats(PARTITIONS, per_partition=False)
+    assert stats["publishers"] == [{"producerName": "p", "address": "/127.0.0.1:9"}]
+    subscription = stats["subscriptions"]["s"]
+    assert (subscription["msgBacklog"], subscription["lastAckedTimestamp"]) == (12, 9)
+    a, b = subscription["consumers"]
+    assert (a["consumerName"], a["availablePermits"], a["avgMessagesPerEntry"]) == ("a", 30, 2)
+    assert (a["readCompacted"], a["connectedSince"], b) == (True, "2026", consumer("b", 1, 1))
+
+
+def test_each_partition_is_shown_when_asked_for() -> None:
+    stats = partitioned_stats(PARTITIONS, per_partition=True)
+    assert stats["partitions"] == PARTITIONS

@@ -1,0 +1,286 @@
+"""Dispatch, case by case: who gets which entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from ledgerfold.broker.subscriptions import dispatcher as dispatch
+from ledgerfold.broker.subscriptions.dispatcher import (
+    Candidate,
+    ConsumerState,
+    Dispatcher,
+    SingleActiveDispatcher,
+)
+from ledgerfold.broker.subscriptions.key_shared import KeyRing, KeySharedDispatcher, key_slot
+from ledgerfold.broker.subscriptions.shared import SharedDispatcher
+from ledgerfold.storage.entry import Position
+
+
+def consumer(name: str, number: int, permits: int = 100, priority: int = 0) -> ConsumerState:
+    return ConsumerState(name, number, priority=priority, permits=permits, room_bytes=10_000)
+
+
+def candidates(
+    entry_ids: Iterable[int], messages: int = 1, slots: dict[int, int] | None = None
+) -> list[Candidate]:
+    return [Candidate(Position(1, n), messages, 10, (slots or {}).get(n, 0)) for n in entry_ids]
+
+
+def given_out(dispatcher: Dispatcher, entries: list[Candidate]) -> dict[str, list[int]]:
+    """Dispatches new entries: who got which entry ids."""
+    result: dict[str, list[int]] = {each.name: [] for each in dispatcher.consumers}
+    for at, state, _ in dispatcher.assign(entries).assignments:
+        result[state.name].append(entries[at].position.entry_id)
+    return result
+
+
+def replayed(dispatcher: Dispatcher, slots: dict[int, int] | None = None) -> list[str]:
+    """Dispatches what can be replayed: "consumer:entry id*redelivery count"."""
+    entries = candidates([p.entry_id for p in dispatcher.replay_positions()], slots=slots)
+    return [
+        f"{state.name}:{entries[at].position.entry_id}*{count}"
+        for at, state, count in dispatcher.assign_replayed(entries)
+    ]
+
+
+def test_an_entry_costs_its_messages_and_is_never_split() -> None:
+    """Permits may become negative by one entry, and then nothing goes out until they are paid."""
+    dispatcher, c = SingleActiveDispatcher(), consumer("c", 1, permits=5)
+    dispatcher.add(c)
+    assert given_out(dispatcher, candidates(range(4), messages=4)) == {"c": [0, 1]}
+    assert c.permits == -3
+    assert dispatcher.budget().messages == 0
+    c.permits += 3
+    assert given_out(dispatcher, candidates([2])) == {"c": []}
+    c.permits += 1
+    assert given_out(dispatcher, candidates([2])) == {"c": [2]}
+
+
+def test_room_is_spent_like_permits() -> None:
+    """A consumer whose queue is full gets nothing more, whatever its permits."""
+    dispatcher, c = SharedDispatcher(), consumer("c", 1)
+    c.room_bytes = 15
+    dispatcher.add(c)
+    assert given_out(dispatcher, candidates(range(4))) == {"c": [0, 1]}
+    c.room_bytes += 6
+    assert given_out(dispatcher, candidates([2, 3])) == {"c": [2]}
+
+
+def test_failover_active_is_the_lowest_priority_number_then_the_first() -> None:
+    """A consumer with a lower number takes over at once; of equals the first stays."""
+    dispatcher = SingleActiveDispatcher()
+    first, second, better = (
+        consumer("first", 1, priority=5),
+        consumer("second", 2, priority=5),
+        consumer("better", 3, priority=1),
+    )
+    assert not dispatcher.add(first)
+    assert not dispatcher.add(second)
+    assert dispatcher.active is first
+    assert dispatcher.add(better)
+    assert dispatcher.active is better
+    assert not dispatcher.remove(second, set())
+    assert dispatcher.remove(better, set())
+    assert dispatcher.active is first
+    assert not dispatcher.remove(first, set())
+
+
+@pytest.mark.parametrize(("partition", "active"), [(0, "a"), (1, "b"), (2, "c"), (3, "a")])
+def test_failover_partitions_spread_over_those_of_the_lowest_number(
+    partition: int, active: str
+) -> None:
+    """By name, whoever came first: so each consumer knows its partitions."""
+    dispatcher = SingleActiveDispatcher(partition)
+    for number, name in enumerate(("c", "a", "later", "b")):
+        dispatcher.add(consumer(name, number, priority=1 if name == "later" else 0))
+    assert dispatcher.active is not None
+    assert dispatcher.active.name == active
+
+
+def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> None:
+    """Then reading starts again at the cursor, as with every other change."""
+    dispatcher = SingleActiveDispatcher(partition=1)
+    a, b, c = (consumer(name, number) for number, name in enumerate("abc"))
+    assert not dispatcher.add(a)
+    assert dispatcher.add(b)
+    assert not dispatcher.add(c)
+    assert dispatcher.active is b
+    assert dispatcher.remove(a, set())
+    assert dispatcher.active is c
+    assert dispatcher.remove(c, set())
+    assert not dispatcher.remove(b, set())
+
+
+def test_ordered_types_count_redeliveries_by_rewinds() -> None:
+    """What was sent before a rewind counts once more, what waited in a queue does not."""
+    dispatcher, c = SingleActiveDispatcher(), consumer("c", 1)
+    dispatcher.add(c)
+
+    def counts(entry_ids: range) -> list[int]:
+        return [each.redeliveries for each in dispatcher.assign(candidates(entry_ids)).assignments]
+
+    assert counts(range(6)) == [0] * 6
+    assert dispatcher.redeliver(c, None, set())
+    dispatcher.rewound({Position(1, 4), Position(1, 5)})
+    assert counts(range(3)) == [1, 1, 1]
+    dispatcher.rewound(set())
+    assert counts(range(6)) == [2, 2, 2, 1, 0, 0]
+    dispatcher.settle_cumulative(Position(1, 3))
+    assert counts(range(4, 6)) == [0, 0]
+
+
+def test_many_rewinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far beyond what is told apart, the count of the lowest entries stays right."""
+    monkeypatch.setattr(dispatch, "_REWINDS_MAX", 3)
+    dispatcher, c = SingleActiveDispatcher(), consumer("c", 1, permits=1_000)
+    dispatcher.add(c)
+    for end in range(1, 11):
+        dispatcher.assign(candidates(range(end)))
+        dispatcher.rewound(set())
+    assert dispatcher.assign(candidates([0])).assignments[0].redeliveries == 10
+
+
+def test_shared_goes_round_robin_among_those_with_permits() -> None:
+    """Each gets its turn; who has no permits is passed over; nobody left: the rest is not taken."""
+    dispatcher = SharedDispatcher()
+    for state in (consumer("a", 1, 2), consumer("b", 2, 0), consumer("c", 3, 3)):
+        dispatcher.add(state)
+    decision = dispatcher.assign(candidates(range(8)))
+    assert [each.consumer.name for each in decision.assignments] == ["a", "c", "a", "c", "c"]
+    assert decision.taken == 5
+
+
+def test_shared_gives_back_in_order_with_counts() -> None:
+    """Negative acks and a disconnect put entries into the replay queue, ordered by id."""
+    dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2, permits=0)
+    dispatcher.add(a)
+    dispatcher.add(b)
+    given_out(dispatcher, candidates(range(5)))
+    dispatcher.redeliver(a, {Position(1, 3), Position(1, 9)}, set())
+    dispatcher.redeliver(a, {Position(1, 1)}, set())
+    assert replayed(dispatcher) == ["a:1*1", "a:3*1"]
+    dispatcher.settle(a, Position(1, 0))
+    b.permits = 100
+    dispatcher.remove(a, unsent={Position(1, 4)})
+    assert replayed(dispatcher) == ["b:1*2", "b:2*1", "b:3*2", "b:4*0"]
+    assert b.unacked_messages == 4
+
+
+def test_an_ack_settles_wherever_the_entry_is() -> None:
+    """Pending at another consumer or waiting for replay: acknowledged is acknowledged."""
+    dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)
+    dispatcher.add(a)
+    dispatcher.add(b)
+    given_out(dispatcher, candidates(range(4)))
+    dispatcher.settle(b, Position(1, 0))
+    dispatcher.redeliver(a, None, set())
+    dispatcher.settle(b, Position(1, 2))
+    assert replayed(dispatcher) == []
+    assert (a.unacked_messages, b.unacked_messages) == (0, 2)
+
+
+def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Per consumer, then per subscription; acknowledging lets it go on."""
+    monkeypatch.setattr(dispatch, "UNACKED_PER_CONSUMER_MAX", 3)
+    monkeypatch.setattr("ledgerfold.broker.subscriptions.shared.UNACKED_PER_SUBSCRIPTION_MAX", 5)
+    dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)
+    dispatcher.add(a)
+    assert given_out(dispatcher, candidates(range(9))) == {"a": [0, 1, 2]}
+    dispatcher.add(b)
+    assert given_out(dispatcher, candidates(range(3, 9)))["b"] == [3, 4]
+    assert dispatcher.budget().messages == 0
+    dispatcher.settle(a, Position(1, 0))
+    assert given_out(dispatcher, candidates([5, 6])) == {"a": [5], "b": []}
+
+
+def test_slots_are_stable_and_keyless_entries_share_one() -> None:
+    """The hash is the same in every process: a fixed value is written down here."""
+    assert key_slot(b"k") == key_slot(b"k") == 59690
+    assert key_slot(None) == key_slot(b"")
+    assert all(0 <= key_slot(b"%d" % n) < 65536 for n in range(100))
+
+
+def test_the_ring_moves_only_the_share_of_who_joins_or_leaves() -> None:
+    """Between two others nothing moves; shares are roughly even; a returning name gets its own."""
+    ring, states = KeyRing(), [consumer(f"c{n}", n) for n in range(4)]
+    for state in states[:3]:
+        ring.add(state)
+    before = [ring.owner(slot) for slot in range(0, 65536, 16)]
+    ring.add(states[3])
+    after = [ring.owner(slot) for slot in range(0, 65536, 16)]
+    assert all(new in (old, states[3]) for old, new in zip(before, after, strict=True))
+    assert all(after.count(state) > len(after) // 8 for state in states)
+    ring.remove(states[3])
+    assert [ring.owner(slot) for slot in range(0, 65536, 16)] == before
+    ring.add(consumer("c0", 9))
+    assert {ring.owner(slot) for slot in range(0, 65536, 16)} > set(states[:3])
+
+
+def slots_of(dispatcher: KeySharedDispatcher, state: ConsumerState, count: int) -> list[int]:
+    """Slots that `state` owns."""
+    return [slot for slot in range(65536) if dispatcher._ring.owner(slot) is state][:count]
+
+
+def test_key_shared_holds_a_key_back_until_its_old_owner_has_acknowledged() -> None:
+    """A joining consumer gets a key only when nothing earlier of it is pending elsewhere."""
+    dispatcher, old, new = KeySharedDispatcher(), consumer("old", 1), consumer("new", 2)
+    dispatcher.add(old)
+    dispatcher.add(new)
+    slot = slots_of(dispatcher, new, 1)[0]
+    dispatcher.remove(new, set())
+    slots = dict.fromkeys(range(10), slot)
+    assert given_out(dispatcher, candidates([0, 1], slots=slots)) == {"old": [0, 1]}
+    dispatcher.add(new)
+    assert given_out(dispatcher, candidates([2, 3], slots=slots)) == {"old": [], "new": []}
+    dispatcher.settle(old, Position(1, 0))
+    assert replayed(dispatcher, slots) == []
+    dispatcher.settle(old, Position(1, 1))
+    assert given_out(dispatcher, candidates([4], slots=slots)) == {"old": [], "new": []}
+    assert replayed(dispatcher, slots) == ["new:2*0", "new:3*0", "new:4*0"]
+
+
+def test_key_shared_slow_consumer_does_not_stop_the_others() -> None:
+    """Its entries wait, the others' go out, until the look-ahead is used up."""
+    dispatcher = KeySharedDispatcher(look_ahead_max=3)
+    slow, quick = consumer("slow", 1, permits=0), consumer("quick", 2)
+    dispatcher.add(slow)
+    dispatcher.add(quick)
+    a, b = slots_of(dispatcher, slow, 1)[0], slots_of(dispatcher, quick, 1)[0]
+    slots = {0: a, 1: b, 2: a, 3: b, 4: a, 5: b}
+    decision = dispatcher.assign(candidates(range(6), slots=slots))
+    assert [(each.at, each.consumer.name) for each in decision.assignments] == [
+        (1, "quick"),
+        (3, "quick"),
+    ]
+    assert (decision.taken, dispatcher.waiting, dispatcher.budget().messages) == (5, 3, 0)
+    slow.permits = 2
+    assert replayed(dispatcher, slots) == ["slow:0*0", "slow:2*0"]
+    assert dispatcher.budget().messages == 98
+
+
+def test_key_shared_new_entries_stay_behind_redelivered_ones() -> None:
+    """After a negative ack, later entries of that key wait for it."""
+    dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
+    dispatcher.add(c)
+    given_out(dispatcher, candidates([0], slots={0: 7}))
+    dispatcher.redeliver(c, {Position(1, 0)}, set())
+    assert given_out(dispatcher, candidates([1, 2], slots={1: 7, 2: 8})) == {"c": [2]}
+    assert replayed(dispatcher, {0: 7, 1: 7}) == ["c:0*1", "c:1*0"]
+
+
+def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> None:
+    """What was read before the entry was given back does not go out before it."""
+    dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
+    dispatcher.add(c)
+    slots = dict.fromkeys(range(4), 7)
+    given_out(dispatcher, candidates([0, 1, 2], slots=slots))
+    dispatcher.redeliver(c, {Position(1, 1), Position(1, 2)}, set())
+    read = candidates([p.entry_id for p in dispatcher.replay_positions()], slots=slots)
+    dispatcher.redeliver(c, {Position(1, 0)}, set())
+    assert dispatcher.assign_replayed(read) == []
+    assert given_out(dispatcher, candidates([3], slots=slots)) == {"c": []}
+    assert replayed(dispatcher, slots) == ["c:0*1", "c:1*1", "c:2*1", "c:3*0"]

@@ -1,0 +1,231 @@
+"""Seek, close, create and delete; statistics."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import (
+    create_subscription,
+    delete_subscription,
+    seek_subscription,
+)
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    Moved,
+    SubscriptionBusy,
+    SubscriptionNotFound,
+)
+from tests.unit.subscriptions.subscriptions import (
+    COMPACTED,
+    EXCLUSIVE,
+    FROM_EARLIEST,
+    FakeTopic,
+    acknowledge,
+    at,
+    receive,
+    run,
+    subscribed,
+    text,
+)
+
+
+def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
+    """Consumers are sent away with Moved, refused meanwhile, and find the exact place."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
+        topic.log.compact(*positions)
+        topic.log.roll()
+        topic.log.trim(ledgers_before=1)
+        for inclusive, expected in ((False, 5), (True, 4)):
+            consumer = await subscribed(topic, COMPACTED)
+            topic.may_write.clear()
+            topic.writing.clear()
+            seek = asyncio.create_task(seek_subscription(topic, "s", at(positions[4], inclusive)))
+            await topic.writing.wait()
+            with pytest.raises(Moved):
+                await consumer.take()
+            with pytest.raises(SubscriptionBusy, match="being moved"):
+                await subscribed(topic, COMPACTED)
+            topic.may_write.set()
+            await seek
+            again = await subscribed(topic, COMPACTED)
+            assert text(await receive(again, 10 - expected)).startswith(f"k{expected}=")
+            topic.subscriptions["s"].detach(again)
+
+    run(test)
+
+
+def test_seek_to_the_first_entry_of_a_ledger() -> None:
+    """It is exact: the mark-delete is the end of the ledger before, not (L, -1)."""
+
+    async def test(topic: FakeTopic) -> None:
+        first = topic.log.publish("a=1", "b=1")
+        topic.log.roll()
+        second = topic.log.publish("c=1")
+        topic.log.compact(*first, *second)
+        await subscribed(topic, COMPACTED)
+        await seek_subscription(topic, "s", at(second[0], inclusive=True))
+        assert topic.subscriptions["s"].mark_delete == first[-1]
+        assert text(await receive(await subscribed(topic, COMPACTED), 1)) == "c=1"
+
+    run(test)
+
+
+def test_rte_01_seek_earliest_gives_each_consumer_its_own_view() -> None:
+    """Read-compacted: the survivors; without: the raw log."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("k=0", "k=1", "k=2")
+        topic.log.compact(positions[2])
+        for options, expected in ((COMPACTED, "k=2"), (EXCLUSIVE, "k=0 k=1 k=2")):
+            consumer = await subscribed(topic, options)
+            received = await receive(consumer, len(expected.split()))
+            await acknowledge(topic, consumer, received)
+            await seek_subscription(topic, "s", FROM_EARLIEST)
+            again = await subscribed(topic, options)
+            assert text(await receive(again, len(received))) == expected
+            topic.subscriptions["s"].detach(again)
+
+    run(test)
+
+
+def test_a_non_durable_subscription_goes_with_its_last_consumer_but_not_at_a_seek() -> None:
+    """It writes nothing; a seek sends its consumer away and keeps the place for its return."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        options = ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False, read_compacted=True)
+        consumer = await subscribed(topic, options)
+        received = await receive(consumer, 3)
+        await acknowledge(topic, consumer, received)
+        subscription = topic.subscriptions["s"]
+        await seek_subscription(topic, "s", at(positions[1], inclusive=True))
+        assert not subscription.is_abandoned
+        again = await subscribed(topic, options)
+        assert text(await receive(again, 2)) == "b=1 c=1"
+        subscription.detach(again)
+        assert subscription.is_abandoned
+        assert topic.written == []
+
+    run(test)
+
+
+def test_close_ends_consumers_and_keeps_the_cursor() -> None:
+    """Consumers get the error, or Moved; nobody may come any more."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        received = await receive(consumer, 1)
+        subscription = topic.subscriptions["s"]
+        subscription.acknowledge(consumer, [received[0].position])
+        await subscription.close()
+        assert topic.written[-1].mark_delete.entry_id == 0
+        with pytest.raises(Moved):
+            await consumer.take()
+        with pytest.raises(Moved):
+            subscription.attach(EXCLUSIVE)
+
+    run(test)
+
+
+def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
+    """The cursor goes, durably, and is not written again afterwards."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        received = await receive(consumer, 1)
+        with pytest.raises(SubscriptionBusy, match="force"):
+            await delete_subscription(topic, "s")
+        topic.subscriptions["s"].acknowledge(consumer, [received[0].position])
+        written = len(topic.written)
+        await delete_subscription(topic, "s", force=True)
+        assert (topic.deleted, topic.subscriptions, len(topic.written)) == (["s"], {}, written)
+        with pytest.raises(SubscriptionNotFound):
+            await delete_subscription(topic, "s")
+
+    run(test)
+
+
+def test_two_creators_get_one_subscription() -> None:
+    """Whoever comes second during the first one's write uses the same one."""
+
+    async def test(topic: FakeTopic) -> None:
+        both = await asyncio.gather(
+            create_subscription(topic, "s", at(Position(0, 0), inclusive=True)),
+            create_subscription(topic, "s", at(Position(0, 0), inclusive=True)),
+        )
+        assert both[0] is both[1]
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        with pytest.raises(DiskFailure):
+            await create_subscription(topic, "other", FROM_EARLIEST)
+        assert list(topic.subscriptions) == ["s"]
+
+    run(test)
+
+
+def test_stats_speak_pulsars_names() -> None:
+    """Backlog in entries, messages out, the consumer's permits, and the cursor's positions."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1 a=2", "b=1", "c=1")
+        consumer = await subscribed(topic, ConsumerOptions(SubscriptionType.SHARED, name="me"))
+        consumer.peer = Peer("ipv6:%5B::1%5D:99", 1_000, {"team": "prices"})
+        received = await receive(consumer, 3)
+        consumer.traffic.last_sent_ms = 2_000
+        await acknowledge(topic, consumer, [received[0], received[2]])
+        subscription = topic.subscriptions["s"]
+        stats = subscription.stats()
+        size_bytes = sum(len(each.entry) for each in received)
+        sent = {
+            "msgOutCounter": 4,
+            "bytesOutCounter": size_bytes,
+            "lastConsumedTimestamp": 2_000,
+            "lastAckedTimestamp": 0,
+        }
+        assert stats == sent | {
+            "msgBacklog": 1,
+            "msgBacklogNoDelayed": 1,
+            "unackedMessages": 1,
+            "totalMsgExpired": 0,
+            "lastExpireTimestamp": 0,
+            "isDurable": True,
+            "type": "Shared",
+            "nonContiguousDeletedMessagesRanges": 1,
+            "consumers": [
+                sent
+                | {
+                    "consumerName": "me",
+                    "availablePermits": 996,
+                    "unackedMessages": 1,
+                    "avgMessagesPerEntry": 1,
+                    "readCompacted": False,
+                    "address": "/[::1]:99",
+                    "connectedSince": "1970-01-01T00:00:01.000Z",
+                    "metadata": {"team": "prices"},
+                }
+            ],
+        }
+        assert subscription.internal_stats() == {
+            "markDeletePosition": "0:0",
+            "readPosition": "0:3",
+            "numberOfEntriesSinceFirstNotAckedMessage": 3,
+            "individuallyDeletedMessages": "[(0:1..0:2]]",
+            "totalNonContiguousDeletedMessagesRange": 1,
+            "active": True,
+            "state": "Open",
+            "properties": {},
+        }
+        subscription.detach(consumer)
+        assert subscription.stats().items() >= sent.items()
+        assert not subscription.internal_stats()["active"]
+
+    run(test)

@@ -1,0 +1,212 @@
+"""Read-compacted subscriptions: cases SUB and RTE of the catalogue of Pulsar cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import (
+    create_subscription,
+)
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
+from ledgerfold.storage.entry import Position
+from ledgerfold.v1.data_pb2 import StartPosition
+from tests.unit.subscriptions.subscriptions import (
+    COMPACTED,
+    EXCLUSIVE,
+    FakeTopic,
+    acknowledge,
+    backlog,
+    quiet,
+    receive,
+    run,
+    subscribed,
+    text,
+)
+
+
+async def compacted_topic(topic: FakeTopic) -> None:
+    """k0..k9, each twice; the last message is a tombstone of k9: k0..k8 survive."""
+    first = topic.log.publish(*(f"k{n}=old" for n in range(10)))
+    topic.log.roll()
+    second = topic.log.publish(*(f"k{n}=new" for n in range(9)), "k9=")
+    assert len(first) == len(second)
+    topic.log.compact(*second[:9])
+
+
+def test_without_acks_the_whole_log_is_there_for_a_consumer_that_is_not_read_compacted() -> None:
+    """CompactionTest#testCompaction: read-compacted is a property of the consumer."""
+
+    async def test(topic: FakeTopic) -> None:
+        await compacted_topic(topic)
+        compacted = await subscribed(topic, COMPACTED)
+        assert len(await receive(compacted, 9)) == 9
+        await quiet(topic, compacted)
+        assert backlog(topic) == 20
+        topic.subscriptions["s"].detach(compacted)
+        raw = await subscribed(topic, EXCLUSIVE)
+        assert len(await receive(raw, 20)) == 20
+
+    run(test)
+
+
+@pytest.mark.parametrize("cumulative", [True, False])
+@pytest.mark.parametrize("backwards", [True, False])
+def test_acknowledging_all_that_was_delivered_empties_the_backlog(
+    cumulative: bool, backwards: bool
+) -> None:
+    """Superseded entries and tombstones, at the end too, do not stay behind (Pulsar #23245)."""
+
+    async def test(topic: FakeTopic) -> None:
+        await compacted_topic(topic)
+        consumer = await subscribed(topic, COMPACTED)
+        received = await receive(consumer, 9)
+        await quiet(topic, consumer)
+        subscription = topic.subscriptions["s"]
+        if cumulative:
+            subscription.acknowledge(consumer, [received[-1].position], cumulative=True)
+        else:
+            for each in reversed(received) if backwards else received:
+                subscription.acknowledge(consumer, [each.position])
+        assert backlog(topic) == 0
+        assert subscription.mark_delete == topic.log.last_position()
+        subscription.detach(consumer)
+        topic.log.publish("x=1")
+        again = await subscribed(topic, COMPACTED)
+        assert text(await receive(again, 1)) == "x=1"
+
+    run(test)
+
+
+def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
+    """A topic of tombstones: a read-compacted consumer gets nothing, and has nothing left."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1", "a=")
+        topic.log.compact()
+        consumer = await subscribed(topic, COMPACTED)
+        await quiet(topic, consumer)
+        assert backlog(topic) == 0
+
+    run(test)
+
+
+def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
+    """Raw ledgers are gone: reading and acknowledging goes on over restarts, nothing twice."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
+        topic.log.compact(*positions)
+        topic.log.roll()
+        topic.log.trim(ledgers_before=1)
+        for n in range(2):
+            consumer = await subscribed(topic, COMPACTED, permits=5)
+            received = await receive(consumer, 5)
+            assert text(received) == " ".join(f"k{i}={i}" for i in range(n * 5, n * 5 + 5))
+            await acknowledge(topic, consumer, received)
+            await topic.restart()
+        topic.log.publish("K=V")
+        consumer = await subscribed(topic, COMPACTED, permits=5)
+        received = await receive(consumer, 1)
+        await acknowledge(topic, consumer, received)
+        assert topic.subscriptions["s"].mark_delete == topic.log.last_position()
+
+    run(test)
+
+
+def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> None:
+    """The mark-delete does not pass unacknowledged entries of ledgers that are gone."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
+        topic.log.compact(*positions)
+        topic.log.roll()
+        topic.log.trim(ledgers_before=1)
+        consumer = await subscribed(topic, COMPACTED)
+        received = await receive(consumer, 10)
+        await acknowledge(topic, consumer, [received[0], received[2], received[4]])
+        await topic.restart()
+        again = await subscribed(topic, COMPACTED)
+        assert text(await receive(again, 7)) == "k1=1 k3=3 k5=5 k6=6 k7=7 k8=8 k9=9"
+
+    run(test)
+
+
+def test_sub_08_and_sub_10_a_successor_begins_behind_the_cumulative_ack() -> None:
+    """After a reconnect, and at a Failover takeover."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
+        topic.log.compact(*positions)
+        options = ConsumerOptions(SubscriptionType.FAILOVER, read_compacted=True)
+        first, second = await subscribed(topic, options), await subscribed(topic, options)
+        received = await receive(first, 10)
+        subscription = topic.subscriptions["s"]
+        subscription.acknowledge(first, [received[3].position], cumulative=True)
+        subscription.detach(first)
+        again = await receive(second, 6)
+        assert text(again).startswith("k4=4")
+        subscription.acknowledge(second, [again[0].position], cumulative=True)
+        subscription.detach(second)
+        assert text(await receive(await subscribed(topic, options), 5)).startswith("k5=5")
+
+    run(test)
+
+
+def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
+    """Behind the mark-delete; at the very start when that is before its ledger's first entry."""
+
+    async def test(topic: FakeTopic) -> None:
+        early = await create_subscription(topic, "early", StartPosition(latest=True))
+        assert early.mark_delete == Position(0, -1)
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        acked = await subscribed(topic, EXCLUSIVE)
+        await acknowledge(topic, acked, (await receive(acked, 3))[:2])
+        topic.subscriptions["s"].detach(acked)
+        topic.log.compact(*positions)
+        assert text(await receive(await subscribed(topic, COMPACTED), 1)) == "c=1"
+        begun = early.attach(COMPACTED)
+        early.add_permits(begun, 10)
+        assert text(await receive(begun, 3)) == "a=1 b=1 c=1"
+
+    run(test)
+
+
+def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_what_comes() -> None:
+    """Its subscription is behind the last entry, though that is trimmed."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        topic.log.compact(*positions)
+        topic.log.roll()
+        topic.log.trim(ledgers_before=1)
+        latest = StartPosition(latest=True)
+        subscription = await create_subscription(topic, "s", latest, by_consumer=True)
+        assert subscription.mark_delete == positions[-1]
+        consumer = subscription.attach(COMPACTED)
+        subscription.add_permits(consumer, 10)
+        topic.log.publish("c=1")
+        assert text(await receive(consumer, 1)) == "c=1"
+
+    run(test)
+
+
+def test_a_subscription_at_the_latest_of_an_empty_ledger_gets_the_compacted_data() -> None:
+    """Pulsar's first-read rule; acknowledging that data neither fails nor moves the cursor back."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        topic.log.compact(*positions)
+        topic.log.roll()
+        subscription = await create_subscription(topic, "s", StartPosition(latest=True))
+        consumer = subscription.attach(COMPACTED)
+        subscription.add_permits(consumer, 10)
+        received = await receive(consumer, 2)
+        assert text(received) == "a=1 b=1"
+        await acknowledge(topic, consumer, received)
+        assert subscription.mark_delete == Position(1, -1)
+        topic.log.publish("c=1")
+        await acknowledge(topic, consumer, await receive(consumer, 1))
+        assert subscription.mark_delete == Position(1, 0)
+
+    run(test)

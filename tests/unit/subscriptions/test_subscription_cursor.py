@@ -1,0 +1,262 @@
+"""The durable cursor of a subscription: group commit, late writes, restarts, failures."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    Corruption,
+    DiskFailure,
+    LedgerfoldError,
+)
+from tests.unit.subscriptions.subscriptions import (
+    EXCLUSIVE,
+    SHARED,
+    FakeTopic,
+    acknowledge,
+    receive,
+    run,
+    settled,
+    subscribed,
+    text,
+)
+
+
+def without_delay(topic: FakeTopic) -> Subscription:
+    """Its cursor is written, and tried again, at the next turn of the loop."""
+    subscription = Subscription(
+        "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
+    )
+    subscription.is_recorded = True
+    topic.subscriptions["s"] = subscription
+    return subscription
+
+
+def test_acks_that_wait_for_durability_share_writes() -> None:
+    """While a write is in flight others gather; each is answered after the write that has it."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}=v" for n in range(10)))
+        consumer = await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        await receive(consumer, 10)
+        written = len(topic.written)
+        topic.may_write.clear()
+        topic.writing.clear()
+        subscription.acknowledge(consumer, positions[:1], request_id=1)
+        await topic.writing.wait()
+        for n in range(1, 10):
+            subscription.acknowledge(consumer, [positions[n]], request_id=n + 1)
+        await settled(topic)
+        assert not consumer._acked_request_ids
+        topic.may_write.set()
+        answered: list[int] = []
+        while len(answered) < 10:
+            output = await consumer.take()
+            assert output is not None
+            answered += output.acked_request_ids
+        assert answered == list(range(1, 11))
+        assert len(topic.written) - written == 2
+        assert topic.written[-1].mark_delete.entry_id == 9
+
+    run(test)
+
+
+def test_acks_without_an_answer_are_written_late_but_surely() -> None:
+    """Not one by one; by count, and at close."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish(*(f"k{n}=v" for n in range(1_500)))
+        consumer = await subscribed(topic, EXCLUSIVE, permits=1_500)
+        await receive(consumer, 1_500)
+        subscription = topic.subscriptions["s"]
+        written = len(topic.written)
+        for position in positions:
+            subscription.acknowledge(consumer, [position])
+        await settled(topic)
+        assert len(topic.written) == written + 1
+        assert topic.written[-1].mark_delete.entry_id == 1_499
+        topic.log.publish("z=1")
+        subscription.acknowledge(consumer, [Position(0, 1_500)])
+        await settled(topic)
+        assert len(topic.written) == written + 1
+        await subscription.close()
+        assert topic.written[-1].mark_delete.entry_id == 1_500
+
+    run(test)
+
+
+def test_acks_without_an_answer_are_written_after_a_while() -> None:
+    """The delay is an argument; here it is none."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        subscription = without_delay(topic)
+        subscription.acknowledge(subscription.attach(EXCLUSIVE), positions)
+        await topic.writing.wait()
+        await settled(topic)
+        assert topic.written[-1].mark_delete.entry_id == 0
+
+    run(test)
+
+
+def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
+    """The cursor of the last write, with its ranges, is where the next consumer begins."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1", "b=1", "c=1", "d=1")
+        consumer = await subscribed(topic, SHARED)
+        received = await receive(consumer, 4)
+        await acknowledge(topic, consumer, [received[0], received[2]])
+        topic.subscriptions["s"].acknowledge(consumer, [received[3].position])
+        await topic.restart()
+        again = await subscribed(topic, EXCLUSIVE)
+        assert text(await receive(again, 2)) == "b=1 d=1"
+
+    run(test)
+
+
+def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Consumers read on meanwhile; who asked for an answer gets it when the disk takes it."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        subscription = without_delay(topic)
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await receive(consumer, 2)
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.acknowledge(consumer, positions[:1], request_id=5)
+        topic.log.publish("c=1")
+        assert text(await receive(consumer, 1)) == "c=1"
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        await settled(topic)
+        assert topic.written == []
+        topic.error = None
+        output = await consumer.take()
+        assert output is not None
+        assert output.acked_request_ids == [5]
+        assert topic.written[-1].mark_delete.entry_id == 0
+        assert caplog.text.count("will be tried again") == 1
+
+    run(test)
+
+
+def test_a_closed_subscription_writes_nothing_more() -> None:
+    """Not even what the disk refused before: the next load may have gone on from there."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        subscription = without_delay(topic)
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await receive(consumer, 1)
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.acknowledge(consumer, positions)
+        with pytest.raises(DiskFailure):
+            await subscription.close()
+        topic.error = None
+        await settled(topic)
+        assert topic.written == []
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(Corruption("f", 7, "a", "b"), Corruption), (ValueError("bug"), LedgerfoldError)],
+)
+def test_a_failed_read_is_an_error_not_silence(
+    error: Exception, expected: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is skipped: consumers get the error, and meet it again when they come back."""
+
+    async def test(topic: FakeTopic) -> None:
+        topic.log.publish("a=1")
+        topic.log.error = error
+        for _ in range(2):
+            consumer = await subscribed(topic, EXCLUSIVE)
+            with pytest.raises(expected):
+                await consumer.take()
+        topic.log.error = None
+        assert text(await receive(await subscribed(topic, EXCLUSIVE), 1)) == "a=1"
+
+    run(test)
+
+
+def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
+    """Trimming goes by it: what a crash brings back must still be there."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        before = subscription.mark_delete
+        received = await receive(consumer, 3)
+        subscription.acknowledge(consumer, [positions[0]])
+        assert subscription.mark_delete == positions[0]
+        assert subscription.durable_mark_delete == before
+        await acknowledge(topic, consumer, received[1:2])
+        assert subscription.durable_mark_delete == positions[1]
+        assert (await topic.restart()).durable_mark_delete == positions[1]
+
+    run(test)
+
+
+def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
+    """Backwards: at once. And acknowledgements behind it do not let go of it until they are."""
+
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1", "c=1")
+        consumer = await subscribed(topic, EXCLUSIVE)
+        await acknowledge(topic, consumer, await receive(consumer, 3))
+        subscription = topic.subscriptions["s"]
+        topic.may_write.clear()
+        topic.writing.clear()
+        moving = asyncio.create_task(subscription.move(positions[0]))
+        await topic.writing.wait()
+        subscription.pass_over(positions[1])
+        assert subscription.mark_delete == positions[1]
+        assert subscription.durable_mark_delete == positions[0]
+        topic.may_write.set()
+        await moving
+        await subscription.persist()
+        assert subscription.durable_mark_delete == positions[1]
+
+    run(test)
+
+
+def test_a_write_that_failed_is_not_durable() -> None:
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        before = subscription.durable_mark_delete
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        subscription.pass_over(positions[0])
+        with pytest.raises(DiskFailure):
+            await subscription.persist()
+        assert subscription.durable_mark_delete == before
+        topic.error = None
+        await subscription.persist()
+        assert subscription.durable_mark_delete == positions[0]
+
+    run(test)
+
+
+def test_without_a_record_the_mark_delete_is_as_durable_as_it_gets() -> None:
+    async def test(topic: FakeTopic) -> None:
+        positions = topic.log.publish("a=1")
+        await subscribed(topic, ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False))
+        subscription = topic.subscriptions["s"]
+        subscription.pass_over(positions[0])
+        assert subscription.durable_mark_delete == positions[0]
+
+    run(test)

@@ -1,0 +1,221 @@
+"""Expiry, skip and clear-backlog: which entries a cursor passes, on a broker moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.cursor import Range
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.subscriptions.moves import (
+    clear_backlog,
+    closed_before,
+    expire_all,
+    expire_messages,
+    nth_behind,
+    skip_messages,
+)
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import InvalidRequest, NothingExpired
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord, Policies
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.unit.subscriptions.subscriptions import receive
+
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def publish(lab: BrokerLab, count: int) -> list[Position]:
+    return lab.publish([([Message(b"a", b"%d" % number)], False) for number in range(count)])
+
+
+def subscribe(lab: BrokerLab, name: str = "s") -> Subscription:
+    start = StartPosition(earliest=True)
+    return lab.run(create_subscription(lab.topic, name, start))
+
+
+async def connected(subscription: Subscription) -> Consumer:
+    return subscription.attach(ConsumerOptions(SubscriptionType.EXCLUSIVE))
+
+
+def backlog(subscription: Subscription) -> int:
+    return int(subscription.stats()["msgBacklog"])
+
+
+# Expiry
+
+
+def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
+    """Entries are compared with the limit one by one, across ledgers; stats tell of it."""
+    subscription = subscribe(lab)
+    old = publish(lab, 4)
+    lab.run(lab.topic.log.roll())
+    old += publish(lab, 2)
+    lab.clock.now_ms()
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + MINUTE_MS))
+    publish(lab, 3)
+    assert lab.run(expire_messages(lab.topic, subscription, MINUTE_MS)) == 6
+    assert (subscription.mark_delete, backlog(subscription)) == (old[-1], 3)
+    stats = subscription.stats()
+    assert stats["totalMsgExpired"] == 6
+    assert lab.clock.now_ms() - stats["lastExpireTimestamp"] < 1_000
+
+
+def test_what_has_expired_has_durably(lab: BrokerLab) -> None:
+    """When the answer comes, a crash brings nothing of it back."""
+    subscribe(lab)
+    publish(lab, 1)
+    lab.advance(MINUTE_MS)
+    assert lab.run(expire_all(lab.topic, 1_000)) == 1
+    (stored,) = lab.metadata.cursors(TOPIC)
+    assert stored.mark_delete.entry_id == 0
+
+
+def test_a_closed_ledger_expires_by_its_end_whatever_publish_times_say() -> None:
+    """A producer's clock may lie years ahead; an open ledger has no end yet."""
+
+    def ledger(ledger_id: int, closed_ms: int) -> LedgerRecord:
+        state = LEDGER_STATE_CLOSED if closed_ms else LEDGER_STATE_OPEN
+        record = LedgerRecord(ledger_id=ledger_id, state=state, closed_ms=closed_ms)
+        segment = record.segments.add(entries=3)
+        segment.last.ledger_id, segment.last.entry_id = ledger_id, 2
+        return record
+
+    records = [ledger(1, 100), ledger(2, 200), ledger(5, 300), ledger(6, 0)]
+    assert closed_before(records, 100, EARLIEST) == EARLIEST
+    assert closed_before(records, 101, EARLIEST) == Position(1, 2)
+    assert closed_before(records, 250, Position(1, 1)) == Position(2, 2)
+    assert closed_before(records, 250, Position(2, 2)) == Position(2, 2)
+    assert closed_before(records, 10_000, EARLIEST) == Position(5, 2)
+
+
+def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
+    """0 is off. Then the ledgers go that nobody holds back any more."""
+    first, second = subscribe(lab, "first"), subscribe(lab, "second")
+    publish(lab, 2)
+    lab.run(lab.topic.log.roll())
+    lab.topic.record.policies.CopyFrom(Policies(message_ttl_ms=0))
+    lab.advance(10 * MINUTE_MS)
+    assert (backlog(first), backlog(second)) == (2, 2)
+    lab.topic.record.policies.CopyFrom(Policies(message_ttl_ms=MINUTE_MS))
+    publish(lab, 1)
+    lab.advance(1)
+    assert (backlog(first), backlog(second)) == (1, 1)
+    assert len(lab.topic.log.ledger_ids()) == 1
+    lab.advance(MINUTE_MS)
+    assert (backlog(first), backlog(second)) == (0, 0)
+
+
+def test_ret_05_expiry_leaves_what_no_compaction_has_seen(lab: BrokerLab) -> None:
+    """Compacted K1=V1 K2=V2; then K1=V3 K2=V4 expire: their ledger stays for the next run."""
+    subscription = subscribe(lab)
+
+    def send(key: bytes, value: bytes) -> None:
+        lab.publish([([Message(key, value)], False)])
+
+    send(b"K1", b"V1")
+    send(b"K2", b"V2")
+    lab.compact()
+    send(b"K1", b"V3")
+    send(b"K2", b"V4")
+    lab.advance(2_000)
+    assert lab.run(expire_all(lab.topic, 1_000)) == 4
+    assert backlog(subscription) == 0
+    lab.run(lab.broker.unload_topic(lab.topic.name))
+    records = lab.topic.log.ledger_records()
+    assert sum(segment.entries for record in records for segment in record.segments) == 4
+    send(b"K3", b"V5")
+    lab.compact()
+    found = [read.message.value for read in lab.read(EARLIEST, read_compacted=True)]
+    assert found == [b"V3", b"V4", b"V5"]
+
+
+def test_expiry_that_would_do_nothing_is_refused_by_name(lab: BrokerLab) -> None:
+    """No backlog; or a connected consumer that has nearly caught up, and nothing has expired."""
+    subscription = subscribe(lab)
+    with pytest.raises(NothingExpired, match="no backlog"):
+        lab.run(expire_messages(lab.topic, subscription, MINUTE_MS))
+    publish(lab, 1)
+    assert lab.run(expire_messages(lab.topic, subscription, MINUTE_MS)) == 0
+    consumer = lab.run(connected(subscription))
+    with pytest.raises(NothingExpired, match="nearly caught up"):
+        lab.run(expire_messages(lab.topic, subscription, MINUTE_MS))
+    assert lab.run(expire_all(lab.topic, MINUTE_MS)) == 0
+    subscription.detach(consumer)
+
+
+@pytest.mark.parametrize("limit_ms", [0, -1])
+def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -> None:
+    subscription = subscribe(lab)
+    publish(lab, 1)
+    with pytest.raises(InvalidRequest, match="the least"):
+        lab.run(expire_messages(lab.topic, subscription, limit_ms))
+    with pytest.raises(InvalidRequest, match="the least"):
+        lab.run(expire_all(lab.topic, limit_ms))
+
+
+@pytest.mark.parametrize("type_", list(SubscriptionType))
+def test_consumers_stay_and_get_what_comes_behind(lab: BrokerLab, type_: SubscriptionType) -> None:
+    """What they hold already may come to its end with them; it is not delivered again."""
+    subscription, topic = subscribe(lab), lab.topic
+    publish(lab, 3)
+
+    async def body() -> None:
+        consumer = subscription.attach(ConsumerOptions(type_))
+        subscription.add_permits(consumer, 2)
+        assert len(await receive(consumer, 2)) == 2
+        assert clear_backlog(topic, subscription) == 3
+        subscription.redeliver(consumer, [])
+        subscription.add_permits(consumer, 10)
+        later = await lab.publishing([([Message(b"b", b"1")], False)])
+        assert [each.position for each in await receive(consumer, 1)] == later
+        subscription.detach(consumer)
+
+    lab.run(body())
+
+
+# Skip and clear-backlog
+
+
+def test_skip_counts_the_entries_of_the_backlog(lab: BrokerLab) -> None:
+    """As many as there are, at most; and it is durable."""
+    subscription = subscribe(lab)
+    positions = publish(lab, 9)
+    assert skip_messages(lab.topic, subscription, 7) == 7
+    assert subscription.mark_delete == positions[6]
+    assert skip_messages(lab.topic, subscription, 7) == 2
+    assert (subscription.mark_delete, backlog(subscription)) == (positions[-1], 0)
+    assert skip_messages(lab.topic, subscription, 7) == 0
+    with pytest.raises(InvalidRequest):
+        skip_messages(lab.topic, subscription, 0)
+
+
+def test_what_is_acknowledged_already_is_not_counted(lab: BrokerLab) -> None:
+    positions = publish(lab, 6)
+    for acknowledged, count, expected in (
+        ([], 2, 1),
+        ([1], 2, 2),
+        ([0, 1], 1, 2),
+        ([2, 3], 3, 4),
+        ([1, 3], 3, 4),
+        ([1, 3], 99, 5),
+    ):
+        ranges = [Range(_before(positions[each]), positions[each]) for each in acknowledged]
+        found = nth_behind(lab.topic.log, EARLIEST, ranges, count)
+        assert found == positions[expected], (acknowledged, count)
+
+
+def _before(position: Position) -> Position:
+    return Position(position.ledger_id, position.entry_id - 1)

@@ -1,0 +1,199 @@
+"""A topic is deleted by force while something of it is on its way, and made again: nothing of the
+old one comes back, and nothing of the new one goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
+from ledgerfold.broker.subscriptions.lifecycle import (
+    create_subscription,
+    delete_subscription,
+    seek_subscription,
+)
+from ledgerfold.broker.subscriptions.moves import expire_all
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import Moved
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import Policies
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+EARLIEST = StartPosition(earliest=True)
+BY_TIME = StartPosition(publish_time_ms=1)
+Work = Callable[[Topic], Awaitable[object]]
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    lab.publish([([Message(b"a", b"1")], False)])
+    yield lab
+    lab.stop()
+
+
+class Gate:
+    """Holds whoever calls `method`, before or after it has done its work."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: bool = False
+    ) -> None:
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        self._is_used = False
+        original = getattr(owner, method)
+
+        async def gated(*args: Any, **kwargs: Any) -> Any:
+            if self._is_used:
+                return await original(*args, **kwargs)
+            self._is_used = True
+            answer = await original(*args, **kwargs) if after else None
+            self.reached.set()
+            await self.opened.wait()
+            return answer if after else await original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, method, gated)
+
+
+async def deleted_during(
+    lab: BrokerLab, gate: Gate, work: Work, subscription_after: str | None
+) -> None:
+    """`work` waits at the gate while its topic is deleted and made again. Raises what it raises."""
+    task = asyncio.ensure_future(work(lab.broker.topics[TOPIC]))
+    await gate.reached.wait()
+    await lab.broker.delete_topic(TOPIC, force=True)
+    topic = await lab.broker.topic(TOPIC)
+    if subscription_after is not None:
+        await create_subscription(topic, subscription_after, EARLIEST)
+    gate.opened.set()
+    await task
+
+
+def cursors(lab: BrokerLab) -> list[tuple[str, int]]:
+    """Name and mark-delete's entry id of those on disk, once nothing more is to be written."""
+    lab.advance(2 * DELAY_MS)
+    return [(each.subscription, each.mark_delete.entry_id) for each in lab.metadata.cursors(TOPIC)]
+
+
+@pytest.mark.parametrize("again", [None, "s"])
+@pytest.mark.parametrize(("durable", "after"), [(True, True), (False, True), (True, False)])
+def test_a_subscription_is_not_created_on_a_topic_that_is_gone(
+    lab: BrokerLab,
+    monkeypatch: pytest.MonkeyPatch,
+    again: str | None,
+    durable: bool,
+    after: bool,
+) -> None:
+    """Whether its start was found before the ledgers went, or not."""
+
+    async def create(topic: Topic) -> None:
+        await create_subscription(topic, "s", BY_TIME, durable=durable)
+
+    gate = Gate(monkeypatch, TopicLog, "resolve_start", after=after)
+    with pytest.raises(Moved):
+        lab.run(deleted_during(lab, gate, create, again))
+    assert cursors(lab) == ([("s", -1)] if again else [])
+    assert list(lab.topic.subscriptions) == ([again] if again else [])
+
+
+@pytest.mark.parametrize("again", [None, "s"])
+def test_a_seek_moves_no_cursor_of_a_topic_that_is_gone(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, again: str | None
+) -> None:
+    lab.run(create_subscription(lab.topic, "s", EARLIEST))
+    gate = Gate(monkeypatch, TopicLog, "resolve_start", after=True)
+    to_the_end = StartPosition(publish_time_ms=2**50)
+    with pytest.raises(Moved):
+        lab.run(
+            deleted_during(
+                lab, gate, lambda topic: seek_subscription(topic, "s", to_the_end), again
+            )
+        )
+    assert cursors(lab) == ([("s", -1)] if again else [])
+
+
+def test_a_seek_that_waits_for_its_consumers_moves_no_cursor_of_a_topic_that_is_gone(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run(create_subscription(lab.topic, "s", EARLIEST))
+    gate = Gate(monkeypatch, Subscription, "_disconnect", after=True)
+    with pytest.raises(Moved):
+        lab.run(
+            deleted_during(lab, gate, lambda topic: seek_subscription(topic, "s", EARLIEST), None)
+        )
+    assert cursors(lab) == []
+
+
+@pytest.mark.parametrize("again", [None, "s"])
+def test_expiry_moves_no_cursor_of_a_topic_that_is_gone(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, again: str | None
+) -> None:
+    lab.run(create_subscription(lab.topic, "s", EARLIEST))
+    lab.advance(10_000)
+    gate = Gate(monkeypatch, TopicLog, "last_published_before", after=True)
+    lab.run(deleted_during(lab, gate, lambda topic: expire_all(topic, 1), again))
+    assert cursors(lab) == ([("s", -1)] if again else [])
+
+
+def test_a_deletion_takes_no_subscription_of_the_next_topic(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.run(create_subscription(lab.topic, "s", EARLIEST))
+    gate = Gate(monkeypatch, Subscription, "close", after=True)
+    with pytest.raises(Moved):
+        lab.run(deleted_during(lab, gate, lambda topic: delete_subscription(topic, "s"), "s"))
+    assert cursors(lab) == [("s", -1)]
+
+
+def test_what_is_acknowledged_after_the_end_is_not_written(lab: BrokerLab) -> None:
+    """A hand that still holds the subscription of a topic that is gone."""
+    subscription = lab.run(create_subscription(lab.topic, "s", EARLIEST))
+    lab.run(lab.broker.delete_topic(TOPIC, force=True))
+
+    async def change() -> None:
+        subscription.cursor_changed(10_000)
+        assert subscription.pass_over(subscription.log.last_published()) == 0
+        with pytest.raises(Moved):
+            await subscription.persist()
+
+    lab.run(change())
+    assert cursors(lab) == []
+
+
+def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
+    """Its record lacks the ledgers that came since: they would be nobody's."""
+    old = lab.topic
+    lab.run(lab.broker.unload_topic(TOPIC))
+    lab.publish([([Message(b"a", b"2")], False)])
+    policies = PolicyStore(lab.broker)
+    with pytest.raises(Moved):
+        lab.run(policies.update_topic(old, Policies(message_ttl_ms=1_000), ()))
+    lab.run(old.enable_compaction_cursor())
+    lab.crash()
+    assert len(lab.read(Position(-1, -1), read_compacted=False)) == 2
+
+
+def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
+    """Though it is unloaded between its load and the caller's turn."""
+    lab.restart()
+
+    async def ask() -> bool:
+        asking = asyncio.ensure_future(lab.broker.topic(TOPIC))
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if TOPIC in lab.broker.topics:
+                break
+        unloading = asyncio.ensure_future(lab.broker._unload(TOPIC))
+        found = await asking
+        is_loaded = found.is_loaded
+        await unloading
+        return is_loaded
+
+    assert lab.run(ask())

@@ -1,0 +1,114 @@
+"""Producers that have long been gone are forgotten; numbers are not given out twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.topics.deduplication import INACTIVE_MS, RETURN_MS, Deduplication
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+HOUR_MS = 60 * 60_000
+
+
+@pytest.fixture
+def metadata() -> MetadataStore:
+    return MetadataStore(MemoryKeyValue())
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def names(metadata: MetadataStore, topic: str = "t") -> list[str]:
+    return sorted(each.name for each in metadata.producers(topic))
+
+
+def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataStore) -> None:
+    """Counted from when it was last seen connected; one that is connected never is."""
+    producers = Deduplication(TopicRecord(name="t"), metadata)
+    for name in ("stays", "leaves"):
+        producers.register(name, None)
+    assert producers.forget_inactive(["stays", "leaves"], HOUR_MS) == []
+    assert producers.forget_inactive(["stays"], HOUR_MS + INACTIVE_MS) == []
+    assert producers.forget_inactive(["stays"], HOUR_MS + INACTIVE_MS + 1) == ["leaves"]
+    assert names(metadata) == ["stays"]
+    assert producers.forget_inactive(["stays"], 10 * INACTIVE_MS) == []
+
+
+def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
+    """The name may come back; what entries say of the old number is nobody's."""
+    record = TopicRecord(name="t")
+    producers = Deduplication(record, metadata)
+    old = producers.register("p", None)
+    producers.appended(old, 41)
+    producers.forget_inactive([], HOUR_MS)
+    assert producers.forget_inactive([], 2 * INACTIVE_MS) == ["p"]
+    new = producers.register("p", None)
+    assert (new.number, new.last_sequence_id) == (old.number + 1, -1)
+    producers.replay({old.number: 41})
+    assert new.last_sequence_id == -1
+
+
+def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -> None:
+    """It was taken before, and is durable afterwards: the name has a new record by then."""
+    producers = Deduplication(TopicRecord(name="t"), metadata)
+    producers.appended(producers.register("p", None), 41)
+    producers.capture(Position(1, 0))
+    producers.forget_inactive([], HOUR_MS)
+    producers.forget_inactive([], 2 * INACTIVE_MS)
+    assert (names(metadata), producers.recorded) == ([], LATEST)
+    again = producers.register("p", None)
+    producers.write(Position(1, 0))
+    (stored,) = metadata.producers("t")
+    assert (stored.number, stored.last_sequence_id) == (again.number, -1)
+
+
+def test_after_a_downtime_producers_have_time_to_come_back(metadata: MetadataStore) -> None:
+    """The record tells how long ago it was; while the broker was down nobody could connect."""
+    topic = TopicRecord(name="t", last_producer_number=1)
+    away = ProducerRecord(topic="t", name="p", number=1, last_active_ms=1)
+    away.position.ledger_id, away.position.entry_id = EARLIEST
+    with metadata.batch() as batch:
+        batch.put_producer(away)
+    now_ms = 100 * INACTIVE_MS
+    producers = Deduplication(topic, metadata)
+    assert producers.forget_inactive([], now_ms) == []
+    assert producers.forget_inactive([], now_ms + RETURN_MS) == ["p"]
+    with metadata.batch() as batch:
+        batch.put_producer(away)
+    back = Deduplication(topic, metadata)
+    assert back.forget_inactive(["p"], now_ms) == []
+    assert back.forget_inactive([], now_ms + RETURN_MS) == []
+
+
+def test_the_last_time_is_written_with_the_snapshots(metadata: MetadataStore) -> None:
+    producers = Deduplication(TopicRecord(name="t"), metadata)
+    producers.appended(producers.register("p", None), 1)
+    producers.forget_inactive(["p"], HOUR_MS)
+    producers.capture(Position(1, 0))
+    producers.write(Position(1, 0))
+    (stored,) = metadata.producers("t")
+    assert stored.last_active_ms == HOUR_MS
+
+
+def test_housekeeping_forgets_and_entries_stay_readable(lab: BrokerLab) -> None:
+    """On a whole broker: the entries of a forgotten producer are read, and a restart finds them."""
+    lab.publish([([Message(b"a", b"1")], False)])
+    assert names(lab.metadata, TOPIC) != []
+    lab.advance(HOUR_MS)
+    lab.advance(INACTIVE_MS)
+    lab.advance(HOUR_MS)
+    assert names(lab.metadata, TOPIC) == []
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 1
+    lab.run(lab.broker.unload_topic(TOPIC))
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 1

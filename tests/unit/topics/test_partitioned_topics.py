@@ -1,0 +1,201 @@
+"""Partitioned topics: which may be created, how they grow, and what a write holds (partitions.py).
+
+The rules were seen on Pulsar 4.0.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from ledgerfold.broker.ground.names import parse_partition, partition_index, partition_name
+from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    InvalidRequest,
+    NotAllowed,
+    TopicExists,
+    TopicIsPartitioned,
+    TopicNotFound,
+)
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.records_pb2 import CursorRecord, Policies, Position, TopicRecord
+
+T = "persistent://public/default/t"
+P0, P1, P2 = (partition_name(T, index) for index in range(3))
+
+
+class CountingKeyValue(MemoryKeyValue):
+    """Counts writes, and fails them when told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.is_broken = False
+
+    def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
+        if self.is_broken:
+            raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+        self.writes += 1
+        super().write(puts, deletes)
+
+
+class Lab:
+    def __init__(self) -> None:
+        self.disk = CountingKeyValue()
+        self.metadata = MetadataStore(self.disk)
+        self.partitions = Partitions(self.metadata, lambda: 17)
+
+    def add_topic(self, name: str) -> None:
+        with self.metadata.batch() as batch:
+            batch.put_topic(TopicRecord(name=name))
+
+    def delete_topic(self, name: str) -> None:
+        with self.metadata.batch() as batch:
+            batch.delete_topic(name)
+
+    def topics(self) -> list[str]:
+        return [record.name for record in self.metadata.topics()]
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab()
+
+
+def test_a_partitioned_topic_and_its_partitions_are_made_in_one_write(lab: Lab) -> None:
+    lab.partitions.create(T, 3)
+    assert lab.disk.writes == 1
+    assert lab.topics() == lab.partitions.names(T) == [P0, P1, P2]
+    assert (lab.partitions.count(T), lab.partitions.record(T).created_ms) == (3, 17)
+    assert lab.partitions.list_names("public/default") == [T]
+    assert lab.partitions.list_names("public/other") == []
+
+
+def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
+    lab.disk.is_broken = True
+    with pytest.raises(DiskFailure):
+        lab.partitions.create(T, 2)
+    assert (lab.partitions.count(T), lab.topics()) == (0, [])
+
+
+@pytest.mark.parametrize("taken", [T, P0, partition_name(T, 9)])
+def test_a_topic_or_partition_of_the_name_stands_in_the_way(lab: Lab, taken: str) -> None:
+    """A partition may have come into being by being used."""
+    lab.add_topic(taken)
+    with pytest.raises(TopicExists):
+        lab.partitions.create(T, 2)
+
+
+def test_it_exists_once(lab: Lab) -> None:
+    lab.partitions.create(T, 2)
+    with pytest.raises(TopicExists):
+        lab.partitions.create(T, 2)
+    with pytest.raises(TopicExists):
+        lab.partitions.check_creatable(T)
+
+
+@pytest.mark.parametrize("count", [0, -1, PARTITIONS_MAX + 1])
+def test_there_is_at_least_one_partition_and_not_too_many(lab: Lab, count: int) -> None:
+    with pytest.raises(InvalidRequest, match=f"1 to {PARTITIONS_MAX}"):
+        lab.partitions.create(T, count)
+
+
+@pytest.mark.parametrize("name", [P0, f"{T}-partition-x"])
+def test_its_name_does_not_look_like_a_partition(lab: Lab, name: str) -> None:
+    with pytest.raises(InvalidRequest, match="-partition-"):
+        lab.partitions.create(name, 2)
+
+
+def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
+    """Neither without a partitioned topic nor beyond its number; other suffixes are just names."""
+    with pytest.raises(NotAllowed, match="is not partitioned"):
+        lab.partitions.check_creatable(P1)
+    lab.partitions.create(T, 2)
+    with pytest.raises(TopicExists):
+        lab.partitions.check_creatable(P1)
+    with pytest.raises(TopicNotFound, match="fewer partitions, 2"):
+        lab.partitions.check_creatable(P2)
+    lab.delete_topic(P1)
+    for name in (P1, f"{T}-partition-x", f"{T}-partition-00", f"{T}-partition--1"):
+        lab.partitions.check_creatable(name)
+
+
+def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
+    """A plain topic under a partition's name that belongs to nothing; nothing else of these."""
+    lab.partitions.check_usable(P1)
+    lab.partitions.create(T, 1)
+    with pytest.raises(TopicIsPartitioned, match=P0):
+        lab.partitions.check_usable(T)
+    with pytest.raises(TopicNotFound, match="fewer partitions, 1"):
+        lab.partitions.check_usable(P1)
+
+
+def test_it_only_grows(lab: Lab) -> None:
+    lab.partitions.create(T, 2)
+    with pytest.raises(InvalidRequest, match="cannot become 1"):
+        lab.partitions.grow(T, 1)
+    lab.partitions.grow(T, 2)
+    lab.disk.writes = 0
+    lab.partitions.grow(T, 3)
+    assert (lab.disk.writes, lab.topics()) == (1, [P0, P1, P2])
+
+
+def test_only_a_partitioned_topic_grows(lab: Lab) -> None:
+    lab.add_topic(T)
+    with pytest.raises(NotAllowed, match="is not partitioned"):
+        lab.partitions.grow(T, 3)
+    with pytest.raises(TopicNotFound):
+        lab.partitions.grow(T + "x", 3)
+
+
+def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(lab: Lab) -> None:
+    """A consumer that hears of them later has missed nothing. A lost partition comes back."""
+    lab.partitions.create(T, 2)
+    lab.delete_topic(P1)
+    cursor = CursorRecord(
+        topic=P0, subscription="s", mark_delete=Position(ledger_id=4, entry_id=7), created_ms=3
+    )
+    with lab.metadata.batch() as batch:
+        batch.put_cursor(cursor)
+    lab.partitions.grow(T, 3)
+    assert lab.topics() == [P0, P1, P2]
+    assert lab.metadata.cursors(P0) == [cursor]
+    for name in (P1, P2):
+        (found,) = lab.metadata.cursors(name)
+        assert (found.topic, found.subscription, found.created_ms) == (name, "s", 17)
+        assert found.mark_delete == Position(ledger_id=-1, entry_id=-1)
+
+
+def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
+    """What a partition's record says does not count; a partition of nothing is a plain topic."""
+    lab.partitions.create(T, 2)
+    lab.partitions.update_policies(T, Policies(compaction_threshold_bytes=5))
+    own = TopicRecord(name=P1, policies=Policies(compaction_threshold_bytes=7))
+    assert lab.partitions.policies_of(own).compaction_threshold_bytes == 5
+    own.name = "persistent://public/default/other-partition-1"
+    assert lab.partitions.policies_of(own).compaction_threshold_bytes == 7
+    lab.partitions.check_policies(own.name)
+    with pytest.raises(InvalidRequest, match=f"policies of {T}"):
+        lab.partitions.check_policies(P1)
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("t-partition-0", 0),
+        ("t-partition-1-partition-12", 12),
+        ("t", -1),
+        ("t-partition-", -1),
+        ("t-partition-01", -1),
+        ("t-partition--1", -1),
+        ("t-partition-1x", -1),
+    ],
+)
+def test_a_partitions_name_tells_its_index(name: str, index: int) -> None:
+    """As Pulsar's TopicName.getPartitionIndex does."""
+    assert partition_index(name) == index
+    partition = parse_partition(name)
+    assert partition is None or partition_name(partition.topic, partition.index) == name
