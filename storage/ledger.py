@@ -135,12 +135,21 @@ class LedgerStore:
                 )
                 self._forget(ledger_id)
 
+    def drop_writer(self, ledger_id: int) -> None:
+        """Of a ledger that did not come into being: nothing that waits in it is written."""
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            writer.abandon()
+
     def has_room(self) -> bool:
         """Whether the disk is not full."""
         return self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
-    def create_ledger(self, topic: str, batch: MetadataBatch) -> LedgerWriter:
-        """A new raw ledger. Its record goes into `batch`; its files come with the first flush."""
+    def create_ledger(self, topic: str, batch: MetadataBatch | None = None) -> LedgerWriter:
+        """A new raw ledger. Its record goes into `batch`; its files come with the first flush.
+
+        Without a batch the caller makes its record durable before that.
+        """
         record = LedgerRecord(
             ledger_id=self._metadata.allocate_ledger_id(),
             kind=LEDGER_KIND_RAW,
@@ -148,7 +157,8 @@ class LedgerStore:
             topic=topic,
             created_ms=self._clock_ms(),
         )
-        batch.put_ledger(record)
+        if batch is not None:
+            batch.put_ledger(record)
         writer = LedgerWriter(
             record,
             self.ledgers_dir,

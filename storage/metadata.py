@@ -238,8 +238,16 @@ class MetadataStore:
     @contextmanager
     def batch(self) -> Iterator[MetadataBatch]:
         """Written when the block ends well; nothing is, when it raises. Raises DiskFailure."""
-        batch = MetadataBatch(self._store)
+        batch = self.begin()
         yield batch
+        self.write(batch)
+
+    def begin(self) -> MetadataBatch:
+        """An empty one, for write()."""
+        return MetadataBatch(self._store)
+
+    def write(self, batch: MetadataBatch) -> None:
+        """Returns when it is durable; one that is empty costs nothing. Raises DiskFailure."""
         if batch.puts or batch.deletes:
             self._store.write(batch.puts, batch.deletes)
 

@@ -16,26 +16,45 @@ Rules: docs/ARCHITECTURE.md, "A compaction"; reference sections 6 and 7.
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.compaction.coverage import check_coverage
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
-from ledgerfold.broker.log.tail import copy_of
-from ledgerfold.broker.policies.retention import last_entry
+from ledgerfold.broker.log.ledger_record import last_entry
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import CompactionFailed, CompactionFenced, StorageError
+from ledgerfold.storage.errors import CompactionFailed, CompactionFenced, Moved
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.storage.segment import record_position, segments_sealed
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.topic import Topic
-    from ledgerfold.storage.metadata import MetadataBatch
 
-_log = logging.getLogger(__name__)
+class ViewedTopic(Protocol):
+    """What the snapshot and the commit need of a topic (broker/topics/topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_loaded(self) -> bool: ...
+    @property
+    def log(self) -> TopicLog: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def stored(self) -> StoredTopic: ...
+    @property
+    def compaction_moved_to(self) -> Position | None: ...
+    def emulation(self) -> Emulation: ...
+    async def trim(self) -> int: ...
+    def remove_files(self, ledger_id: int) -> None:
+        """Of a ledger that nobody names any more."""
+        ...
 
 
 class TopicSnapshot(NamedTuple):
@@ -50,7 +69,7 @@ class TopicSnapshot(NamedTuple):
     raw_after: Position
 
 
-async def snapshot(topic: Topic) -> TopicSnapshot | None:
+async def snapshot(topic: ViewedTopic) -> TopicSnapshot | None:
     """None: there is nothing to compact.
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
@@ -92,11 +111,11 @@ async def snapshot(topic: Topic) -> TopicSnapshot | None:
     return taken
 
 
-def _check_range(topic: Topic, snapshot: CompactionSnapshot) -> None:
+def _check_range(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:
     after = snapshot.raw_after
     ledgers = topic.log.ledger_records()
     for ledger in ledgers:
-        damage = topic.broker.store.damage_of(ledger.ledger_id)
+        damage = topic.store.damage_of(ledger.ledger_id)
         last = last_entry(ledger)
         is_in_range = ledger.ledger_id <= snapshot.horizon.ledger_id and (last or after) > after
         if damage is not None and is_in_range:
@@ -106,7 +125,7 @@ def _check_range(topic: Topic, snapshot: CompactionSnapshot) -> None:
 
 
 async def commit(
-    topic: Topic, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
+    topic: ViewedTopic, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
 ) -> None:
     """`snapshot`: what the run began with.
 
@@ -115,8 +134,35 @@ async def commit(
     Nothing has changed then.
     """
     ledger = await asyncio.to_thread(
-        topic.broker.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
+        topic.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
     )
+    previous = topic.log.horizon
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        _check_unchanged(topic, snapshot)
+        reach("commit.before-batch")
+        forget_compacted(topic, record, batch)
+        record.compacted.ledger_id = run.ledger_id
+        record.compacted.horizon.CopyFrom(run.horizon)
+        record.compacted.run_number = run.number
+        batch.put_ledger(ledger)
+        batch.put_run(run)
+
+    def applied() -> None:
+        reach("commit.after-batch")
+        show(topic)
+
+    try:
+        await topic.stored.change(edit, applied)
+    except Moved as error:
+        raise CompactionFenced(f"{topic.name} was unloaded while it was compacted.") from error
+    # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
+    if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
+        await topic.trim()
+
+
+def _check_unchanged(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:
+    """Raises CompactionFenced, and what _check_range() raises."""
     if not topic.is_loaded or topic.log.failure is not None:
         raise CompactionFenced(
             f"{topic.name} was unloaded, or its disk failed, while it was compacted."
@@ -125,65 +171,31 @@ async def commit(
     if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
         raise CompactionFenced(f"{topic.name} has got another compacted view meanwhile.")
     _check_range(topic, snapshot)
-    reach("commit.before-batch")
-    previous, changed = topic.log.horizon, copy_of(topic.record)
-    with topic.broker.metadata.batch() as batch:
-        forget_compacted(topic, changed, batch)
-        changed.compacted.ledger_id = run.ledger_id
-        changed.compacted.horizon.CopyFrom(run.horizon)
-        changed.compacted.run_number = run.number
-        batch.put_ledger(ledger)
-        batch.put_topic(changed)
-        batch.put_run(run)
-    reach("commit.after-batch")
-    show(topic, changed)
-    # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
-    if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
-        await topic.trim()
 
 
-def drop(topic: Topic) -> None:
+async def drop(topic: ViewedTopic) -> None:
     """The compacted view and its cursor go. While no run of the topic is on its way."""
-    changed = copy_of(topic.record)
-    changed.compaction_cursor = False
-    with topic.broker.metadata.batch() as batch:
-        forget_compacted(topic, changed, batch)
-        batch.put_topic(changed)
-    show(topic, changed)
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        record.compaction_cursor = False
+        forget_compacted(topic, record, batch)
+
+    await topic.stored.change(edit, lambda: show(topic))
 
 
-def forget_compacted(topic: Topic, changed: TopicRecord, batch: MetadataBatch) -> None:
+def forget_compacted(topic: ViewedTopic, changed: TopicRecord, batch: MetadataBatch) -> None:
     """In `changed` and `batch`: the topic has no compacted view any more."""
     if changed.HasField("compacted"):
-        topic.broker.store.mark_deleting(changed.compacted.ledger_id, batch)
+        topic.store.mark_deleting(changed.compacted.ledger_id, batch)
     changed.ClearField("compacted")
     changed.ClearField("truncated_upto")
     changed.ClearField("compaction_moved_to")
 
 
-def show(topic: Topic, changed: TopicRecord) -> None:
-    """Makes `changed`, which is durable, what reads see. The old view's ledger goes with its last
+def show(topic: ViewedTopic) -> None:
+    """Makes the record, as it has become, what reads see. The old view's ledger goes with its last
     read. (Not before: a batch that failed must leave nothing for a later one to publish.)
     """
-    previous = topic.log.view
-    topic.record.CopyFrom(changed)
-    topic.log.view = topic.log.current_view()
-
-    def delete() -> None:
-        reach("commit.before-delete")
-        delete_quietly(topic, previous.ledger_id)
-        reach("commit.after-delete")
-
+    previous, topic.log.view = topic.log.view, topic.log.current_view()
     if previous.ledger_id >= 0:
-        previous.retire(delete)
-
-
-def delete_quietly(topic: Topic, ledger_id: int) -> None:
-    """Files of a ledger that nobody names any more: what stays is removed later.
-
-    NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
-    """
-    try:
-        topic.broker.store.delete_files(ledger_id)
-    except StorageError as error:
-        _log.warning("%s: files of ledger %d stay for now: %s", topic.name, ledger_id, error)
+        previous.retire(lambda: topic.remove_files(previous.ledger_id))

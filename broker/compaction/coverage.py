@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from ledgerfold.broker.policies.retention import last_entry
+from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.storage.segment import record_position

@@ -18,27 +18,44 @@ what a Pulsar 4.0.7 answered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
-from ledgerfold.broker.log.reading import mark_delete_before
-from ledgerfold.broker.log.tail import copy_of
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.moves import check_limit, closed_before, nth_behind
+from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
-    Moved,
     NotAllowed,
     NothingExpired,
     SubscriptionNotFound,
 )
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.data_pb2 import StartPosition
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.v1.records_pb2 import TopicRecord
 
 
-async def reset(topic: Topic, start: StartPosition) -> None:
+class CompactedTopic(Protocol):
+    """What is needed of a topic (broker/topics/topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def log(self) -> TopicLog: ...
+    @property
+    def stored(self) -> StoredTopic: ...
+    @property
+    def compaction_mark_delete(self) -> Position: ...
+    def emulation(self) -> Emulation: ...
+
+
+async def reset(topic: CompactedTopic, start: StartPosition) -> None:
     """Moves it to before `start`, forwards or backwards, durably; not beyond the end.
 
     Raises NotAllowed (the profile), SubscriptionNotFound, Moved (the topic was unloaded),
@@ -49,10 +66,10 @@ async def reset(topic: Topic, start: StartPosition) -> None:
     position, _ = await log.resolve_start(start, read_compacted=False)
     if position <= EARLIEST:
         position = log.first_position()
-    _move(topic, min(mark_delete_before(log, position), log.last_position()))
+    await _move(topic, min(mark_delete_before(log, position), log.last_position()))
 
 
-async def expire(topic: Topic, limit_ms: int) -> int:
+async def expire(topic: CompactedTopic, limit_ms: int) -> int:
     """Passes what is older than `limit_ms`, durably; how many entries that were.
 
     Raises NothingExpired when nothing is behind it, and what reset() raises.
@@ -64,53 +81,51 @@ async def expire(topic: Topic, limit_ms: int) -> int:
         raise NothingExpired(topic.name, COMPACTION_CURSOR)
     before_ms = topic.clock.now_ms() - limit_ms
     passed = closed_before(log.ledger_records(), before_ms, at)
-    return _pass(topic, await log.last_published_before(before_ms, passed))
+    return await _pass(topic, await log.last_published_before(before_ms, passed))
 
 
-def skip(topic: Topic, entries: int) -> int:
+async def skip(topic: CompactedTopic, entries: int) -> int:
     """Passes so many entries, or as many as there are; how many it were. Raises as reset()."""
     if entries < 1:
         raise InvalidRequest(f"Skip {entries}? 1 is the least.")
     check_may_move(topic)
     upto = nth_behind(topic.log, topic.compaction_mark_delete, (), entries)
-    return _pass(topic, upto, keeps_view=False)
+    return await _pass(topic, upto, keeps_view=False)
 
 
-def clear(topic: Topic) -> int:
+async def clear(topic: CompactedTopic) -> int:
     """Passes everything there is; how many entries that were. Raises as reset()."""
     check_may_move(topic)
-    return _pass(topic, topic.log.last_position(), keeps_view=False)
+    return await _pass(topic, topic.log.last_position(), keeps_view=False)
 
 
-def check_may_move(topic: Topic) -> None:
+def check_may_move(topic: CompactedTopic) -> None:
     """Raises NotAllowed, SubscriptionNotFound."""
     if not topic.emulation().compaction_cursor_moves:
         raise NotAllowed(
             f"{COMPACTION_CURSOR} moves with compactions only, for what it passes, and no run has "
             "seen, would be lost. Trigger one, or delete it. (Profile pulsar-4 moves it.)"
         )
-    if not topic.record.compaction_cursor:
+    if not topic.stored.record.compaction_cursor:
         raise SubscriptionNotFound(topic.name, COMPACTION_CURSOR)
 
 
-def _pass(topic: Topic, upto: Position, *, keeps_view: bool = True) -> int:
+async def _pass(topic: CompactedTopic, upto: Position, *, keeps_view: bool = True) -> int:
     """Forwards only."""
     before = topic.compaction_mark_delete
     after = max(before, upto)
-    _move(topic, after, keeps_view=keeps_view)
+    await _move(topic, after, keeps_view=keeps_view)
     return topic.log.entries_between(before, after)
 
 
-def _move(topic: Topic, mark_delete: Position, *, keeps_view: bool = True) -> None:
+async def _move(topic: CompactedTopic, mark_delete: Position, *, keeps_view: bool = True) -> None:
     """One synced write. Raises what check_may_move() raises, Moved, DiskFailure."""
-    if not topic.is_loaded:
-        raise Moved(f"{topic.name} was unloaded; try again.")
-    check_may_move(topic)
-    changed = copy_of(topic.record)
-    moved = changed.compaction_moved_to
-    moved.ledger_id, moved.entry_id = mark_delete
-    if not keeps_view:
-        changed.truncated_upto.CopyFrom(moved)
-    with topic.broker.metadata.batch() as batch:
-        batch.put_topic(changed)
-    topic.record.CopyFrom(changed)
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        check_may_move(topic)
+        moved = record.compaction_moved_to
+        moved.ledger_id, moved.entry_id = mark_delete
+        if not keeps_view:
+            record.truncated_upto.CopyFrom(moved)
+
+    await topic.stored.change(edit)

@@ -10,10 +10,14 @@ which failed or was cut off by a restart can still be asked about.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from concurrent.futures import Executor
+from typing import Final, NamedTuple
 
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_ERROR,
@@ -24,9 +28,6 @@ from ledgerfold.v1.records_pb2 import (
     RunTrigger,
     TopicRecord,
 )
-
-if TYPE_CHECKING:
-    from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 
 RUNS_KEPT = 100
 BROKER_RESTARTED = "BROKER_RESTARTED"
@@ -48,21 +49,21 @@ class CompactionStats(NamedTuple):
 class CompactionHistory:
     """Reads and writes run records. Every write is one synced batch."""
 
-    def __init__(self, metadata: MetadataStore, clock_ms: Callable[[], int]) -> None:
-        self._metadata, self._clock_ms = metadata, clock_ms
+    def __init__(
+        self, metadata: MetadataStore, executor: Callable[[], Executor], clock_ms: Callable[[], int]
+    ) -> None:
+        self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
         # Ends of runs that the disk did not take, by topic and number: told all the same, and
         # written with the next record that it takes.
         self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
-    def queue(self, topic: TopicRecord, trigger: RunTrigger, policy: str) -> RunRecord:
+    async def queue(self, stored: StoredTopic, trigger: RunTrigger, policy: str) -> RunRecord:
         """Gives out the next run number and records it; the oldest record beyond RUNS_KEPT goes.
 
-        `topic` is the live record: it changes once the write is durable.
+        Raises Moved (the topic was unloaded), DiskFailure.
         """
-        number = topic.last_run_number + 1
-        run = RunRecord(
-            topic=topic.name,
-            number=number,
+        queued = RunRecord(
+            topic=stored.name,
             state=RUN_STATE_QUEUED,
             trigger=trigger,
             policy=policy,
@@ -70,29 +71,35 @@ class CompactionHistory:
             ledger_id=-1,
             previous_ledger_id=-1,
         )
-        updated = TopicRecord()
-        updated.CopyFrom(topic)
-        updated.last_run_number = number
-        with self._metadata.batch() as batch:
-            batch.put_topic(updated)
-            self._put(run, batch)
-            if number > RUNS_KEPT:
-                batch.delete_run(topic.name, number - RUNS_KEPT)
-        self._unsaved.clear()
-        topic.last_run_number = number
-        return run
 
-    def save(self, run: RunRecord) -> None:
-        """Writes the record as it is, unless the topic was deleted meanwhile."""
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.last_run_number += 1
+            queued.number = record.last_run_number
+            self._put(queued, batch)
+            if queued.number > RUNS_KEPT:
+                batch.delete_run(record.name, queued.number - RUNS_KEPT)
+
+        await stored.change(edit, self._unsaved.clear)
+        return queued
+
+    async def save(self, run: RunRecord) -> None:
+        """Writes the record as it is, unless the topic was deleted meanwhile.
+
+        (Which waits for the run's end before it deletes anything.)
+        """
         if self._metadata.topic(run.topic) is None:
             return
+        batch = self._metadata.begin()
+        self._put(run, batch)
+        saved = tuple(self._unsaved)
         try:
-            with self._metadata.batch() as batch:
-                self._put(run, batch)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor(), self._metadata.write, batch)
         except DiskFailure:
             self._unsaved[run.topic, run.number] = run
             raise
-        self._unsaved.clear()
+        for key in saved:
+            self._unsaved.pop(key, None)
 
     def _put(self, run: RunRecord, batch: MetadataBatch) -> None:
         for unsaved in self._unsaved.values():

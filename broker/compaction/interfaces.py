@@ -8,19 +8,18 @@ broker/topics/topic.py and broker/compaction/supervisor.py satisfy them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from concurrent.futures import Executor
+from typing import Protocol
 
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.storage.entry import Position
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.ground.settings import BrokerSettings
-    from ledgerfold.broker.topics.partitions import Partitions
-    from ledgerfold.storage.ledger import LedgerStore
-    from ledgerfold.storage.metadata import MetadataStore
 
 OnProgress = Callable[[CompactionProgress], None]
 
@@ -56,6 +55,8 @@ class CompactableTopic(Protocol):
     def name(self) -> str: ...
     @property
     def record(self) -> TopicRecord: ...
+    @property
+    def stored(self) -> StoredTopic: ...
     @property
     def log(self) -> CompactableLog: ...
     def own_policies(self) -> Policies:
@@ -109,7 +110,7 @@ class CompactionBroker(Protocol):
     @property
     def store(self) -> LedgerStore: ...
     @property
-    def partitions(self) -> Partitions: ...
+    def executor(self) -> Executor: ...
     @property
     def clock_ms(self) -> Callable[[], int]: ...
     @property

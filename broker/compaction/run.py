@@ -96,10 +96,10 @@ class CompactionRun:
         if self._working is not None:
             self._working.cancel()
 
-    def abort(self, error: LedgerfoldError) -> None:
+    async def abort(self, error: LedgerfoldError) -> None:
         """Ends a run that never started. Without effect on one that has ended."""
         if not self.ended.is_set():
-            self._end_with(error)
+            await self._end_with(error)
 
     async def execute(self) -> None:
         """Carries the run out. Its outcome is in the record; no error of a run comes out of here.
@@ -117,7 +117,7 @@ class CompactionRun:
                 _log.exception("Compaction run %d of %s", self.number, self.topic.name)
                 await self._fail(CompactionFailed("broker", f"{type(error).__name__}: {error}"))
         finally:
-            self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
+            await self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
 
     # The steps
 
@@ -130,8 +130,10 @@ class CompactionRun:
         reach("run.sealed")
         self._check_interruption()
         if snapshot is None:
-            self._succeed_without_ledger()
+            await self._succeed_without_ledger()
             return
+        await self._take_ledger(snapshot)
+        self._check_interruption()
         plan = self._plan(snapshot)
         reach("run.planned")
         manifest = await self._run_in_worker(plan)
@@ -143,19 +145,23 @@ class CompactionRun:
         if self._interruption is not None:
             raise self._interruption
 
-    def _succeed_without_ledger(self) -> None:
+    async def _succeed_without_ledger(self) -> None:
         self._is_past_interruption = True
         done = self._succeeded()
-        self._history.save(done)
+        await self._history.save(done)
         self._end(done)
 
-    def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
-        record, store = self.record, self._broker.store
-        record.ledger_id = self._broker.metadata.allocate_ledger_id()
+    async def _take_ledger(self, snapshot: CompactionSnapshot) -> None:
+        """From now on the record says which ledger the run writes, and what it replaces."""
+        record = self.record
+        record.ledger_id = await self._new_ledger_id()
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
-        self._history.save(record)
+        await self._history.save(record)
+
+    def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
+        record, store = self.record, self._broker.store
         plan = CompactionPlan(
             # Brokers that share a worker have topics of the same names.
             run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
@@ -172,6 +178,10 @@ class CompactionRun:
         if snapshot.raw_after > EARLIEST:
             plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan
+
+    async def _new_ledger_id(self) -> int:
+        loop, allocate = asyncio.get_running_loop(), self._broker.metadata.allocate_ledger_id
+        return await loop.run_in_executor(self._broker.executor, allocate)
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
         self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))
@@ -232,7 +242,7 @@ class CompactionRun:
         self._is_past_interruption = True
         if self.record.ledger_id >= 0 and not keeps_files:
             await self._files.remove(self.record.ledger_id)
-        self._end_with(error)
+        await self._end_with(error)
 
     def _may_be_published(self, error: LedgerfoldError) -> bool:
         """Whether the metadata may name the files. If they do not, the next start removes them, as
@@ -248,7 +258,7 @@ class CompactionRun:
             _log.exception("Whether run %d of %s is published", self.number, self.topic.name)
             return True
 
-    def _end_with(self, error: LedgerfoldError) -> None:
+    async def _end_with(self, error: LedgerfoldError) -> None:
         """The last step of a run that did not succeed. No error comes out of it."""
         ended = RunRecord()
         ended.CopyFrom(self.record)
@@ -261,7 +271,7 @@ class CompactionRun:
                 # The process ends between the commit's write and its return.
                 ended = self._done
             else:
-                self._history.save(ended)
+                await self._history.save(ended)
         except Exception as failure:
             _log.error("The end of run %d of %s: %s", self.number, self.topic.name, failure)
         finally:

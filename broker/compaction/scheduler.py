@@ -70,6 +70,7 @@ from ledgerfold.v1.records_pb2 import (
 RUNS_AT_ONCE = 1
 POLICY = "latest"
 _CANCELLED = "cancelled"
+_AWAY = "unloaded or deleted"
 _log = logging.getLogger(__name__)
 
 
@@ -80,7 +81,7 @@ class CompactionScheduler:
         self, broker: CompactionBroker, compactor: Compactor, sleep: Sleep = asyncio.sleep
     ) -> None:
         self.compactor = compactor
-        self.history = CompactionHistory(broker.metadata, broker.clock_ms)
+        self.history = CompactionHistory(broker.metadata, lambda: broker.executor, broker.clock_ms)
         self.monitor = ThresholdMonitor(broker, self, sleep)
         self._broker = broker
         self._files = RunFiles(broker.store)
@@ -92,6 +93,7 @@ class CompactionScheduler:
         self._runs: dict[str, CompactionRun] = {}
         # Topics whose trigger is being answered.
         self._reserved: set[str] = set()
+        self._being_answered: dict[str, asyncio.Event] = {}
         # Topics on which no run may begin now.
         self._barred: set[str] = set()
         self._tasks: set[asyncio.Task[object]] = set()
@@ -134,16 +136,31 @@ class CompactionScheduler:
         if topic.emulation().skip_run_without_new_data and not self._has_news(topic):
             return 0
         self._queue.check_room(len(self._reserved))
-        self._reserved.add(topic.name)
+        with self._answering(topic.name):
+            return await self._queue_run(topic, trigger)
+
+    @contextmanager
+    def _answering(self, topic: str) -> Iterator[None]:
+        """Its place is reserved, unless the topic is fenced, which waits for the end of this."""
+        self._reserved.add(topic)
+        answered = self._being_answered[topic] = asyncio.Event()
         try:
-            await topic.enable_compaction_cursor()
-            if not self._is_usable(topic):
-                raise CompactionFenced(f"{topic.name} was unloaded, or the broker is stopping.")
-            record = self.history.queue(topic.record, trigger, POLICY)
+            yield
         finally:
-            self._reserved.discard(topic.name)
+            self._reserved.discard(topic)
+            if self._being_answered.get(topic) is answered:
+                del self._being_answered[topic]
+            answered.set()
+
+    async def _queue_run(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
+        await topic.enable_compaction_cursor()
+        self._check_usable(topic)
+        record = await self.history.queue(topic.stored, trigger, POLICY)
         reach("run.recorded")
         run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
+        if not self._is_usable(topic):
+            await run.abort(CompactionFenced(f"{topic.name} was {_AWAY} before the run."))
+            self._check_usable(topic)
         self._runs[topic.name] = run
         self._queue.add(run)
         self._start_next()
@@ -160,9 +177,13 @@ class CompactionScheduler:
         await self._interrupt(run, CompactionCancelled(_CANCELLED))
         return run.number if run.record.state == RUN_STATE_CANCELLED else 0
 
-    async def fence(self, topic: str, why: str = "unloaded or deleted") -> None:
+    async def fence(self, topic: str, why: str = _AWAY) -> None:
         """Before that happens to the topic: ends its run, and returns when it has ended."""
         self._reserved.discard(topic)
+        answered = self._being_answered.get(topic)
+        if answered is not None:
+            # It may have recorded a run, and ends it.
+            await answered.wait()
         run = self._runs.get(topic)
         if run is not None:
             await self._interrupt(run, CompactionFenced(f"{topic} was {why} during the run."))
@@ -272,6 +293,10 @@ class CompactionScheduler:
         run = self._runs.get(record.topic)
         return run is not None and run.number == record.number
 
+    def _check_usable(self, topic: CompactableTopic) -> None:
+        if not self._is_usable(topic):
+            raise CompactionFenced(f"{topic.name} was unloaded, or the broker is stopping.")
+
     def _is_usable(self, topic: CompactableTopic) -> bool:
         """Whether the topic was neither unloaded nor fenced while its trigger was answered."""
         is_loaded = self._broker.topics.get(topic.name) is topic
@@ -290,7 +315,7 @@ class CompactionScheduler:
 
     async def _interrupt(self, run: CompactionRun, error: LedgerfoldError) -> None:
         if self._queue.remove(run):
-            run.abort(error)
+            await run.abort(error)
             self._forget(run)
         else:
             run.interrupt(error)
@@ -311,7 +336,7 @@ class CompactionScheduler:
         finally:
             # NOTE: nothing is awaited between the run's end and _forget(): when those who waited
             # for the end go on, the topic has no run any more.
-            run.abort(CompactionFenced(RESTARTED_MESSAGE))
+            await run.abort(CompactionFenced(RESTARTED_MESSAGE))
             self._running -= 1
             self._forget(run)
             self._start_next()

@@ -22,8 +22,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import accumulate
 
-from ledgerfold.broker.log.lost import lost_between
-from ledgerfold.broker.policies.retention import last_entry, size_bytes
+from ledgerfold.broker.log.ledger_record import last_entry, lost_between, size_bytes
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LedgerRecord
 

@@ -15,14 +15,14 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
+from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.positions import LogPositions
-from ledgerfold.broker.log.tail import copy_of
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.view import RAW, View
-from ledgerfold.broker.policies.retention import last_entry
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, DiskFailure, MissingFile
-from ledgerfold.storage.ledger import LedgerReader, LedgerStore, StoredEntry
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoredEntry
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord, TopicRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -43,50 +43,52 @@ class TopicLog(LogPositions):
 
     def __init__(
         self,
-        record: TopicRecord,
-        metadata: MetadataStore,
+        stored: StoredTopic,
         store: LedgerStore,
         executor: Executor,
         clock_ms: Callable[[], int],
     ) -> None:
-        super().__init__(record, metadata, store, executor, clock_ms)
+        super().__init__(stored, store, executor, clock_ms)
         self.view = View()
 
-    def open(self) -> None:
-        """Begins a new ledger and opens the compacted view.
+    async def open(self) -> None:
+        """Begins a new ledger and opens the compacted view, on a thread.
 
         What there is can be read even if the disk takes no new ledger: then the log has failed.
         Raises DiskFailure when there is nothing yet.
         """
+        await self._in_thread(self._open)
+
+    def _open(self) -> None:
         try:
             self._begin()
         except DiskFailure as error:
-            if not self._record.ledger_ids:
+            if not self._stored.record.ledger_ids:
                 raise
-            _log.error("%s can only be read: %s", self._record.name, error)
+            _log.error("%s can only be read: %s", self._stored.name, error)
             self._fail(error)
         self._last_durable = self._find_last_durable()
         self.view = self.current_view()
 
     def _begin(self) -> None:
         """Closes what a failed writer left open, drops empty ledgers, begins one. One batch."""
-        self._store.recover_ledgers(self._record.ledger_ids)
-        changed = copy_of(self._record)
-        del changed.ledger_ids[:]
-        gone = []
-        with self._metadata.batch() as batch:
-            for ledger_id in self._record.ledger_ids:
-                if self.last_in(ledger_id) is None:
-                    self._store.mark_deleting(ledger_id, batch)
-                    gone.append(ledger_id)
-                else:
-                    changed.ledger_ids.append(ledger_id)
-            changed.epoch += 1
-            gone += self._forget_truncated(changed, batch)
-            writer = self._begin_ledger(changed, batch)
-        self._record.CopyFrom(changed)
-        self.ledgers.keep(changed.ledger_ids)
-        self._writer = writer
+        self._store.recover_ledgers(self._stored.record.ledger_ids)
+        gone = list[int]()
+        begun = list[LedgerWriter]()
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            kept = [each for each in record.ledger_ids if self.last_in(each) is not None]
+            gone.extend(each for each in record.ledger_ids if each not in set(kept))
+            for ledger_id in gone:
+                self._store.mark_deleting(ledger_id, batch)
+            gone.extend(self._forget_truncated(record, batch))
+            begun.append(self._store.create_ledger(record.name, batch))
+            record.ledger_ids[:] = [*kept, begun[0].ledger_id]
+            record.epoch += 1
+
+        self._stored.change_now(edit)
+        self.ledgers.keep(self._stored.record.ledger_ids)
+        (self._writer,) = begun
         for ledger_id in gone:
             self._store.delete_files(ledger_id)
 
@@ -101,11 +103,11 @@ class TopicLog(LogPositions):
 
     def current_view(self) -> View:
         """The view that the topic's record describes: routed by where `__compaction` was moved."""
-        if not self._record.HasField("compacted"):
+        if not self._stored.record.HasField("compacted"):
             return View()
-        compacted, name = self._record.compacted, self._record.name
-        is_moved = self._record.HasField("compaction_moved_to")
-        routed_by = self._record.compaction_moved_to if is_moved else compacted.horizon
+        compacted, name = self._stored.record.compacted, self._stored.record.name
+        is_moved = self._stored.record.HasField("compaction_moved_to")
+        routed_by = self._stored.record.compaction_moved_to if is_moved else compacted.horizon
         horizon = Position(routed_by.ledger_id, routed_by.entry_id)
         missing = self._store.missing_of(compacted.ledger_id)
         if missing is None:
@@ -138,9 +140,9 @@ class TopicLog(LogPositions):
     @property
     def floor(self) -> Position:
         """Retention removed what lies before it, from the compacted ledger, too."""
-        if not self._record.HasField("retention_floor"):
+        if not self._stored.record.HasField("retention_floor"):
             return EARLIEST
-        floor = self._record.retention_floor
+        floor = self._stored.record.retention_floor
         return Position(floor.ledger_id, floor.entry_id)
 
     def compacted_segments(self) -> list[SegmentRecord]:
@@ -217,46 +219,50 @@ class TopicLog(LogPositions):
 
     # -- ledgers ---------------------------------------------------------------------------
 
-    def drop_ledgers(self, ledger_ids: Sequence[int], *, hides_compacted: bool) -> None:
-        """Takes raw ledgers out of the log, in one batch, then deletes their files.
+    async def drop_ledgers(
+        self, choose: Callable[[], Sequence[int]], *, hides_compacted: bool
+    ) -> list[int]:
+        """Takes raw ledgers out of the log, in one batch, then deletes their files. Which ones.
 
+        `choose`: the oldest ones that may go, asked at the moment at which they do.
         `hides_compacted`: what lay in them is not read from the compacted ledger either.
         """
-        changed = copy_of(self._record)
-        with self._metadata.batch() as batch:
-            for ledger_id in ledger_ids:
-                changed.ledger_ids.remove(ledger_id)
+        dropped = list[int]()
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            dropped.extend(choose())
+            for ledger_id in dropped:
+                record.ledger_ids.remove(ledger_id)
                 self._store.mark_deleting(ledger_id, batch)
-            if hides_compacted:
-                changed.retention_floor.CopyFrom(PositionRecord(ledger_id=changed.ledger_ids[0]))
-            batch.put_topic(changed)
-        self._record.CopyFrom(changed)
-        self.forget_ledgers(ledger_ids)
-        for ledger_id in ledger_ids:
-            self._store.delete_files(ledger_id)
+            if dropped and hides_compacted:
+                record.retention_floor.CopyFrom(PositionRecord(ledger_id=record.ledger_ids[0]))
+
+        await self._stored.change(edit, lambda: self.forget_ledgers(dropped))
+        for ledger_id in dropped:
+            await self._in_thread(functools.partial(self._store.delete_files, ledger_id))
+        return dropped
 
     async def terminate(self) -> Position:
         """Nothing is appended any more. The last entry there is, once that is durable, too.
 
         Raises what made the log fail, DiskFailure.
         """
-        if not self._record.HasField("terminated_at"):
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.terminated_at.ledger_id, record.terminated_at.entry_id = self.last_position()
+
+        if not self.is_terminated:
             self._is_ending = True
             await self.flush()
             if self._closed is not None:
                 raise self._closed
-            changed = copy_of(self._record)
-            changed.terminated_at.ledger_id, changed.terminated_at.entry_id = self.last_position()
             try:
-                with self._metadata.batch() as batch:
-                    batch.put_topic(changed)
+                await self._stored.change(edit, self._wake)
             except DiskFailure as error:
                 # Whether it is durable shows when the topic is loaded anew.
                 self._fail(error)
                 raise
-            self._record.CopyFrom(changed)
-            self._wake()
-        end = self._record.terminated_at
+        end = self._stored.record.terminated_at
         return Position(end.ledger_id, end.entry_id)
 
     async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.tail import LogTail
-from ledgerfold.broker.policies.retention import last_entry
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerReader
 from ledgerfold.v1.records_pb2 import LedgerRecord

@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ledgerfold.broker.log.backlog import LedgerSums, sums_of
-from ledgerfold.broker.policies.retention import last_entry
+from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 

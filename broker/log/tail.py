@@ -9,13 +9,16 @@ to its end though its caller is cancelled: a thread cannot be called back. Appen
 meanwhile. So a step names the ledger that it is about, and never "the open one" after an await.
 
 A ledger that has reached a limit is followed by a new one at once; it is flushed and closed in its
-turn. A failed write or sync ends the writing: whoever appends from then on gets the error, what is
-durable can be read, and the topic has to be loaded anew (broker/topics/broker.py).
+turn. The new one begins in memory, and entries queue up in it, while its record and the topic's are
+written: it is flushed when they are durable, never before. A failed write or sync ends the writing:
+callers that append from then on get the error, what is durable can be read, and the topic has to be
+loaded anew (broker/topics/broker.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -25,6 +28,7 @@ from typing import TypeVar
 
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -34,18 +38,11 @@ from ledgerfold.storage.errors import (
     TopicTerminated,
 )
 from ledgerfold.storage.ledger import LedgerStore, LedgerWriter
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-def copy_of(record: TopicRecord) -> TopicRecord:
-    """To be changed and written: the live record changes when that is durable."""
-    copied = TopicRecord()
-    copied.CopyFrom(record)
-    return copied
 
 
 class LogTail:
@@ -53,30 +50,31 @@ class LogTail:
 
     def __init__(
         self,
-        record: TopicRecord,
-        metadata: MetadataStore,
+        stored: StoredTopic,
         store: LedgerStore,
         executor: Executor,
         clock_ms: Callable[[], int],
     ) -> None:
-        self._record = record
-        self._metadata = metadata
+        self._stored = stored
         self._store = store
         self._executor = executor
-        # What the record lists, kept in step with it.
-        self.ledgers = RawLedgers(record.ledger_ids, self._ledger_record)
+        # What the record lists, and the ledgers behind those that it will list soon.
+        self.ledgers = RawLedgers(stored.record.ledger_ids, self._ledger_record)
         self._clock_ms = clock_ms
         self._writer: LedgerWriter | None = None
         # Writers with something to flush or to close, oldest first.
         self._flushing: deque[LedgerWriter] = deque()
         self._flush_task: asyncio.Task[None] | None = None
+        # Those whose records are not durable yet, oldest first; nothing is flushed to them.
+        self._unbegun: list[LedgerWriter] = []
+        self._begin_task: asyncio.Task[None] | None = None
         # Held for each flush, seal and close: one at a time, in the order they were asked for.
         self._disk = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
         self._failure: LedgerfoldError | None = None
         self._closed: LedgerfoldError | None = None
         # Nothing is appended any more, whether or not that is recorded yet.
-        self._is_ending = record.HasField("terminated_at")
+        self._is_ending = stored.record.HasField("terminated_at")
         self._last_durable: Position | None = None
         # The last entry deleted since the topic was loaded.
         self._dropped_upto: Position | None = None
@@ -100,13 +98,6 @@ class LogTail:
                 raise self._closed from None
             raise
 
-    def _begin_ledger(self, record: TopicRecord, batch: MetadataBatch) -> LedgerWriter:
-        """Puts a new ledger, and `record` with it, into `batch`."""
-        writer = self._store.create_ledger(record.name, batch)
-        record.ledger_ids.append(writer.ledger_id)
-        batch.put_topic(record)
-        return writer
-
     async def close(self) -> bool:
         """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
 
@@ -118,6 +109,7 @@ class LogTail:
             if self._failure is None:
                 await self.flush()
         finally:
+            await self._begun()
             has_failed = self._failure is not None
             writer, self._writer = self._writer, None
             self._end()
@@ -131,7 +123,7 @@ class LogTail:
                 await self._in_thread(writer.close)
 
     def _end(self) -> None:
-        self._closed = Moved(f"{self._record.name} was unloaded; connect again.")
+        self._closed = Moved(f"{self._stored.name} was unloaded; connect again.")
         self._fail(self._closed)
         for callback in tuple(self.on_closed):
             callback()
@@ -155,7 +147,7 @@ class LogTail:
     @property
     def is_terminated(self) -> bool:
         """Durably: what is in it is all there will ever be."""
-        return self._record.HasField("terminated_at")
+        return self._stored.record.HasField("terminated_at")
 
     def check_open(self) -> None:
         """Raises what made the log fail, TopicTerminated, and Moved until that is durable."""
@@ -163,8 +155,8 @@ class LogTail:
             raise self._failure
         if self._is_ending:
             if self.is_terminated:
-                raise TopicTerminated(self._record.name)
-            raise Moved(f"{self._record.name} is being terminated; connect again.")
+                raise TopicTerminated(self._stored.name)
+            raise Moved(f"{self._stored.name} is being terminated; connect again.")
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
@@ -219,21 +211,56 @@ class LogTail:
         return ledger_id
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
-        changed = copy_of(self._record)
+        """Begins another ledger behind that one, which gets no entry any more."""
         try:
-            with self._metadata.batch() as batch:
-                begun = self._begin_ledger(changed, batch)
+            begun = self._store.create_ledger(self._stored.name)
         except DiskFailure as error:
             self._fail(error)
             raise
-        # All that has changed; another copy would cost as much as the first.
-        self._record.ledger_ids.append(begun.ledger_id)
         self.ledgers.append(begun.ledger_id)
         self._flushing.append(writer)
         self._writer = begun
+        self._unbegun.append(begun)
+        if self._begin_task is None:
+            self._begin_task = asyncio.get_running_loop().create_task(self._begin_all())
         for callback in tuple(self.on_roll_begun):
             callback(Position(writer.ledger_id, writer.next_entry_id - 1))
         return begun
+
+    async def _begin_all(self) -> None:
+        """Makes new ledgers durable: in each write all that there are."""
+        try:
+            while self._unbegun:
+                begun = list[LedgerWriter]()
+                await self._stored.change(functools.partial(self._put_unbegun, begun))
+                del self._unbegun[: len(begun)]
+        except LedgerfoldError as error:
+            self._fail_to_begin(error)
+        except Exception as error:
+            self._fail_to_begin(self._defect(error))
+        finally:
+            self._begin_task = None
+
+    def _put_unbegun(
+        self, begun: list[LedgerWriter], record: TopicRecord, batch: MetadataBatch
+    ) -> None:
+        """Into `begun`, too: those that there are when their turn has come."""
+        begun += self._unbegun
+        for writer in begun:
+            record.ledger_ids.append(writer.ledger_id)
+            batch.put_ledger(writer.record)
+
+    def _fail_to_begin(self, error: LedgerfoldError) -> None:
+        """What waits in ledgers that no record names is not to be written, ever."""
+        self._fail(error)
+        for writer in self._unbegun:
+            self._store.drop_writer(writer.ledger_id)
+        self.ledgers.keep(self._stored.record.ledger_ids)
+
+    async def _begun(self) -> None:
+        """Returns when no ledger is being begun. What failed is the log's failure."""
+        while self._begin_task is not None:
+            await asyncio.shield(self._begin_task)
 
     def _start_flushing(self) -> None:
         if self._flush_task is None:
@@ -251,11 +278,14 @@ class LogTail:
         except LedgerfoldError as error:
             self._fail(error)
         except Exception as error:
-            # NOTE: a defect; nobody may wait for receipts that do not come.
-            _log.exception("The log of %s", self._record.name)
-            self._fail(LedgerfoldError(f"The log of {self._record.name} failed: {error!r}"))
+            self._fail(self._defect(error))
         finally:
             self._flush_task = None
+
+    def _defect(self, error: Exception) -> LedgerfoldError:
+        """NOTE: nobody may wait for receipts that do not come."""
+        _log.error("The log of %s", self._stored.name, exc_info=error)
+        return LedgerfoldError(f"The log of {self._stored.name} failed: {error!r}")
 
     def _oldest_unflushed(self) -> LedgerWriter | None:
         if self._flushing:
@@ -274,6 +304,10 @@ class LogTail:
                 callback()
 
     async def _flush_writer(self, writer: LedgerWriter) -> None:
+        if writer in self._unbegun:
+            await self._begun()
+            if self._failure is not None:
+                raise self._failure
         durable = await self._in_thread(writer.flush)
         if durable.entry_id >= 0:
             self._advance(durable)

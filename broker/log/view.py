@@ -1,7 +1,7 @@
 """What a read sees: one compacted ledger, one horizon, the raw ledgers.
 
 A view is an immutable value, but for the damage that is found in it. A read pins it for as long as
-it takes, a reader that keeps one from read to read for that long (broker/log/route.py). A
+it takes, a reader that keeps one from read to read for that long (broker/subscriptions/route.py). A
 compaction that commits puts a new view in the place of the current one, and the compacted ledger of
 the old one goes when its last pin does.
 

@@ -12,26 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from ledgerfold.broker.log.ledger_record import size_bytes
+from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.storage.entry import LATEST, Position
 from ledgerfold.v1.records_pb2 import LedgerRecord, Policies
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.log.raw_ledgers import RawLedgers
-
-
-def last_entry(record: LedgerRecord) -> Position | None:
-    """The last position of a ledger as its record tells, None when it is empty."""
-    for segment in reversed(record.segments):
-        if segment.entries:
-            return Position(segment.last.ledger_id, segment.last.entry_id)
-    return None
-
-
-def size_bytes(record: LedgerRecord) -> int:
-    """Of all its segments."""
-    return sum(segment.size_bytes for segment in record.segments)
 
 
 def ledgers_to_trim(

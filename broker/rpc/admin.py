@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from ledgerfold.broker import __version__
-from ledgerfold.broker.compaction.partitioned import PartitionedCompaction
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
@@ -27,6 +26,7 @@ from ledgerfold.broker.rpc.admin_operations import OperationCalls
 from ledgerfold.broker.rpc.partitions import PartitionCalls
 from ledgerfold.broker.stats import topic as stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.wire.errors import rpc_errors, rpc_stream_errors
 from ledgerfold.storage.errors import (

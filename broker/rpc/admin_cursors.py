@@ -99,7 +99,7 @@ class CursorCalls(AdminServiceServicer):
         self._check_whole(request.topic, "There is no order over partitions to skip in")
         topic = await self._topic(persistent_topic(request.topic))
         if request.subscription == COMPACTION_CURSOR:
-            skipped = compaction_moves.skip(topic, request.entries)
+            skipped = await compaction_moves.skip(topic, request.entries)
         else:
             subscription = existing_subscription(topic, request.subscription)
             skipped = cursor_moves.skip_messages(topic, subscription, request.entries)
@@ -114,7 +114,7 @@ class CursorCalls(AdminServiceServicer):
         async def clear(name: str) -> int:
             topic = await self._topic(name)
             if request.subscription == COMPACTION_CURSOR:
-                return compaction_moves.clear(topic)
+                return await compaction_moves.clear(topic)
             subscription = existing_subscription(topic, request.subscription)
             skipped = cursor_moves.clear_backlog(topic, subscription)
             await subscription.persist()

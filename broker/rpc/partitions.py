@@ -44,7 +44,7 @@ class PartitionCalls(AdminServiceServicer):
         self, request: admin_pb2.CreatePartitionedTopicRequest, context: Context
     ) -> admin_pb2.CreatePartitionedTopicResponse:
         name = persistent_topic(request.topic, "created")
-        self._broker.partitions.create(name, request.partitions)
+        await self._broker.create_partitioned_topic(name, request.partitions)
         return admin_pb2.CreatePartitionedTopicResponse()
 
     @rpc_errors

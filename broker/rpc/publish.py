@@ -47,7 +47,7 @@ async def publish(broker: Broker, request_iterator: Any, context: Context) -> No
     name = persistent_topic(opening.topic, "published to")
     topic = await broker.topic(name, to_write=True)
     producer_name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
-    producer = topic.attach_producer(producer_name)
+    producer = await topic.attach_producer(producer_name)
     producer.peer = Peer(context.peer(), broker.clock_ms())
     receiver = asyncio.create_task(_receive(context, producer))
     try:

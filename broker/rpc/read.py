@@ -5,7 +5,8 @@ checks, seeks) is taken in by one task; the other delivers. Whether there is mor
 same loop that delivers: either entries go first, or there is none.
 
 What was read ahead of the permits is of a view. When a run puts another one in its place, and the
-reader does not keep the one it began with (broker/log/route.py), it is dropped and read again.
+reader does not keep the one it began with (broker/subscriptions/route.py), it is dropped and read
+again.
 
 Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
 """
@@ -22,9 +23,9 @@ from google.protobuf.message import DecodeError
 
 from ledgerfold.broker.ground.names import partition_index, persistent_topic
 from ledgerfold.broker.ground.traffic import Peer, Traffic
-from ledgerfold.broker.log.route import Route, StoredEntry
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.stats.subscription import describe_reader, describe_reader_cursor
+from ledgerfold.broker.subscriptions.route import Route, StoredEntry
 from ledgerfold.broker.wire.errors import rpc_errors
 from ledgerfold.broker.wire.frames import encode_read
 from ledgerfold.storage.codec import last_batch_index
@@ -261,7 +262,7 @@ class ReadStream:
             messages=sum(entry.header.message_count for entry in chunk),
             entries=len(chunk),
             bytes=sum(len(entry.data) for entry in chunk),
-            last_sent_ms=self._topic.broker.clock_ms(),
+            last_sent_ms=self._topic.clock.now_ms(),
         )
         self.traffic = self.traffic.plus(sent)
         self._topic.count_out(sent)

@@ -8,16 +8,14 @@ subscription that is not durable, with one consumer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ledgerfold.broker.ground.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.log.reading import LogReader
+from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.reading import LogReader
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import Position
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.subscriptions.consumer import Consumer
-    from ledgerfold.broker.subscriptions.subscription import Subscription
 
 
 class Reader(Protocol):
@@ -39,18 +37,10 @@ class Reader(Protocol):
     def traffic(self) -> Traffic: ...
 
 
-def backlog_entries(subscription: Subscription, sums: LedgerSums | None = None) -> int:
-    """Raw entries behind the mark-delete that are not acknowledged. `sums`: of its log, now."""
-    log, cursor = subscription.log, subscription.cursor
-    sums = sums or log.ledger_sums()
-    behind = sums.entries_between(cursor.mark_delete, log.last_position())
-    return behind - sums.entries_in(cursor.bounds())
-
-
 def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:
     consumers = subscription.consumers
     active = subscription.active_consumer
-    backlog = backlog_entries(subscription, sums)
+    backlog = subscription.backlog_entries(sums)
     traffic = subscription.traffic_before
     for consumer in consumers:
         traffic = traffic.plus(consumer.traffic)

@@ -12,19 +12,18 @@ with zeros until it is closed), and `averageMsgSize` is of all messages since th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.stats.subscription import describe, describe_cursor
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged
 from ledgerfold.v1.records_pb2 import LedgerRecord
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.broker import Broker
-    from ledgerfold.broker.topics.topic import Topic
 
 COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
 _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
@@ -35,7 +34,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     # However many subscriptions there are, the ledgers are added up once.
     sums = topic.log.ledger_sums()
     subscriptions = {
-        name: each.stats(sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
+        name: describe(each, sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
         for name, each in topic.subscriptions.items()
     }
     durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
@@ -77,7 +76,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     """Pulsar's `topics stats-internal`."""
     ledgers = topic.log.ledger_records()
     current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
-    cursors = {name: each.internal_stats() for name, each in topic.subscriptions.items()}
+    cursors = {name: describe_cursor(each) for name, each in topic.subscriptions.items()}
     if topic.record.compaction_cursor:
         cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
     for reader in topic.readers:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ledgerfold.broker.log.reading import LogReader, Reading
-from ledgerfold.broker.log.route import ReadResult, StoredEntry
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
@@ -25,6 +23,8 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     budget_of,
 )
 from ledgerfold.broker.subscriptions.key_shared import key_slot
+from ledgerfold.broker.subscriptions.reading import LogReader, Reading
+from ledgerfold.broker.subscriptions.route import ReadResult, StoredEntry
 from ledgerfold.storage.codec import codec_of
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest

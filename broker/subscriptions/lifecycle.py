@@ -7,14 +7,14 @@ is written or deleted, it is asked whether the topic is still the one of that na
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.log.reading import LogReader, mark_delete_before
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
@@ -50,8 +50,13 @@ class SubscriptionTopic(Protocol):
         """One synced metadata write."""
         ...
 
-    async def delete_cursor(self, subscription: str) -> None:
-        """One synced metadata write."""
+    async def delete_cursor(
+        self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+    ) -> None:
+        """One synced metadata write, if `check` says then that it may be. `deleted`: it is done.
+
+        Raises Moved (the topic was unloaded), StorageError.
+        """
         ...
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
@@ -169,20 +174,31 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
             topic.name, name, f"{count} consumers are connected. Close them, or use force."
         )
     await subscription.close(SubscriptionNotFound(topic.name, name), keep_cursor=False)
+
+    def check() -> None:
+        if topic.subscriptions.get(name) is not subscription:
+            # Another call was faster, and somebody may have made a new one.
+            raise SubscriptionNotFound(topic.name, name)
+
+    def deleted() -> None:
+        remove_subscription(topic, subscription)
+
     _check_loaded(topic)
-    if existing_subscription(topic, name) is not subscription:
-        # Another call was faster, and somebody has made a new one.
-        raise SubscriptionNotFound(topic.name, name)
-    remove_subscription(topic, subscription)
+    check()
     if not subscription.is_durable:
+        deleted()
         return
     try:
-        await topic.delete_cursor(name)
+        # It refuses consumers until it is gone: a new one of the name must not be written before.
+        await topic.delete_cursor(name, check, deleted)
     except StorageError:
         # It is there, as the disk has it: the closed one would refuse everybody.
         record = topic.recorded_cursor(name)
-        if record is not None:
-            topic.subscriptions.setdefault(name, load_subscription(topic, record))
+        if topic.is_loaded and topic.subscriptions.get(name) is subscription:
+            if record is None:
+                deleted()
+            else:
+                topic.subscriptions[name] = load_subscription(topic, record)
         raise
 
 

@@ -16,21 +16,17 @@ PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.log.lost import nth_before
-from ledgerfold.broker.policies.retention import last_entry
-from ledgerfold.broker.stats.subscription import backlog_entries
+from ledgerfold.broker.log.ledger_record import last_entry, nth_before
+from ledgerfold.broker.subscriptions.cursor import Range
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.subscriptions.cursor import Range
-    from ledgerfold.broker.subscriptions.subscription import Subscription
-    from ledgerfold.broker.topics.topic import Topic
 
 # Pulsar's MINIMUM_BACKLOG_FOR_EXPIRY_CHECK.
 NEARLY_CAUGHT_UP_ENTRIES = 1000
@@ -44,14 +40,31 @@ class RawEntries(Protocol):
     def last_position(self) -> Position: ...
 
 
-async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: int) -> int:
+class TimedEntries(RawEntries, Protocol):
+    async def last_published_before(self, publish_time_ms: int, after: Position) -> Position: ...
+
+
+class ExpiringTopic(Protocol):
+    """What is needed of a topic (broker/topics/topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def log(self) -> TimedEntries: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+
+
+async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
     """Passes what is older than `limit_ms`, durably; how many entries of the backlog that were.
 
     Raises NothingExpired when there is nothing to do (see above), StorageError.
     """
     check_limit(limit_ms)
     refused = NothingExpired(topic.name, subscription.name)
-    backlog = backlog_entries(subscription)
+    backlog = subscription.backlog_entries()
     if not backlog:
         raise refused
     expired = await _expire(topic, subscription, limit_ms)
@@ -60,7 +73,7 @@ async def expire_messages(topic: Topic, subscription: Subscription, limit_ms: in
     return expired
 
 
-async def expire_all(topic: Topic, limit_ms: int) -> int:
+async def expire_all(topic: ExpiringTopic, limit_ms: int) -> int:
     """As expire_messages, of every subscription that has something to expire."""
     check_limit(limit_ms)
     return sum(
@@ -68,8 +81,8 @@ async def expire_all(topic: Topic, limit_ms: int) -> int:
     )
 
 
-async def _expire(topic: Topic, subscription: Subscription, limit_ms: int) -> int:
-    if not backlog_entries(subscription):
+async def _expire(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
+    if not subscription.backlog_entries():
         return 0
     now_ms = topic.clock.now_ms()
     before_ms = now_ms - limit_ms
@@ -94,7 +107,7 @@ def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position
     return after
 
 
-def skip_messages(topic: Topic, subscription: Subscription, entries: int) -> int:
+def skip_messages(topic: ExpiringTopic, subscription: Subscription, entries: int) -> int:
     """Passes so many entries of the backlog, or as many as there are; how many it were.
 
     Entries, whatever a batch holds: as in Pulsar, where the option is called a count of messages.
@@ -105,7 +118,7 @@ def skip_messages(topic: Topic, subscription: Subscription, entries: int) -> int
     return subscription.pass_over(nth_behind(topic.log, cursor.mark_delete, cursor.ranges, entries))
 
 
-def clear_backlog(topic: Topic, subscription: Subscription) -> int:
+def clear_backlog(topic: ExpiringTopic, subscription: Subscription) -> int:
     """Passes everything there is; how many entries of the backlog that were."""
     return subscription.pass_over(topic.log.last_position())
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from ledgerfold.broker.log.reading import LogReader
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
@@ -20,6 +19,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     SubscriptionType,
 )
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
+from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
 

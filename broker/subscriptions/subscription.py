@@ -11,7 +11,7 @@ Rules, as in Pulsar:
   the consumer, not of the subscription.
 * Cumulative acknowledgement needs Exclusive or Failover.
 * When the last consumer leaves, what it had not acknowledged is delivered again to the next one,
-  starting by the rule in broker/log/reading.py.
+  starting by the rule in broker/subscriptions/reading.py.
 * A seek disconnects all consumers with Moved, moves the cursor durably, and lets them come back.
 * A non-durable subscription keeps its cursor in memory and goes with its last consumer, unless a
   seek sent that one away.
@@ -22,19 +22,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.log.reading import LogReader
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.stats.subscription import backlog_entries, describe, describe_cursor
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.session import Session
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
@@ -168,13 +166,11 @@ class Subscription:
     def record(self) -> CursorRecord:
         return self.cursor.to_record(self.topic, self.name, self.created_ms)
 
-    def stats(self, sums: LedgerSums | None = None) -> dict[str, Any]:
-        """With the field names of Pulsar's `topics stats`. `sums`: of its log, now."""
-        return describe(self, sums)
-
-    def internal_stats(self) -> dict[str, Any]:
-        """With the field names of a cursor in Pulsar's `topics stats-internal`."""
-        return describe_cursor(self)
+    def backlog_entries(self, sums: LedgerSums | None = None) -> int:
+        """Raw entries behind the mark-delete that are not acknowledged. `sums`: of its log, now."""
+        sums = sums or self.log.ledger_sums()
+        behind = sums.entries_between(self.cursor.mark_delete, self.log.last_position())
+        return behind - sums.entries_in(self.cursor.bounds())
 
     # Consumers
 
@@ -281,14 +277,14 @@ class Subscription:
         """
         if self.is_closed:
             return 0
-        before = backlog_entries(self)
+        before = self.backlog_entries()
         if not self.cursor.acknowledge_cumulative(upto):
             return 0
         if self._session is not None:
             self._session.dispatcher.pass_over(self.mark_delete)
             self._session.pump.wake()
         self.cursor_changed()
-        return before - backlog_entries(self)
+        return before - self.backlog_entries()
 
     def cursor_changed(self, count: int = 1) -> None:
         """To be made durable soon."""

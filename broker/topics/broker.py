@@ -11,29 +11,31 @@ that can be read; if the disk takes nothing, it has failed again.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.names import TopicName, partition_name
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.topics.housekeeping import Housekeeping
-from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.v1.records_pb2 import TopicRecord
+from ledgerfold.v1.records_pb2 import Policies, TopicRecord
 
 # Flushes and reads of different topics run beside each other, and no more of them than this.
 DISK_THREADS = 8
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +59,7 @@ class Broker:
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.topics: dict[str, Topic] = {}
-        self.partitions = Partitions(metadata, self.clock_ms)
+        self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = CompactorSupervisor(settings)
         self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
         self.housekeeping = Housekeeping(self)
@@ -82,6 +84,8 @@ class Broker:
             task.cancel()
         for name in tuple(self.topics):
             await self._unload(name)
+        # Files that nobody names any more are being removed.
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()
         self.executor.shutdown()
 
@@ -95,6 +99,19 @@ class Broker:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("Background work failed", exc_info=task.exception())
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
+
+    # -- what topics ask -------------------------------------------------------------------
+
+    def is_loaded(self, topic: Topic) -> bool:
+        """Whether it is the topic of its name: neither unloaded nor replaced."""
+        return self.topics.get(topic.name) is topic
+
+    def rolled(self, topic: Topic) -> None:
+        """A ledger of it was closed."""
+        self.compaction.consider(topic)
 
     # -- topics ----------------------------------------------------------------------------
 
@@ -194,7 +211,7 @@ class Broker:
                 await topic.unload()
             finally:
                 # Where its log has failed: nothing that was not acknowledged may be found later.
-                self.store.recover_ledgers(topic.record.ledger_ids)
+                await self._in_thread(topic.close_ledgers)
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
@@ -213,10 +230,31 @@ class Broker:
             names = self.partitions.names(name)
             await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
 
+    async def create_partitioned_topic(self, name: str, partitions: int) -> None:
+        """With its partitions. Raises InvalidRequest, TopicExists."""
+        async with self._partitions_held(name, partitions):
+            await self.partitions.create(name, partitions)
+
     async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
         """Raises InvalidRequest, TopicNotFound, NotAllowed."""
+        async with self._partitions_held(name, partitions):
+            await self.partitions.grow(name, partitions)
+
+    async def update_partitioned_policies(
+        self, name: str, update: Callable[[Policies], Policies]
+    ) -> None:
+        """Raises NotAllowed, TopicNotFound, and what `update` raises."""
         async with self._lock(name):
-            self.partitions.grow(name, partitions)
+            await self.partitions.update_policies(name, update)
+
+    @asynccontextmanager
+    async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
+        """Nobody else makes, loads or deletes one of them inside."""
+        names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
+        async with AsyncExitStack() as locks:
+            for each in (name, *names):
+                await locks.enter_async_context(self._lock(each))
+            yield
 
     async def _delete(
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
@@ -232,17 +270,25 @@ class Broker:
             for name in names:
                 await self._unload(name)
             ledger_ids = [each for name in names for each in self._ledger_ids(name)]
-            with self.metadata.batch() as batch:
-                for name in names:
-                    batch.delete_topic(name)
-                and_also(batch)
-                for ledger_id in ledger_ids:
-                    self.store.mark_deleting(ledger_id, batch)
+            await to_its_end(self._in_thread(lambda: self._forget(names, ledger_ids, and_also)))
             for name in names:
                 for callback in self.on_deleted:
                     callback(name)
             for ledger_id in ledger_ids:
-                self.store.delete_files(ledger_id)
+                await self._in_thread(functools.partial(self.store.delete_files, ledger_id))
+
+    def _forget(
+        self,
+        names: Sequence[str],
+        ledger_ids: Sequence[int],
+        and_also: Callable[[MetadataBatch], None],
+    ) -> None:
+        with self.metadata.batch() as batch:
+            for name in names:
+                batch.delete_topic(name)
+            and_also(batch)
+            for ledger_id in ledger_ids:
+                self.store.mark_deleting(ledger_id, batch)
 
     def _ledger_ids(self, name: str) -> list[int]:
         """Raw and compacted; none of a topic that is not there."""

@@ -12,10 +12,11 @@ number is not given out again, and the entries that carry it stay.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
-from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
 INACTIVE_MS = 360 * 60_000
@@ -33,18 +34,13 @@ class Deduplication:
     that is known of what they hold.
     """
 
-    def __init__(self, record: TopicRecord, metadata: MetadataStore) -> None:
-        self._record = record
-        self._metadata = metadata
-        self._producers = {each.name: each for each in metadata.producers(record.name)}
+    def __init__(self, stored: StoredTopic, producers: Iterable[ProducerRecord]) -> None:
+        self._stored = stored
+        self._producers = {each.name: each for each in producers}
         self._changed: set[str] = set()
         self._captured: list[tuple[Position, list[ProducerRecord]]] = []
         self._first_looked_at_ms: int | None = None
-        positions = [
-            Position(each.position.ledger_id, each.position.entry_id)
-            for each in self._producers.values()
-        ]
-        self._recorded = min(positions, default=LATEST)
+        self._recorded = min(map(_position, self._producers.values()), default=LATEST)
 
     @property
     def recorded(self) -> Position:
@@ -59,48 +55,68 @@ class Deduplication:
                 producer.last_sequence_id = found
                 self._changed.add(producer.name)
 
-    def register(self, name: str, durable: Position | None) -> ProducerRecord:
-        """The producer of that name, made durable when it is new.
+    async def register(self, name: str, durable: Callable[[], Position | None]) -> ProducerRecord:
+        """The producer of that name, durable when it is new.
 
-        `durable`: the last durable position. A new producer has nothing up to there.
+        `durable`: tells the last durable position. A new producer has nothing up to there. Raises
+        Moved, DiskFailure.
         """
-        producer = self._producers.get(name)
-        if producer is None:
-            self._record.last_producer_number += 1
-            producer = ProducerRecord(
-                topic=self._record.name,
-                name=name,
-                number=self._record.last_producer_number,
-                last_sequence_id=-1,
-            )
-            position = durable or EARLIEST
-            producer.position.ledger_id, producer.position.entry_id = position
-            with self._metadata.batch() as batch:
-                batch.put_topic(self._record)
-                batch.put_producer(producer)
-            self._producers[name] = producer
-            self._recorded = min(self._recorded, position)
-        return producer
+        found = list[ProducerRecord]()
 
-    def forget_inactive(self, connected: Collection[str], now_ms: int) -> list[str]:
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            producer = self._producers.get(name)
+            if producer is None:
+                record.last_producer_number += 1
+                producer = ProducerRecord(
+                    topic=record.name,
+                    name=name,
+                    number=record.last_producer_number,
+                    last_sequence_id=-1,
+                )
+                position = durable() or EARLIEST
+                producer.position.ledger_id, producer.position.entry_id = position
+                batch.put_producer(producer)
+            # It is active from now on.
+            producer.last_active_ms = 0
+            found.append(producer)
+
+        def applied() -> None:
+            (producer,) = found
+            if name not in self._producers:
+                self._producers[name] = producer
+                self._recorded = min(self._recorded, _position(producer))
+
+        await self._stored.change(edit, applied)
+        return found[0]
+
+    async def forget_inactive(
+        self, is_connected: Callable[[str], bool], now_ms: int
+    ) -> Sequence[str]:
         """To be called now and then. Deletes the records of those long gone; their names."""
         if self._first_looked_at_ms is None:
             self._first_looked_at_ms = now_ms
-        for name, producer in self._producers.items():
-            if name in connected or not producer.last_active_ms:
-                producer.last_active_ms = now_ms
-        if now_ms < self._first_looked_at_ms + RETURN_MS:
-            return []
-        before_ms = now_ms - INACTIVE_MS
-        gone = [name for name, each in self._producers.items() if each.last_active_ms < before_ms]
-        if gone:
-            self._forget(gone)
+        gone = list[str]()
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            gone.extend(self._inactive(is_connected, now_ms))
+            for name in gone:
+                batch.delete_producer(record.name, name)
+
+        # Asked before, too: nearly always there is none, and nobody need wait for that.
+        if self._inactive(is_connected, now_ms):
+            await self._stored.change(edit, lambda: self._forget(gone))
         return gone
 
+    def _inactive(self, is_connected: Callable[[str], bool], now_ms: int) -> list[str]:
+        for name, producer in self._producers.items():
+            if is_connected(name) or not producer.last_active_ms:
+                producer.last_active_ms = now_ms
+        if now_ms < (self._first_looked_at_ms or 0) + RETURN_MS:
+            return []
+        before_ms = now_ms - INACTIVE_MS
+        return [name for name, each in self._producers.items() if each.last_active_ms < before_ms]
+
     def _forget(self, names: Sequence[str]) -> None:
-        with self._metadata.batch() as batch:
-            for name in names:
-                batch.delete_producer(self._record.name, name)
         for name in names:
             del self._producers[name]
             self._changed.discard(name)
@@ -130,16 +146,25 @@ class Deduplication:
             self._captured.append((position, copies))
             self._changed.clear()
 
-    def write(self, durable: Position) -> None:
-        """Writes the newest captured state that `durable` covers. One batch."""
-        ready = [each for each in self._captured if each[0] <= durable]
-        if ready:
-            position, producers = ready[-1]
-            with self._metadata.batch() as batch:
-                for producer in producers:
-                    batch.put_producer(producer)
-            self._captured = self._captured[len(ready) :]
-            self._recorded = position
+    async def write(self, durable: Position) -> None:
+        """Writes the newest captured state that `durable` covers. Raises as register()."""
+        written = list[tuple[Position, list[ProducerRecord]]]()
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            written.extend(each for each in self._captured if each[0] <= durable)
+            for producer in written[-1][1] if written else ():
+                batch.put_producer(producer)
+
+        def applied() -> None:
+            if written:
+                del self._captured[: len(written)]
+                self._recorded = written[-1][0]
+
+        await self._stored.change(edit, applied)
+
+
+def _position(producer: ProducerRecord) -> Position:
+    return Position(producer.position.ledger_id, producer.position.entry_id)
 
 
 def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:

@@ -16,23 +16,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
+from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.subscriptions.moves import expire_all
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.broker import Broker
-    from ledgerfold.broker.topics.topic import Topic
-
 _log = logging.getLogger(__name__)
+
+
+class HousekeptBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
 
 
 class Housekeeping:
     """One per broker, on its event loop."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: HousekeptBroker) -> None:
         self._broker = broker
 
     async def run(self) -> None:
@@ -74,6 +84,7 @@ async def _trim(topic: Topic) -> None:
 
 
 async def _forget_producers(topic: Topic) -> None:
-    gone = topic.deduplication.forget_inactive(topic.producers, topic.clock.now_ms())
+    is_connected = topic.producers.__contains__
+    gone = await topic.deduplication.forget_inactive(is_connected, topic.clock.now_ms())
     if gone:
         _log.info("%s: forgot %d producers that have long been gone", topic.name, len(gone))

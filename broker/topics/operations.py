@@ -15,18 +15,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.commit import drop
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.topics.trimming import truncate
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import CompactionFailed, SubscriptionNotFound, TopicTerminated
 from ledgerfold.v1.records_pb2 import RUN_STATE_CANCELLED, RUN_STATE_ERROR
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.broker import Broker
-    from ledgerfold.broker.topics.topic import Topic
 
 
 async def truncate_topic(broker: Broker, name: str) -> None:
@@ -56,7 +53,7 @@ async def disable_compaction(broker: Broker, name: str) -> None:
     async with _without_compaction(broker, name, waits=True) as topic:
         if topic.emulation().failed_run_blocks_disabling:
             _check_last_run(topic)
-        drop(topic)
+        await drop(topic)
         await topic.trim()
 
 

@@ -13,7 +13,7 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
   name, using it makes a plain topic; creating it is refused.
 * Policies are the partitioned topic's, and refused for a partition.
 
-    >>> partitions.create("persistent://public/default/orders", 2)
+    >>> await partitions.create("persistent://public/default/orders", 2)
     >>> partitions.names("persistent://public/default/orders")
     ['persistent://public/default/orders-partition-0',
      'persistent://public/default/orders-partition-1']
@@ -21,7 +21,9 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Executor
 from typing import TypeVar
 
 from ledgerfold.broker.ground.names import (
@@ -30,6 +32,7 @@ from ledgerfold.broker.ground.names import (
     parse_partition,
     partition_name,
 )
+from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -54,10 +57,17 @@ PARTITIONS_MAX = 1000
 
 
 class Partitions:
-    """Of one broker. Names are full names, already checked; every change is one synced write."""
+    """Of one broker. Names are full names, already checked; every change is one synced write.
 
-    def __init__(self, metadata: MetadataStore, clock_ms: Callable[[], int]) -> None:
-        self._metadata, self._clock_ms = metadata, clock_ms
+    While topics come into being, or more of them, the broker holds their names (broker.py): nobody
+    else makes, loads or deletes one of them meanwhile.
+    """
+
+    def __init__(
+        self, metadata: MetadataStore, executor: Callable[[], Executor], clock_ms: Callable[[], int]
+    ) -> None:
+        self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
+        self._turn = asyncio.Lock()
 
     # What there is.
 
@@ -130,39 +140,59 @@ class Partitions:
 
     # Changes.
 
-    def create(self, name: str, partitions: int) -> None:
+    async def create(self, name: str, partitions: int) -> None:
         """With its partitions. Raises InvalidRequest, TopicExists."""
         _check_count(partitions)
         if PARTITION_SUFFIX in TopicName.parse(name).local:
             raise InvalidRequest(f"The name of a partitioned topic has no {PARTITION_SUFFIX!r}.")
         TopicName.parse(partition_name(name, partitions - 1))
-        topics = self._metadata.topics()
-        if self.count(name) or any(_is_in_the_way(each.name, name) for each in topics):
-            raise TopicExists(name)
-        record = PartitionedTopicRecord(
-            name=name, partitions=partitions, created_ms=self._clock_ms()
-        )
-        with self._metadata.batch() as batch:
-            self._put(record, batch)
 
-    def grow(self, name: str, partitions: int) -> None:
-        """Raises InvalidRequest (fewer than now), NotAllowed, TopicNotFound."""
-        record = self.record(name)
-        _check_count(partitions)
-        if partitions < record.partitions:
-            raise InvalidRequest(
-                f"{name} has {record.partitions} partitions; they cannot become {partitions}."
+        def edit(batch: MetadataBatch) -> None:
+            topics = self._metadata.topics()
+            if self.count(name) or any(_is_in_the_way(each.name, name) for each in topics):
+                raise TopicExists(name)
+            made = PartitionedTopicRecord(
+                name=name, partitions=partitions, created_ms=self._clock_ms()
             )
-        record.partitions = partitions
-        with self._metadata.batch() as batch:
+            self._put(made, batch)
+
+        await self._change(edit)
+
+    async def grow(self, name: str, partitions: int) -> None:
+        """Raises InvalidRequest (fewer than now), NotAllowed, TopicNotFound."""
+
+        def edit(batch: MetadataBatch) -> None:
+            record = self.record(name)
+            _check_count(partitions)
+            if partitions < record.partitions:
+                raise InvalidRequest(
+                    f"{name} has {record.partitions} partitions; they cannot become {partitions}."
+                )
+            record.partitions = partitions
             self._put(record, batch)
 
-    def update_policies(self, name: str, policies: Policies) -> None:
-        """Raises NotAllowed, TopicNotFound."""
-        record = self.record(name)
-        record.policies.CopyFrom(policies)
-        with self._metadata.batch() as batch:
+        await self._change(edit)
+
+    async def update_policies(self, name: str, update: Callable[[Policies], Policies]) -> None:
+        """Raises NotAllowed, TopicNotFound, and what `update` raises."""
+
+        def edit(batch: MetadataBatch) -> None:
+            record = self.record(name)
+            record.policies.CopyFrom(update(record.policies))
             batch.put_partitioned_topic(record)
+
+        await self._change(edit)
+
+    async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
+        """One after the other, each to its end: one synced write in a thread."""
+        await to_its_end(self._change_in_turn(edit))
+
+    async def _change_in_turn(self, edit: Callable[[MetadataBatch], None]) -> None:
+        async with self._turn:
+            batch = self._metadata.begin()
+            edit(batch)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._executor(), self._metadata.write, batch)
 
     def _put(self, record: PartitionedTopicRecord, batch: MetadataBatch) -> None:
         """The record, and the partitions that are not there yet."""

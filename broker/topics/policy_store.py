@@ -9,27 +9,61 @@ applies to get their compaction cursor, so that nothing is trimmed that no compa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from typing import Protocol
 
 from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import (
     broker_policies,
     effective_policies,
     updated_policies,
 )
-from ledgerfold.storage.errors import Moved, TopicNotFound
+from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.storage.errors import TopicNotFound
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
+
+class PolicyTopic(Protocol):
+    """What is needed of a topic (broker/topics/topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def stored(self) -> StoredTopic: ...
+    def policies(self) -> Policies: ...
+    async def enable_compaction_cursor(self) -> None: ...
+
+
+class PolicyBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def executor(self) -> Executor: ...
+    @property
+    def partitions(self) -> Partitions: ...
+    @property
+    def topics(self) -> Mapping[str, PolicyTopic]: ...
+    async def update_partitioned_policies(
+        self, name: str, update: Callable[[Policies], Policies]
+    ) -> None: ...
 
 
 class PolicyStore:
-    """Names are full names, already checked."""
+    """Names are full names, already checked. The one owner of the namespaces' records."""
 
-    def __init__(self, broker: CompactionBroker) -> None:
+    def __init__(self, broker: PolicyBroker) -> None:
         self._broker = broker
+        self._namespaces = asyncio.Lock()
         self._broker_policies = broker_policies(broker.settings)
 
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
@@ -60,31 +94,27 @@ class PolicyStore:
         return effective_policies(Policies(), own, self._broker_policies) if applied else own
 
     async def update_topic(
-        self, topic: CompactableTopic, changes: Policies, remove: Iterable[str]
+        self, topic: PolicyTopic, changes: Policies, remove: Iterable[str]
     ) -> None:
         """One synced write.
 
         Raises InvalidRequest, NotAllowed, Moved (it was unloaded); then nothing has changed.
         """
         self._broker.partitions.check_policies(topic.name)
-        if self._broker.topics.get(topic.name) is not topic:
-            # NOTE: its record is out of date: written, it would take ledgers from the topic.
-            raise Moved(f"{topic.name} was unloaded; try again.")
-        record = TopicRecord()
-        record.CopyFrom(topic.record)
-        record.policies.CopyFrom(updated_policies(record.policies, changes, remove))
-        with self._broker.metadata.batch() as batch:
-            batch.put_topic(record)
-        topic.record.policies.CopyFrom(record.policies)
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.policies.CopyFrom(updated_policies(record.policies, changes, remove))
+
+        await topic.stored.change(edit)
         await _hold_raw_data(topic)
 
     async def update_partitioned_topic(
         self, name: str, changes: Policies, remove: Iterable[str]
     ) -> None:
         """As update_topic: of all its partitions."""
-        current = self._broker.partitions.record(name).policies
-        policies = updated_policies(current, changes, remove)
-        self._broker.partitions.update_policies(name, policies)
+        await self._broker.update_partitioned_policies(
+            name, lambda current: updated_policies(current, changes, remove)
+        )
         for partition in self._broker.partitions.names(name):
             topic = self._broker.topics.get(partition)
             if topic is not None:
@@ -94,14 +124,23 @@ class PolicyStore:
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
         """One synced write. Raises InvalidRequest; then nothing has changed."""
-        policies = updated_policies(self.of_namespace(namespace, applied=False), changes, remove)
-        with self._broker.metadata.batch() as batch:
-            batch.put_namespace(NamespaceRecord(name=namespace, policies=policies))
+        await to_its_end(self._update_namespace(namespace, changes, remove))
         for topic in list(self._broker.topics.values()):
             if TopicName.parse(topic.name).namespace == namespace:
                 await _hold_raw_data(topic)
 
+    async def _update_namespace(
+        self, namespace: str, changes: Policies, remove: Iterable[str]
+    ) -> None:
+        async with self._namespaces:
+            current = self.of_namespace(namespace, applied=False)
+            policies = updated_policies(current, changes, remove)
+            batch = self._broker.metadata.begin()
+            batch.put_namespace(NamespaceRecord(name=namespace, policies=policies))
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._broker.executor, self._broker.metadata.write, batch)
 
-async def _hold_raw_data(topic: CompactableTopic) -> None:
+
+async def _hold_raw_data(topic: PolicyTopic) -> None:
     if topic.policies().compaction_threshold_bytes > 0:
         await topic.enable_compaction_cursor()

@@ -12,21 +12,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from ledgerfold.broker.ground.clock import Clock, ManualClock
 from ledgerfold.broker.ground.traffic import Peer
-from ledgerfold.storage.entry import Position, check_entry
+from ledgerfold.broker.log.tail import LogTail
+from ledgerfold.broker.topics.deduplication import Deduplication
+from ledgerfold.storage.entry import EntryHeader, Position, check_entry
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1.data_pb2 import Receipt
 from ledgerfold.v1.records_pb2 import ProducerRecord
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.topic import Topic
 
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
 # Given at once: about a millisecond's work, and a message that any client takes.
 RECEIPTS_MAX = 1000
 _DUPLICATE = Position(-1, -1)
+
+
+class PublishTopic(Protocol):
+    """What a producer needs of its topic (broker/topics/topic.py)."""
+
+    @property
+    def log(self) -> LogTail: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def deduplication(self) -> Deduplication: ...
+    def count_in(self, header: EntryHeader) -> None: ...
+    def detach_producer(self, producer: Producer) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -40,7 +53,7 @@ class _Waiting(NamedTuple):
 class Producer:
     """Belongs to one Publish stream."""
 
-    def __init__(self, topic: Topic, name: str, record: ProducerRecord) -> None:
+    def __init__(self, topic: PublishTopic, name: str, record: ProducerRecord) -> None:
         self.topic = topic
         self.name = name
         self.record = record
@@ -52,6 +65,8 @@ class Producer:
         self._room = asyncio.Event()
         self._error: LedgerfoldError | None = None
         self._is_finished = False
+        # On emulated time the producer's own clock means nothing.
+        self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         topic.log.on_durable.add(self._changed.set)
 
     def append(self, entry: memoryview) -> None:
@@ -64,10 +79,8 @@ class Producer:
             # The original may still be on its way, from a connection that is gone.
             self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, topic.log.last_appended)
             return
-        clock = topic.broker.manual_clock
-        if clock is not None:
-            # On emulated time the producer's own clock means nothing.
-            header = header._replace(publish_time_ms=clock.now_ms())
+        if self._emulated_time is not None:
+            header = header._replace(publish_time_ms=self._emulated_time.now_ms())
         position = topic.log.append(header, entry, record.number)
         topic.deduplication.appended(record, header.sequence_id)
         topic.count_in(header)

@@ -1,29 +1,36 @@
 """A loaded topic: its log, its producers, its subscriptions, and the commit of its compactions.
 
-All of it runs on the broker's event loop; the log does the disk work in threads. The record is the
-topic's durable state: every change of it is one synced batch, together with what belongs to it.
+All of it runs on the broker's event loop; disk work runs in threads. The topic's durable state is
+its record, which only its owner changes (broker/log/stored_topic.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any, Protocol
 
 from ledgerfold.broker.compaction.commit import TopicSnapshot, commit, snapshot
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.log import TopicLog
-from ledgerfold.broker.log.tail import copy_of
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import broker_policies, effective_policies
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.policies.profiles import emulation as effective_emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
+from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.trimming import trim
+from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
 from ledgerfold.storage.errors import (
     Corruption,
@@ -32,8 +39,11 @@ from ledgerfold.storage.errors import (
     MissingFile,
     Moved,
     ProducerBusy,
+    StorageError,
     TopicBusy,
 )
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -44,10 +54,6 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Emulation as Settings
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.subscriptions.subscription import Subscription
-    from ledgerfold.broker.topics.broker import Broker
 
 _log = logging.getLogger(__name__)
 
@@ -72,15 +78,44 @@ class Reader(Protocol):
     def internal_stats(self) -> dict[str, Any]: ...
 
 
+class Surroundings(Protocol):
+    """What a topic needs of its broker (broker/topics/broker.py), and no more."""
+
+    @property
+    def settings(self) -> BrokerSettings: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def executor(self) -> Executor: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def partitions(self) -> Partitions: ...
+    def is_loaded(self, topic: Topic) -> bool:
+        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        ...
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Runs in the background; its errors are logged."""
+        ...
+
+    def rolled(self, topic: Topic) -> None:
+        """A ledger of it was closed."""
+        ...
+
+
 class Topic:
     """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
 
-    def __init__(self, broker: Broker, record: TopicRecord) -> None:
+    def __init__(self, broker: Surroundings, record: TopicRecord) -> None:
         self.broker = broker
-        self.record = record
+        self.store = broker.store
+        self.stored = StoredTopic(record, broker.metadata, broker.executor)
         self.last_run_before_load = record.last_run_number
-        self.log = TopicLog(record, broker.metadata, broker.store, broker.executor, broker.clock_ms)
-        self.deduplication = Deduplication(record, broker.metadata)
+        self.log = TopicLog(self.stored, broker.store, broker.executor, broker.clock.now_ms)
+        self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
@@ -90,7 +125,12 @@ class Topic:
 
     @property
     def name(self) -> str:
-        return self.record.name
+        return self.stored.name
+
+    @property
+    def record(self) -> TopicRecord:
+        """As it is on the disk; not to be changed but through `stored`."""
+        return self.stored.record
 
     @property
     def clock(self) -> Clock:
@@ -99,7 +139,7 @@ class Topic:
     @property
     def is_loaded(self) -> bool:
         """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
-        return self.broker.topics.get(self.name) is self
+        return self.broker.is_loaded(self)
 
     @property
     def epoch(self) -> int:
@@ -109,11 +149,11 @@ class Topic:
 
     async def load(self) -> None:
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
-        self.log.open()
+        await self.log.open()
         headers = self._headers_after(self.deduplication.recorded, self.log.ledger_records())
         self.deduplication.replay(await asyncio.to_thread(lambda: last_sequence_ids(headers)))
         try:
-            self._record_sequence_ids()
+            await self._record_sequence_ids()
         except DiskFailure as error:
             # Ledgers that tell them stay until they are recorded.
             _log.warning("%s: sequence ids are not recorded yet: %s", self.name, error)
@@ -139,18 +179,24 @@ class Topic:
                 except (Corruption, IncompatibleFormat, MissingFile) as error:
                     _log.error("%s: sequence ids behind damage are not known: %s", self.name, error)
 
-    def _record_sequence_ids(self) -> None:
+    async def _record_sequence_ids(self) -> None:
         """Those in memory, all of them durable. Raises DiskFailure."""
         durable = self.log.last_durable
         if durable is not None:
             self.deduplication.capture(durable)
-            self.deduplication.write(durable)
+            await self.deduplication.write(durable)
 
     async def unload(self) -> None:
         """Ends all streams with Moved and closes the log. What was acknowledged is durable.
 
         Raises the first StorageError, once everything has ended.
         """
+        try:
+            await self._unload()
+        finally:
+            await self.stored.close()
+
+    async def _unload(self) -> None:
         for producer in tuple(self.producers.values()):
             producer.end(Moved(f"{self.name} was unloaded; connect again."))
         closings = [each.close() for each in self.subscriptions.values()]
@@ -161,18 +207,30 @@ class Topic:
                 raise outcome
         if is_all_durable:
             # NOTE: otherwise what is in memory was appended and is nowhere.
-            self._record_sequence_ids()
+            await self._record_sequence_ids()
+
+    def close_ledgers(self) -> None:
+        """Those that a failure left open, at their last durable entry; on a thread, after unload().
+
+        Nothing that was not acknowledged may be found later. Raises DiskFailure.
+        """
+        self.store.recover_ledgers(self.record.ledger_ids)
 
     # -- producers -------------------------------------------------------------------------
 
-    def attach_producer(self, name: str) -> Producer:
-        """Raises ProducerBusy when one of that name is connected, TopicTerminated."""
+    async def attach_producer(self, name: str) -> Producer:
+        """Raises ProducerBusy when one of that name is connected, TopicTerminated, StorageError."""
+        self._check_producer(name)
+        record = await self.deduplication.register(name, lambda: self.log.last_durable)
+        # Another one of that name may have been faster.
+        self._check_producer(name)
+        producer = self.producers[name] = Producer(self, name, record)
+        return producer
+
+    def _check_producer(self, name: str) -> None:
         self.log.check_open()
         if name in self.producers:
             raise ProducerBusy(self.name, name)
-        producer = Producer(self, name, self.deduplication.register(name, self.log.last_durable))
-        self.producers[name] = producer
-        return producer
 
     def detach_producer(self, producer: Producer) -> None:
         if self.producers.get(producer.name) is producer:
@@ -186,6 +244,11 @@ class Topic:
     def count_out(self, sent: Traffic) -> None:
         self.messages_out += sent.messages
         self.bytes_out += sent.bytes
+
+    @property
+    def held_positions(self) -> list[Position | None]:
+        """The first raw entries that readers still need, though a run has overtaken them."""
+        return [each.held_position for each in self.readers]
 
     def check_idle(self) -> None:
         """Raises TopicBusy when someone publishes, consumes or reads."""
@@ -207,9 +270,14 @@ class Topic:
         cursors = self.broker.metadata.cursors(self.name)
         return next((each for each in cursors if each.subscription == subscription), None)
 
-    async def delete_cursor(self, subscription: str) -> None:
-        with self.broker.metadata.batch() as batch:
-            batch.delete_cursor(self.name, subscription)
+    async def delete_cursor(
+        self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+    ) -> None:
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            check()
+            batch.delete_cursor(record.name, subscription)
+
+        await self.stored.change(edit, deleted)
 
     @property
     def has_durable_cursor(self) -> bool:
@@ -225,7 +293,7 @@ class Topic:
 
     def policies(self) -> Policies:
         """The effective ones: topic over namespace over broker."""
-        namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
+        namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
         return effective_policies(
             self.own_policies(),
             namespace.policies if namespace is not None else Policies(),
@@ -234,7 +302,7 @@ class Topic:
 
     def emulation(self) -> Emulation:
         """The profile's fields in force for this topic."""
-        namespace = self.broker.metadata.namespace(self.broker.namespace_of(self.name))
+        namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
         return effective_emulation(
             self.broker.settings.emulation,
             namespace.policies.emulation if namespace is not None else Settings(),
@@ -281,12 +349,13 @@ class Topic:
 
         Nothing of a topic that was unloaded: its record is another one's by now.
         """
-        if self.is_loaded and not self.record.compaction_cursor:
-            changed = copy_of(self.record)
-            changed.compaction_cursor = True
-            with self.broker.metadata.batch() as batch:
-                batch.put_topic(changed)
-            self.record.CopyFrom(changed)
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.compaction_cursor = True
+
+        if not self.record.compaction_cursor:
+            with suppress(Moved):
+                await self.stored.change(edit)
 
     async def snapshot_for_compaction(self) -> TopicSnapshot | None:
         """Seals the open segment; what is published later belongs to the next run."""
@@ -304,11 +373,31 @@ class Topic:
     # -- trimming --------------------------------------------------------------------------
 
     def _rolled(self) -> None:
+        self.broker.spawn(self._after_roll())
+        self.broker.rolled(self)
+
+    async def _after_roll(self) -> None:
         durable = self.log.last_durable
-        if durable is not None:
-            self.deduplication.write(durable)
-        self.broker.spawn(self.trim())
-        self.broker.compaction.consider(self)
+        with suppress(Moved):
+            if durable is not None:
+                await self.deduplication.write(durable)
+            await self.trim()
+
+    def remove_files(self, ledger_id: int) -> None:
+        """Of a ledger that nobody names any more, in the background: what stays is removed later.
+
+        NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
+        """
+        self.broker.spawn(self._remove_files(ledger_id))
+
+    async def _remove_files(self, ledger_id: int) -> None:
+        loop = asyncio.get_running_loop()
+        reach("commit.before-delete")
+        try:
+            await loop.run_in_executor(self.broker.executor, self.store.delete_files, ledger_id)
+        except StorageError as error:
+            _log.warning("%s: files of ledger %d stay for now: %s", self.name, ledger_id, error)
+        reach("commit.after-delete")
 
     async def trim(self) -> int:
         """Deletes raw ledgers that nothing holds back; their number. See broker/topics/trimming.py.
@@ -319,4 +408,4 @@ class Topic:
         behind = [each for each in cursors if each.durable_mark_delete < each.mark_delete]
         # A disk that takes no cursor takes nothing from trimming but what these hold back.
         await asyncio.gather(*(each.persist() for each in behind), return_exceptions=True)
-        return trim(self)
+        return await trim(self)

@@ -12,55 +12,82 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from ledgerfold.broker.compaction.commit import delete_quietly, forget_compacted, show
-from ledgerfold.broker.log.tail import copy_of
-from ledgerfold.broker.policies.retention import has_limit, last_entry, ledgers_to_trim
+from ledgerfold.broker.compaction.commit import ViewedTopic, forget_compacted, show
+from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.log.ledger_record import last_entry
+from ledgerfold.broker.policies.retention import has_limit, ledgers_to_trim
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED
+from ledgerfold.storage.errors import Moved
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, Policies, TopicRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.topic import Topic
 
 _log = logging.getLogger(__name__)
 
 
-def trim(topic: Topic) -> int:
+class TrimmedTopic(ViewedTopic, Protocol):
+    """What is needed of a topic (broker/topics/topic.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def record(self) -> TopicRecord: ...
+    @property
+    def deduplication(self) -> Deduplication: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+    @property
+    def held_positions(self) -> Iterable[Position | None]:
+        """The first raw entries that readers still need, though a run has overtaken them."""
+        ...
+
+    @property
+    def compaction_mark_delete(self) -> Position: ...
+    def policies(self) -> Policies: ...
+
+
+async def trim(topic: TrimmedTopic) -> int:
     """How many ledgers went. None of a topic that is not loaded any more."""
-    if not topic.is_loaded:
+    if not (topic.is_loaded and _doomed(topic)):
         return 0
-    log, policies, emulation = topic.log, topic.policies(), topic.emulation()
-    doomed = ledgers_to_trim(
-        log.ledgers,
+    hides_compacted = has_limit(topic.policies()) and topic.emulation().retention_hides_compacted
+    try:
+        # Asked again when they go: what holds a ledger back may have come meanwhile.
+        gone = await topic.log.drop_ledgers(lambda: _doomed(topic), hides_compacted=hides_compacted)
+    except Moved:
+        return 0
+    _log.info("%s: trimmed ledgers %s", topic.name, gone)
+    return len(gone)
+
+
+def _doomed(topic: TrimmedTopic) -> list[int]:
+    return ledgers_to_trim(
+        topic.log.ledgers,
         _passed(topic),
-        policies,
+        topic.policies(),
         topic.clock.now_ms(),
-        without_cursor=emulation.trim_without_cursor,
+        without_cursor=topic.emulation().trim_without_cursor,
         upto=_known_upto(topic),
-        held=topic.broker.store.damaged_ids(),
+        held=topic.store.damaged_ids(),
     )
-    if doomed:
-        hides_compacted = has_limit(policies) and emulation.retention_hides_compacted
-        log.drop_ledgers(doomed, hides_compacted=hides_compacted)
-        _log.info("%s: trimmed ledgers %s", topic.name, doomed)
-    return len(doomed)
 
 
-def _passed(topic: Topic) -> list[Position]:
+def _passed(topic: TrimmedTopic) -> list[Position]:
     """Up to where each cursor, the compaction and each reader that was overtaken have gone."""
     durable = (each for each in topic.subscriptions.values() if each.is_durable)
     passed = [each.durable_mark_delete for each in durable if each.is_recorded]
     if topic.record.compaction_cursor:
         passed.append(topic.compaction_mark_delete)
-    held = [each.held_position for each in topic.readers]
-    held += [each.held_position for each in topic.subscriptions.values()]
+    held = [*topic.held_positions, *(each.held_position for each in topic.subscriptions.values())]
     return passed + [topic.log.previous_position(each) for each in held if each is not None]
 
 
-def _known_upto(topic: Topic) -> Position:
+def _known_upto(topic: TrimmedTopic) -> Position:
     """What lies behind it stays, whoever has passed it: its headers are all that tells of sequence
     ids that were stored, or it is behind a cursor that is being created.
     """
@@ -69,7 +96,7 @@ def _known_upto(topic: Topic) -> Position:
     return min([*limits, topic.deduplication.recorded])
 
 
-async def truncate(topic: Topic) -> None:
+async def truncate(topic: TrimmedTopic) -> None:
     """While no run of the topic is on its way. Raises StorageError, Moved (it was unloaded)."""
     log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
     if drops_compacted:
@@ -79,7 +106,7 @@ async def truncate(topic: Topic) -> None:
     else:
         doomed = [each for each in log.ledger_records() if each.state == LEDGER_STATE_CLOSED]
         end = log.last_position()
-    _remove(topic, [each.ledger_id for each in doomed], end, drops_compacted=drops_compacted)
+    await _remove(topic, [each.ledger_id for each in doomed], end, drops_compacted=drops_compacted)
     for subscription in tuple(topic.subscriptions.values()):
         if not subscription.is_closed:
             subscription.pass_over(end)
@@ -87,25 +114,30 @@ async def truncate(topic: Topic) -> None:
     _log.info("%s: truncated up to %s", topic.name, end)
 
 
-def _remove(topic: Topic, doomed: Sequence[int], end: Position, *, drops_compacted: bool) -> None:
-    """One batch, then the files."""
-    store, changed = topic.broker.store, copy_of(topic.record)
-    with topic.broker.metadata.batch() as batch:
-        for ledger_id in doomed:
-            changed.ledger_ids.remove(ledger_id)
-            store.mark_deleting(ledger_id, batch)
+async def _remove(
+    topic: TrimmedTopic, doomed: Sequence[int], end: Position, *, drops_compacted: bool
+) -> None:
+    """One batch, then the files. Ledgers that trimming has taken meanwhile are gone."""
+    gone = list[int]()
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        gone.extend(each for each in doomed if topic.log.has_ledger(each))
+        for ledger_id in gone:
+            record.ledger_ids.remove(ledger_id)
+            topic.store.mark_deleting(ledger_id, batch)
         if drops_compacted:
-            forget_compacted(topic, changed, batch)
+            forget_compacted(topic, record, batch)
         else:
-            changed.ClearField("compaction_moved_to")
-            changed.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
-        batch.put_topic(changed)
-    topic.log.forget_ledgers(doomed)
-    topic.log.note_dropped(end)
-    if drops_compacted:
-        show(topic, changed)
-    else:
-        # The view that is shown stays; its record is for the next load.
-        topic.record.CopyFrom(changed)
-    for ledger_id in doomed:
-        delete_quietly(topic, ledger_id)
+            record.ClearField("compaction_moved_to")
+            record.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
+
+    def applied() -> None:
+        topic.log.forget_ledgers(gone)
+        topic.log.note_dropped(end)
+        # Without that the view that is shown stays; its record is for the next load.
+        if drops_compacted:
+            show(topic)
+
+    await topic.stored.change(edit, applied)
+    for ledger_id in gone:
+        topic.remove_files(ledger_id)

@@ -23,7 +23,7 @@ Work = Callable[[Broker], Coroutine[Any, Any, None]]
 
 
 async def create(broker: Broker) -> None:
-    broker.partitions.create(P, 3)
+    await broker.create_partitioned_topic(P, 3)
 
 
 async def grow(broker: Broker) -> None:
@@ -42,7 +42,7 @@ def prepared(work: Work) -> BrokerLab:
     """For all but `create`: two partitions, one of which has data and a ledger."""
     lab = BrokerLab()
     if work is not create:
-        lab.broker.partitions.create(P, 2)
+        lab.run(lab.broker.create_partitioned_topic(P, 2))
         lab.publish([([Message(b"a", b"1")], False)], topic=f"{P}-partition-1")
         lab.settle()
     return lab

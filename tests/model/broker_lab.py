@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -40,6 +39,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
 from tests.model.log_model import Message, Read
+from tests.support.inline_executor import InlineExecutor
 from tests.support.lossy_files import CountedKeyValue, LossyFiles, Tail, nothing
 from tests.support.memory_compactor import MemoryCompactor
 
@@ -49,18 +49,6 @@ DATA = Path("/disk/data")
 STORE = StoreSettings(segment_bytes_max=600, ledger_entries_max=6)
 _TIMEOUT_S = 20
 T = TypeVar("T")
-
-
-class InlineExecutor(ThreadPoolExecutor):
-    """Runs the work at once: what a seed does, it does again."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class TickingClock(ManualClock):
@@ -181,7 +169,7 @@ class BrokerLab:
     ) -> list[Position]:
         """The same, to be run in another way."""
         loaded = await self.broker.topic(topic, to_write=True)
-        producer = loaded.attach_producer("p")
+        producer = await loaded.attach_producer("p")
         try:
             for messages, is_batch in entries:
                 producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
@@ -198,7 +186,7 @@ class BrokerLab:
 
         async def append() -> list[Position]:
             topic = await self.broker.topic(TOPIC)
-            record = topic.deduplication.register("q", topic.log.last_durable)
+            record = await topic.deduplication.register("q", lambda: topic.log.last_durable)
             positions = []
             for messages, is_batch in entries:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))

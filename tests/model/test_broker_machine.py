@@ -218,7 +218,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.lab.run(self.lab.clock.move_to(self.lab.clock.now_ms() + 10))
         self.lab.run(expire_all(self.lab.topic, 1))
         for subscription in self.lab.topic.subscriptions.values():
-            assert subscription.stats()["msgBacklog"] == 0
+            assert subscription.backlog_entries() == 0
         self.expired = max(self.expired, self._mark_delete())
 
     @rule(hours=st.sampled_from([1, 5]))

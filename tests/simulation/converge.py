@@ -45,6 +45,7 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: world.is_up.is_set() and not world.disk.is_full, "a broker")
     await _until(world, lambda: all(p.is_idle for p in actors.publishers.values()), "publishers")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
+    await _until(world, lambda: _is_quiet(world), "trimming that ends")
     for reader in actors.readers:
         await _read_to_the_end(world, reader)
         _check_told_end(world, reader)
@@ -54,6 +55,7 @@ async def converge(actors: Actors) -> None:
     world.crash_now(power=True)
     await _until(world, lambda: world.process is not None and not world.process.is_dead, "a start")
     await _until(world, world.is_up.is_set, "a start")
+    await _until(world, lambda: _is_quiet(world), "trimming that ends")
     await _look(actors)
     _check_files(world)
     _check_runs(world)
@@ -74,6 +76,12 @@ async def _until(world: World, condition: Callable[[], bool], what: str) -> None
 def _is_compacting(world: World) -> bool:
     broker = world.broker
     return broker is None or any(map(broker.compaction.is_on_its_way, world.oracle.topics))
+
+
+def _is_quiet(world: World) -> bool:
+    """Whether nothing goes on in the background but housekeeping, which never ends."""
+    broker = world.broker
+    return broker is not None and len(broker._tasks) <= 1
 
 
 def _check_runs(world: World) -> None:

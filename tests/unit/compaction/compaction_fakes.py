@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,13 @@ from ledgerfold.broker.compaction.interfaces import CompactionSnapshot, OnProgre
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import broker_policies, effective_policies
 from ledgerfold.broker.policies.profiles import Emulation, emulation
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -39,6 +42,7 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
+from tests.support.inline_executor import InlineExecutor
 
 FIRST_LEDGER_ID = 100
 
@@ -113,8 +117,14 @@ class FakeMetadata:
 
     @contextmanager
     def batch(self) -> Iterator[FakeBatch]:
-        batch = FakeBatch(self)
+        batch = self.begin()
         yield batch
+        self.write(batch)
+
+    def begin(self) -> FakeBatch:
+        return FakeBatch(self)
+
+    def write(self, batch: FakeBatch) -> None:
         if self.failure is not None:
             raise self.failure
         for step in batch.steps:
@@ -169,7 +179,7 @@ class FakeLog:
 @dataclass
 class FakeTopic:
     lab: Lab
-    record: TopicRecord
+    stored: StoredTopic
     log: FakeLog
     backlog_bytes: int
     commit_failure: BaseException | None = None
@@ -182,6 +192,10 @@ class FakeTopic:
     @property
     def name(self) -> str:
         return self.record.name
+
+    @property
+    def record(self) -> TopicRecord:
+        return self.stored.record
 
     def own_policies(self) -> Policies:
         return self.lab.partitions.policies_of(self.record)
@@ -200,10 +214,10 @@ class FakeTopic:
         return self.backlog_bytes
 
     async def enable_compaction_cursor(self) -> None:
-        await asyncio.sleep(0)
-        self.record.compaction_cursor = True
-        with self.lab.metadata.batch() as batch:
-            batch.put_topic(self.record)
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            record.compaction_cursor = True
+
+        await self.stored.change(edit)
 
     async def snapshot_for_compaction(self) -> FakeSnapshot | None:
         await asyncio.sleep(0)
@@ -221,12 +235,14 @@ class FakeTopic:
         await asyncio.sleep(0)
         if self.commit_failure is not None:
             raise self.commit_failure
-        view = CompactedView(ledger_id=manifest.ledger_id, horizon=manifest.horizon)
-        self.record.compacted.CopyFrom(view)
-        with self.lab.metadata.batch() as batch:
-            batch.put_topic(self.record)
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            view = CompactedView(ledger_id=manifest.ledger_id, horizon=manifest.horizon)
+            record.compacted.CopyFrom(view)
             batch.put_ledger(LedgerRecord(ledger_id=manifest.ledger_id))
             batch.put_run(run)
+
+        await self.stored.change(edit)
         self.log.horizon = Position(manifest.horizon.ledger_id, manifest.horizon.entry_id)
         self.backlog_bytes = 0
         self.after_commit()
@@ -302,6 +318,7 @@ class Lab:
     store: Any = field(default_factory=FakeStore)
     compactor: FakeCompactor = field(default_factory=FakeCompactor)
     topics: dict[str, FakeTopic] = field(default_factory=dict)
+    executor: Executor = field(default_factory=InlineExecutor)
     now_ms: int = 1_000_000
     _scheduler: CompactionScheduler | None = None
 
@@ -311,7 +328,7 @@ class Lab:
 
     @property
     def partitions(self) -> Partitions:
-        return Partitions(self.metadata, self.clock_ms)
+        return Partitions(self.metadata, lambda: self.executor, self.clock_ms)
 
     @property
     def scheduler(self) -> CompactionScheduler:
@@ -325,7 +342,8 @@ class Lab:
         full = str(TopicName.parse(name))
         record = TopicRecord(name=full, policies=Policies(**policies))
         self.metadata.topics_by_name[full] = TopicRecord.FromString(record.SerializeToString())
-        self.topics[full] = FakeTopic(self, record, FakeLog(entries), backlog_bytes)
+        stored = StoredTopic(record, self.metadata, self.executor)
+        self.topics[full] = FakeTopic(self, stored, FakeLog(entries), backlog_bytes)
         return self.topics[full]
 
     async def ended(self, topic: FakeTopic) -> None:

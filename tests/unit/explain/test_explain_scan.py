@@ -82,7 +82,7 @@ def test_a_scan_that_nobody_waits_for_ends(lab: BrokerLab) -> None:
 def test_partitions_are_told_one_after_the_other(lab: BrokerLab) -> None:
     """Ids name the partition, notes its topic; the bound is one for all."""
     name = "persistent://public/default/p"
-    lab.broker.partitions.create(name, 2)
+    lab.run(lab.broker.create_partitioned_topic(name, 2))
 
     async def publish() -> list[Topic]:
         topics = [await lab.broker.topic(each) for each in lab.broker.partitions.names(name)]

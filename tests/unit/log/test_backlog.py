@@ -63,5 +63,5 @@ def test_a_backlog_goes_through_the_ledgers_once_whatever_is_acknowledged() -> N
         cursor.acknowledge(Position(n // 100, n % 100 * 2 + 1))
     assert cursor.range_count == 10_000
     subscription = Subscription("t", "s", cast(Any, log), cursor, None)
-    assert subscription.stats()["msgBacklog"] == 90_000
+    assert subscription.backlog_entries() == 90_000
     assert log.passes == 1

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.stats.subscription import backlog_entries
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
 from ledgerfold.broker.subscriptions.moves import nth_behind, skip_messages
 from ledgerfold.broker.topics.topic import Topic
@@ -91,13 +90,13 @@ def test_every_good_entry_is_read_and_has_more_is_right(lab: BrokerLab) -> None:
 def test_a_subscription_is_done_when_it_has_had_what_there_is(lab: BrokerLab) -> None:
     """Nobody can acknowledge what is lost: the backlog is without it, and mark-delete passes it."""
     subscription = lab.topic.subscriptions["s"]
-    assert backlog_entries(subscription) == len(good())
+    assert subscription.backlog_entries() == len(good())
     received = lab.consume(5, read_compacted=False)
     assert [each.message.value for each in received] == [value(each) for each in good()[:5]]
     assert subscription.cursor.mark_delete == Position(1, 6)
-    assert backlog_entries(subscription) == len(good()) - 5
+    assert subscription.backlog_entries() == len(good()) - 5
     lab.consume(len(good()) - 5, read_compacted=False)
-    assert backlog_entries(subscription) == 0
+    assert subscription.backlog_entries() == 0
     assert subscription.cursor.mark_delete == lab.topic.log.last_position()
 
 
@@ -142,7 +141,7 @@ def test_a_seek_to_the_next_ledger_leaves_nothing_behind(lab: BrokerLab) -> None
     lab.run(seek_subscription(lab.topic, "s", StartPosition(message_id=at, inclusive=True)))
     subscription = lab.topic.subscriptions["s"]
     assert subscription.cursor.mark_delete == Position(1, 10)
-    assert backlog_entries(subscription) == 2
+    assert subscription.backlog_entries() == 2
 
 
 def test_a_compaction_succeeds_over_the_gap(lab: BrokerLab) -> None:
@@ -163,7 +162,7 @@ def test_a_restart_changes_nothing(lab: BrokerLab) -> None:
     lab.consume(5, read_compacted=False)
     lab.restart()
     assert read(lab) == [value(each) for each in good()]
-    assert backlog_entries(lab.topic.subscriptions["s"]) == len(good()) - 5
+    assert lab.topic.subscriptions["s"].backlog_entries() == len(good()) - 5
     lab.stop()
     assert Offline(DATA, lab._pairs, lab.files).plan().steps == []
     lab.open()

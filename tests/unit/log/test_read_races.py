@@ -139,7 +139,7 @@ def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
 
     async def subscribe() -> Position:
         topic = await lab.broker.topic(TOPIC)
-        producer = topic.attach_producer("p")
+        producer = await topic.attach_producer("p")
         held.holds = True
         for key in KEYS[:8]:
             producer.append(memoryview(lab.entry([Message(key, b"v")], is_batch=False)))

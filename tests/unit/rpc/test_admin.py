@@ -90,7 +90,7 @@ class AdminLab(Lab):
 
     def add(self, name: str, **policies: int) -> StatsTopic:
         topic = super().topic(name, **policies)
-        made = StatsTopic(self, topic.record, topic.log, topic.backlog_bytes)
+        made = StatsTopic(self, topic.stored, topic.log, topic.backlog_bytes)
         self.topics[topic.name] = made
         return made
 

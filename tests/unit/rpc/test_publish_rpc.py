@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
 from ledgerfold.broker.topics.topic import Topic
@@ -121,7 +122,7 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         log = SimpleNamespace(
             on_durable=set(), last_appended=Position(0, 9), last_durable=None, failure=None
         )
-        topic = cast(Topic, SimpleNamespace(log=log))
+        topic = cast(Topic, SimpleNamespace(log=log, clock=WallClock()))
         producer = Producer(topic, "p", ProducerRecord(last_sequence_id=5))
         entry = memoryview(build_entry(b"", b"", EntryFields(message_count=1, sequence_id=3)))
         for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):

@@ -34,6 +34,7 @@ from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import CursorRecord, Position
+from tests.support.inline_executor import InlineExecutor
 from tests.unit.log.fake_log import FakeLog
 from tests.unit.subscriptions.turns import Turns
 
@@ -59,14 +60,18 @@ class FakeTopic:
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.records[record.subscription] = record
 
-    async def delete_cursor(self, subscription: str) -> None:
+    async def delete_cursor(
+        self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+    ) -> None:
+        check()
         del self.records[subscription]
+        deleted()
 
 
 class FakeBroker:
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
-        self.partitions = Partitions(MetadataStore(MemoryKeyValue()), self.clock_ms)
+        self.partitions = Partitions(MetadataStore(MemoryKeyValue()), InlineExecutor, self.clock_ms)
 
     def clock_ms(self) -> int:
         return 1_000

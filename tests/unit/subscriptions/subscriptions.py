@@ -58,8 +58,12 @@ class FakeTopic:
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
         return self.written[-1] if self.written else None
 
-    async def delete_cursor(self, subscription: str) -> None:
+    async def delete_cursor(
+        self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+    ) -> None:
+        check()
         self.deleted.append(subscription)
+        deleted()
 
     async def restart(self, name: str = "s") -> Subscription:
         """As after a crash: what was last written is all there is."""
@@ -134,7 +138,7 @@ async def acknowledge(topic: FakeTopic, consumer: Consumer, deliveries: list[Del
 
 
 def backlog(topic: FakeTopic) -> int:
-    return int(topic.subscriptions["s"].stats()["msgBacklog"])
+    return topic.subscriptions["s"].backlog_entries()
 
 
 def at(position: Position, inclusive: bool) -> StartPosition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.subscriptions import consumer as consumer_module
 from ledgerfold.broker.subscriptions.consumer import Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -173,7 +174,7 @@ def test_negative_acks_come_again_with_a_count() -> None:
         again = await receive(consumer, 3)
         assert text(again) == "a=1 c=1 d=1"
         assert [each.redelivery_count for each in again] == [1, 1, 0]
-        assert subscription.stats()["unackedMessages"] == 4
+        assert describe(subscription)["unackedMessages"] == 4
 
     run(test)
 
@@ -262,7 +263,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
         output = await old.take()
         assert output is not None
         assert (output.active, output.deliveries) == (False, [])
-        assert topic.subscriptions["s"].stats()["activeConsumerName"] == better.name
+        assert describe(topic.subscriptions["s"])["activeConsumerName"] == better.name
 
     run(test)
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.stats.subscription import describe, describe_cursor
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -183,7 +184,7 @@ def test_stats_speak_pulsars_names() -> None:
         consumer.traffic.last_sent_ms = 2_000
         await acknowledge(topic, consumer, [received[0], received[2]])
         subscription = topic.subscriptions["s"]
-        stats = subscription.stats()
+        stats = describe(subscription)
         size_bytes = sum(len(each.entry) for each in received)
         sent = {
             "msgOutCounter": 4,
@@ -214,7 +215,7 @@ def test_stats_speak_pulsars_names() -> None:
                 }
             ],
         }
-        assert subscription.internal_stats() == {
+        assert describe_cursor(subscription) == {
             "markDeletePosition": "0:0",
             "readPosition": "0:3",
             "numberOfEntriesSinceFirstNotAckedMessage": 3,
@@ -225,7 +226,7 @@ def test_stats_speak_pulsars_names() -> None:
             "properties": {},
         }
         subscription.detach(consumer)
-        assert subscription.stats().items() >= sent.items()
-        assert not subscription.internal_stats()["active"]
+        assert describe(subscription).items() >= sent.items()
+        assert not describe_cursor(subscription)["active"]
 
     run(test)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Range
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -51,7 +52,7 @@ async def connected(subscription: Subscription) -> Consumer:
 
 
 def backlog(subscription: Subscription) -> int:
-    return int(subscription.stats()["msgBacklog"])
+    return subscription.backlog_entries()
 
 
 # Expiry
@@ -68,7 +69,7 @@ def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
     publish(lab, 3)
     assert lab.run(expire_messages(lab.topic, subscription, MINUTE_MS)) == 6
     assert (subscription.mark_delete, backlog(subscription)) == (old[-1], 3)
-    stats = subscription.stats()
+    stats = describe(subscription)
     assert stats["totalMsgExpired"] == 6
     assert lab.clock.now_ms() - stats["lastExpireTimestamp"] < 1_000
 

@@ -21,7 +21,7 @@ def send(lab: BrokerLab, *entries: bytes) -> int:
 
     async def send() -> int:
         topic = await lab.broker.topic(TOPIC, to_write=True)
-        producer = topic.attach_producer("p")
+        producer = await topic.attach_producer("p")
         try:
             for each in entries:
                 producer.append(memoryview(each))
@@ -104,6 +104,6 @@ def test_a_new_producer_has_no_past() -> None:
     topic = lab.topic
     durable = topic.log.last_durable
     assert topic.deduplication.recorded == durable
-    topic.attach_producer("another")
+    lab.run(topic.attach_producer("another"))
     assert topic.deduplication.recorded == durable
     lab.stop()

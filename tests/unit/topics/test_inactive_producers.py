@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 
 import pytest
 
+from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.topics.deduplication import INACTIVE_MS, RETURN_MS, Deduplication
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
@@ -13,6 +15,7 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.inline_executor import InlineExecutor
 
 HOUR_MS = 60 * 60_000
 
@@ -29,15 +32,39 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
+class Producers:
+    """A topic's, without a topic."""
+
+    def __init__(self, metadata: MetadataStore, record: TopicRecord | None = None) -> None:
+        stored = StoredTopic(record or TopicRecord(name="t"), metadata, InlineExecutor())
+        self.all = Deduplication(stored, metadata.producers("t"))
+        self.appended, self.capture = self.all.appended, self.all.capture
+        self.replay = self.all.replay
+
+    @property
+    def recorded(self) -> Position:
+        return self.all.recorded
+
+    def register(self, name: str) -> ProducerRecord:
+        return asyncio.run(self.all.register(name, lambda: None))
+
+    def forget_inactive(self, connected: Sequence[str], now_ms: int) -> list[str]:
+        gone = self.all.forget_inactive(connected.__contains__, now_ms)
+        return list(asyncio.run(gone))
+
+    def write(self, durable: Position) -> None:
+        asyncio.run(self.all.write(durable))
+
+
 def names(metadata: MetadataStore, topic: str = "t") -> list[str]:
     return sorted(each.name for each in metadata.producers(topic))
 
 
 def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataStore) -> None:
     """Counted from when it was last seen connected; one that is connected never is."""
-    producers = Deduplication(TopicRecord(name="t"), metadata)
+    producers = Producers(metadata)
     for name in ("stays", "leaves"):
-        producers.register(name, None)
+        producers.register(name)
     assert producers.forget_inactive(["stays", "leaves"], HOUR_MS) == []
     assert producers.forget_inactive(["stays"], HOUR_MS + INACTIVE_MS) == []
     assert producers.forget_inactive(["stays"], HOUR_MS + INACTIVE_MS + 1) == ["leaves"]
@@ -48,12 +75,12 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
 def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
     """The name may come back; what entries say of the old number is nobody's."""
     record = TopicRecord(name="t")
-    producers = Deduplication(record, metadata)
-    old = producers.register("p", None)
+    producers = Producers(metadata, record)
+    old = producers.register("p")
     producers.appended(old, 41)
     producers.forget_inactive([], HOUR_MS)
     assert producers.forget_inactive([], 2 * INACTIVE_MS) == ["p"]
-    new = producers.register("p", None)
+    new = producers.register("p")
     assert (new.number, new.last_sequence_id) == (old.number + 1, -1)
     producers.replay({old.number: 41})
     assert new.last_sequence_id == -1
@@ -61,13 +88,13 @@ def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
 
 def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -> None:
     """It was taken before, and is durable afterwards: the name has a new record by then."""
-    producers = Deduplication(TopicRecord(name="t"), metadata)
-    producers.appended(producers.register("p", None), 41)
+    producers = Producers(metadata)
+    producers.appended(producers.register("p"), 41)
     producers.capture(Position(1, 0))
     producers.forget_inactive([], HOUR_MS)
     producers.forget_inactive([], 2 * INACTIVE_MS)
     assert (names(metadata), producers.recorded) == ([], LATEST)
-    again = producers.register("p", None)
+    again = producers.register("p")
     producers.write(Position(1, 0))
     (stored,) = metadata.producers("t")
     assert (stored.number, stored.last_sequence_id) == (again.number, -1)
@@ -81,19 +108,19 @@ def test_after_a_downtime_producers_have_time_to_come_back(metadata: MetadataSto
     with metadata.batch() as batch:
         batch.put_producer(away)
     now_ms = 100 * INACTIVE_MS
-    producers = Deduplication(topic, metadata)
+    producers = Producers(metadata, topic)
     assert producers.forget_inactive([], now_ms) == []
     assert producers.forget_inactive([], now_ms + RETURN_MS) == ["p"]
     with metadata.batch() as batch:
         batch.put_producer(away)
-    back = Deduplication(topic, metadata)
+    back = Producers(metadata, topic)
     assert back.forget_inactive(["p"], now_ms) == []
     assert back.forget_inactive([], now_ms + RETURN_MS) == []
 
 
 def test_the_last_time_is_written_with_the_snapshots(metadata: MetadataStore) -> None:
-    producers = Deduplication(TopicRecord(name="t"), metadata)
-    producers.appended(producers.register("p", None), 1)
+    producers = Producers(metadata)
+    producers.appended(producers.register("p"), 1)
     producers.forget_inactive(["p"], HOUR_MS)
     producers.capture(Position(1, 0))
     producers.write(Position(1, 0))

@@ -39,13 +39,15 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
     topic.log._executor = held
 
     async def unload() -> None:
-        producer = topic.attach_producer("p")
+        producer = await topic.attach_producer("p")
         held.holds = True
         producer.append(memoryview(lab.entry([Message(b"a", b"2")], is_batch=False)))
         await held.has_work()
         lab.files.fail_at(1)
-        with pytest.raises(DiskFailure):
-            await topic.log.roll()
+        rolling = asyncio.ensure_future(topic.log.roll())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert topic.log.failure is not None
         lab.files.fail_at(0)
         producer.detach()
         unloading = asyncio.ensure_future(lab.broker.unload_topic(TOPIC))
@@ -55,6 +57,8 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
         assert not lab.broker.topics
         held.free()
         await unloading
+        with pytest.raises(DiskFailure):
+            await rolling
 
     lab.run(unload())
     assert lab.topic is not topic
@@ -148,7 +152,8 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
         topic.log._executor = held
         searching = asyncio.ensure_future(topic.log.first_published_since(1))
         await held.has_work()
-        topic.log.drop_ledgers([topic.log.ledger_ids()[0]], hides_compacted=False)
+        topic.log._executor = topic.stored._executor
+        await topic.log.drop_ledgers(lambda: topic.log.ledger_ids()[:1], hides_compacted=False)
         held.free()
         return await searching
 

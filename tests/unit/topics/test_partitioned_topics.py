@@ -5,6 +5,7 @@ The rules were seen on Pulsar 4.0.7.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 import pytest
@@ -22,6 +23,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.records_pb2 import CursorRecord, Policies, Position, TopicRecord
+from tests.support.inline_executor import InlineExecutor
 
 T = "persistent://public/default/t"
 P0, P1, P2 = (partition_name(T, index) for index in range(3))
@@ -46,7 +48,7 @@ class Lab:
     def __init__(self) -> None:
         self.disk = CountingKeyValue()
         self.metadata = MetadataStore(self.disk)
-        self.partitions = Partitions(self.metadata, lambda: 17)
+        self.partitions = Partitions(self.metadata, InlineExecutor, lambda: 17)
 
     def add_topic(self, name: str) -> None:
         with self.metadata.batch() as batch:
@@ -66,7 +68,7 @@ def lab() -> Lab:
 
 
 def test_a_partitioned_topic_and_its_partitions_are_made_in_one_write(lab: Lab) -> None:
-    lab.partitions.create(T, 3)
+    asyncio.run(lab.partitions.create(T, 3))
     assert lab.disk.writes == 1
     assert lab.topics() == lab.partitions.names(T) == [P0, P1, P2]
     assert (lab.partitions.count(T), lab.partitions.record(T).created_ms) == (3, 17)
@@ -77,7 +79,7 @@ def test_a_partitioned_topic_and_its_partitions_are_made_in_one_write(lab: Lab) 
 def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
     lab.disk.is_broken = True
     with pytest.raises(DiskFailure):
-        lab.partitions.create(T, 2)
+        asyncio.run(lab.partitions.create(T, 2))
     assert (lab.partitions.count(T), lab.topics()) == (0, [])
 
 
@@ -86,13 +88,13 @@ def test_a_topic_or_partition_of_the_name_stands_in_the_way(lab: Lab, taken: str
     """A partition may have come into being by being used."""
     lab.add_topic(taken)
     with pytest.raises(TopicExists):
-        lab.partitions.create(T, 2)
+        asyncio.run(lab.partitions.create(T, 2))
 
 
 def test_it_exists_once(lab: Lab) -> None:
-    lab.partitions.create(T, 2)
+    asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(TopicExists):
-        lab.partitions.create(T, 2)
+        asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(TopicExists):
         lab.partitions.check_creatable(T)
 
@@ -100,20 +102,20 @@ def test_it_exists_once(lab: Lab) -> None:
 @pytest.mark.parametrize("count", [0, -1, PARTITIONS_MAX + 1])
 def test_there_is_at_least_one_partition_and_not_too_many(lab: Lab, count: int) -> None:
     with pytest.raises(InvalidRequest, match=f"1 to {PARTITIONS_MAX}"):
-        lab.partitions.create(T, count)
+        asyncio.run(lab.partitions.create(T, count))
 
 
 @pytest.mark.parametrize("name", [P0, f"{T}-partition-x"])
 def test_its_name_does_not_look_like_a_partition(lab: Lab, name: str) -> None:
     with pytest.raises(InvalidRequest, match="-partition-"):
-        lab.partitions.create(name, 2)
+        asyncio.run(lab.partitions.create(name, 2))
 
 
 def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
     """Neither without a partitioned topic nor beyond its number; other suffixes are just names."""
     with pytest.raises(NotAllowed, match="is not partitioned"):
         lab.partitions.check_creatable(P1)
-    lab.partitions.create(T, 2)
+    asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(TopicExists):
         lab.partitions.check_creatable(P1)
     with pytest.raises(TopicNotFound, match="fewer partitions, 2"):
@@ -126,7 +128,7 @@ def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
 def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
     """A plain topic under a partition's name that belongs to nothing; nothing else of these."""
     lab.partitions.check_usable(P1)
-    lab.partitions.create(T, 1)
+    asyncio.run(lab.partitions.create(T, 1))
     with pytest.raises(TopicIsPartitioned, match=P0):
         lab.partitions.check_usable(T)
     with pytest.raises(TopicNotFound, match="fewer partitions, 1"):
@@ -134,33 +136,33 @@ def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
 
 
 def test_it_only_grows(lab: Lab) -> None:
-    lab.partitions.create(T, 2)
+    asyncio.run(lab.partitions.create(T, 2))
     with pytest.raises(InvalidRequest, match="cannot become 1"):
-        lab.partitions.grow(T, 1)
-    lab.partitions.grow(T, 2)
+        asyncio.run(lab.partitions.grow(T, 1))
+    asyncio.run(lab.partitions.grow(T, 2))
     lab.disk.writes = 0
-    lab.partitions.grow(T, 3)
+    asyncio.run(lab.partitions.grow(T, 3))
     assert (lab.disk.writes, lab.topics()) == (1, [P0, P1, P2])
 
 
 def test_only_a_partitioned_topic_grows(lab: Lab) -> None:
     lab.add_topic(T)
     with pytest.raises(NotAllowed, match="is not partitioned"):
-        lab.partitions.grow(T, 3)
+        asyncio.run(lab.partitions.grow(T, 3))
     with pytest.raises(TopicNotFound):
-        lab.partitions.grow(T + "x", 3)
+        asyncio.run(lab.partitions.grow(T + "x", 3))
 
 
 def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(lab: Lab) -> None:
     """A consumer that hears of them later has missed nothing. A lost partition comes back."""
-    lab.partitions.create(T, 2)
+    asyncio.run(lab.partitions.create(T, 2))
     lab.delete_topic(P1)
     cursor = CursorRecord(
         topic=P0, subscription="s", mark_delete=Position(ledger_id=4, entry_id=7), created_ms=3
     )
     with lab.metadata.batch() as batch:
         batch.put_cursor(cursor)
-    lab.partitions.grow(T, 3)
+    asyncio.run(lab.partitions.grow(T, 3))
     assert lab.topics() == [P0, P1, P2]
     assert lab.metadata.cursors(P0) == [cursor]
     for name in (P1, P2):
@@ -171,8 +173,10 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
 
 def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
     """What a partition's record says does not count; a partition of nothing is a plain topic."""
-    lab.partitions.create(T, 2)
-    lab.partitions.update_policies(T, Policies(compaction_threshold_bytes=5))
+    asyncio.run(lab.partitions.create(T, 2))
+    asyncio.run(
+        lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))
+    )
     own = TopicRecord(name=P1, policies=Policies(compaction_threshold_bytes=7))
     assert lab.partitions.policies_of(own).compaction_threshold_bytes == 5
     own.name = "persistent://public/default/other-partition-1"

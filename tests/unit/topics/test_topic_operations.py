@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.operations import disable_compaction, terminate_topic, truncate_topic
@@ -86,14 +87,14 @@ def test_truncate_removes_everything_there_is(lab: BrokerLab) -> None:
     send(lab, "c=1")
     lab.run(truncate_topic(lab.broker, TOPIC))
     assert (read(lab, compacted=True), read(lab, compacted=False)) == ("", "")
-    assert subscription.stats()["msgBacklog"] == 0
+    assert describe(subscription)["msgBacklog"] == 0
     assert (compacted_ledger(lab), folders(lab)) == (NONE, set())
     send(lab, "a=3 a=4")
     lab.restart()
     assert read(lab, compacted=True) == "a=3 a=4"
     lab.compact()
     assert (read(lab, compacted=True), read(lab, compacted=False)) == ("a=4", "a=3 a=4")
-    assert lab.topic.subscriptions["s"].stats()["msgBacklog"] == 2
+    assert describe(lab.topic.subscriptions["s"])["msgBacklog"] == 2
 
 
 def test_truncate_of_an_empty_topic(lab: BrokerLab) -> None:
@@ -153,7 +154,7 @@ def test_truncate_in_pulsar_4(lab: BrokerLab) -> None:
     assert read(lab, compacted=False) == "b=2"
     assert read(lab, compacted=True) == "b=1 a=2 b=2"
     end = lab.topic.log.last_position()
-    assert (subscription.mark_delete, subscription.stats()["msgBacklog"]) == (end, 0)
+    assert (subscription.mark_delete, describe(subscription)["msgBacklog"]) == (end, 0)
     cursor = internal_stats(lab.broker, lab.topic)["cursors"]["__compaction"]
     assert (cursor["markDeletePosition"], cursor["properties"]) == (str(end), {})
     assert compacted_ledger(lab)["entries"] == 2
@@ -180,7 +181,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
     """Who is connected is told, who comes is refused; for good, and asking twice is once."""
 
     async def connected() -> Producer:
-        return (await lab.broker.topic(TOPIC)).attach_producer("connected")
+        return await (await lab.broker.topic(TOPIC)).attach_producer("connected")
 
     send(lab, "a=1 a=2")
     last = lab.topic.log.last_position()
@@ -209,7 +210,7 @@ def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> No
     """It is durable before the end is; its producer gets the receipt, then the error."""
 
     async def body() -> int:
-        producer = (await lab.broker.topic(TOPIC)).attach_producer("p")
+        producer = await (await lab.broker.topic(TOPIC)).attach_producer("p")
         producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
         last = await terminate_topic(lab.broker, TOPIC)
         (receipt,) = await producer.receipts()
@@ -230,13 +231,13 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
     topic.log._executor = held
 
     async def until_flushed() -> asyncio.Task[Position]:
-        producer = topic.attach_producer("p")
+        producer = await topic.attach_producer("p")
         held.holds = True
         producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
         terminating = asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))
         await held.has_work()
         with pytest.raises(Moved):
-            topic.attach_producer("another")
+            await topic.attach_producer("another")
         return terminating
 
     terminating = lab.run(until_flushed())
@@ -425,7 +426,7 @@ def test_a_truncation_is_whole_though_files_stay(lab: BrokerLab) -> None:
     lab.files.during = refuse
     lab.run(truncate_topic(lab.broker, TOPIC))
     lab.files.during = lambda call: None
-    assert subscription.stats()["msgBacklog"] == 0
+    assert describe(subscription)["msgBacklog"] == 0
     assert read(lab, compacted=True) == ""
     send(lab, "c=3")
     assert lab.compact() is not None

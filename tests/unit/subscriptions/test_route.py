@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from ledgerfold.broker.log.route import Route, StoredEntry
 from ledgerfold.broker.log.view import RAW, View
 from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.route import Route, StoredEntry
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import MissingFile
 

@@ -10,7 +10,21 @@ ledgers have none.
 
 from __future__ import annotations
 
+from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LedgerRecord
+
+
+def last_entry(record: LedgerRecord) -> Position | None:
+    """The last position of a ledger as its record tells, None when it is empty."""
+    for segment in reversed(record.segments):
+        if segment.entries:
+            return Position(segment.last.ledger_id, segment.last.entry_id)
+    return None
+
+
+def size_bytes(record: LedgerRecord) -> int:
+    """Of all its segments."""
+    return sum(segment.size_bytes for segment in record.segments)
 
 
 def lost_between(record: LedgerRecord, after: int, upto: int) -> int:

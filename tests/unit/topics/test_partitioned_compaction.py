@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.compaction.partitioned import PartitionedCompaction, together
 from ledgerfold.broker.ground.names import partition_name
+from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction, together
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import CompactionFailed, CompactionRunning, TopicNotFound
 from ledgerfold.v1.admin_pb2 import (
@@ -42,7 +42,10 @@ class PartitionsLab:
     def __init__(self, partitions: int = 3) -> None:
         self.lab = Lab()
         self.partitions = self.lab.partitions
-        self.partitions.create(T, partitions)
+        self.partitions_wanted = partitions
+
+    async def open(self) -> None:
+        await self.partitions.create(T, self.partitions_wanted)
         names = self.partitions.names(T)
         self.topics: list[FakeTopic] = [self.lab.topic(name) for name in names]
         self.compaction = self.lab.scheduler
@@ -64,6 +67,7 @@ class PartitionsLab:
 def run(test: Callable[[PartitionsLab, PartitionedCompaction], Awaitable[Any]]) -> None:
     async def body() -> None:
         lab = PartitionsLab()
+        await lab.open()
         try:
             await test(lab, PartitionedCompaction(lab))
         finally:
@@ -176,7 +180,9 @@ def test_a_threshold_on_the_topic_is_every_partitions() -> None:
     """Each partition's backlog is compared by itself; a partition's own record does not count."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
-        lab.partitions.update_policies(T, Policies(compaction_threshold_bytes=150))
+        await lab.partitions.update_policies(
+            T, lambda own: Policies(compaction_threshold_bytes=150)
+        )
         lab.topics[0].record.policies.compaction_threshold_bytes = 1
         lab.topics[1].backlog_bytes = 200
         decisions = [lab.compaction.monitor.decide(topic) for topic in lab.topics]

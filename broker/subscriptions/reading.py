@@ -13,7 +13,7 @@ entries go to the cursor (broker/subscriptions/cursor.py tells why).
 
 The profile (broker/policies/profiles.py) decides whether a gap that compaction made counts as
 acknowledged along with the entry behind it, and whether entries of the compacted ledger are sifted:
-Pulsar 4 does neither. Which ledgers are read is broker/log/route.py's.
+Pulsar 4 does neither. Which ledgers are read is broker/subscriptions/route.py's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.log.route import ReadResult, Route, StoredEntry
 from ledgerfold.broker.log.view import View
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.route import ReadResult, Route, StoredEntry
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.data_pb2 import StartPosition
 
