@@ -6,11 +6,14 @@ here compares before it writes. The real one is RocksDB (storage/rocks.py).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 
 class KeyValueStore(Protocol):
+    """Threads may share it: a read sees all of a write, or nothing."""
+
     def get(self, key: bytes) -> bytes | None: ...
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
@@ -29,17 +32,21 @@ class MemoryKeyValue:
 
     def __init__(self) -> None:
         self._pairs: dict[bytes, bytes] = {}
+        self._lock = threading.Lock()
 
     def get(self, key: bytes) -> bytes | None:
-        return self._pairs.get(key)
+        with self._lock:
+            return self._pairs.get(key)
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
+        with self._lock:
+            return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
-        for key in deletes:
-            self._pairs.pop(key, None)
-        self._pairs.update(puts)
+        with self._lock:
+            for key in deletes:
+                self._pairs.pop(key, None)
+            self._pairs.update(puts)
 
     def close(self) -> None:
         """Nothing to let go."""

@@ -15,7 +15,6 @@ with the offsets they remember.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import ledgers_dir
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
+from ledgerfold.storage.recent import Recent
 from ledgerfold.storage.recovery import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
@@ -69,7 +69,10 @@ class StoreSettings:
 
 
 class LedgerStore:
-    """One per data directory. Threads may share it, but for what a LedgerWriter says."""
+    """One per data directory. Threads may share it, but for what a LedgerWriter says.
+
+    What changes a topic's ledgers is called by one thread at a time; anybody may read meanwhile.
+    """
 
     def __init__(
         self,
@@ -86,17 +89,18 @@ class LedgerStore:
         self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
         self._clock_ms = clock_ms
+        # NOTE: of these three only one key is looked at or changed at a time, in one step.
         self._writers: dict[int, LedgerWriter] = {}
-        self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         # Open ledgers that recovery found damaged and left as they are, as far as they are known.
         self._damaged: dict[int, LedgerRecord] = {}
         self._damage: dict[int, StorageError] = {}
-        self._open_files: OrderedDict[str, ReadFile] = OrderedDict()
-        self._lock = threading.Lock()
+        self._readers = Recent[int, LedgerReader](READERS_MAX)
+        self._open_files = Recent[str, ReadFile](OPEN_FILES_MAX)
         # Reads that do not wait go here: fresh memory costs more than the copy out of it.
         self._scratch = bytearray(SCRATCH_BYTES)
-        # Folders that could not be removed: tried again with the next one.
+        # Folders that could not be removed: tried again with the next one, by who takes them out.
         self._left: set[int] = set()
+        self._left_lock = threading.Lock()
         make_durable_dir(self.ledgers_dir, files)
 
     def recover(self, *, is_same_boot: bool = False) -> RecoveryReport:
@@ -113,8 +117,8 @@ class LedgerStore:
         return report
 
     def damaged_ids(self) -> Collection[int]:
-        """The ledgers that have such damage. Nearly always none."""
-        return self._damage.keys()
+        """The ledgers that have damage now. Nearly always none."""
+        return tuple(self._damage)
 
     def damage_of(self, ledger_id: int) -> StorageError | None:
         """What recovery found wrong with a ledger, until it is deleted."""
@@ -194,13 +198,7 @@ class LedgerStore:
         `closed`: its record, if the ledger is closed and the caller has it at hand: then nothing
         is read to make the reader. Raises MissingFile when there is no such ledger.
         """
-        with self._lock:
-            reader = self._readers.get(ledger_id)
-            if reader is None:
-                reader = self._readers[ledger_id] = self._make_reader(ledger_id, closed)
-                self._drop_readers()
-            self._readers.move_to_end(ledger_id)
-        return reader
+        return self._readers.get(ledger_id, lambda: self._make_reader(ledger_id, closed))
 
     def missing_of(self, ledger_id: int) -> StorageError | None:
         """What a closed ledger lacks, if it does: its record, or a file, or the end of one."""
@@ -216,27 +214,16 @@ class LedgerStore:
         record = closed or self.record(ledger_id)
         return LedgerReader(lambda: record, self._open_file, self._scratch)
 
-    def _drop_readers(self) -> None:
-        """Forgets the reader that was asked for longest ago; whoever has it may go on with it."""
-        if len(self._readers) > READERS_MAX:
-            self._readers.popitem(last=False)
-
     def _open_file(self, relative: str) -> ReadFile:
-        with self._lock:
-            file = self._open_files.get(relative)
-            if file is None:
-                path = self.ledgers_dir / relative
-                try:
-                    file = self._files.open_read(path)
-                except FileNotFoundError as error:
-                    raise MissingFile(str(path), "a ledger's record") from error
-                self._open_files[relative] = file
-                if len(self._open_files) > OPEN_FILES_MAX:
-                    # Closed when the last read that uses it is over.
-                    self._open_files.popitem(last=False)
-            else:
-                self._open_files.move_to_end(relative)
-            return file
+        """It is closed when it is not kept and the last read that uses it is over."""
+        return self._open_files.get(relative, lambda: self._open_anew(relative))
+
+    def _open_anew(self, relative: str) -> ReadFile:
+        path = self.ledgers_dir / relative
+        try:
+            return self._files.open_read(path)
+        except FileNotFoundError as error:
+            raise MissingFile(str(path), "a ledger's record") from error
 
     def headers(self, segment: SegmentRecord) -> Iterator[EntryHeader]:
         """Of a sealed segment's entries, in order. Raises Corruption, MissingFile."""
@@ -284,15 +271,21 @@ class LedgerStore:
 
         Raises DiskFailure; the next call, or the next start, tries again what could not be removed.
         """
-        self._forget(ledger_id)
-        left, self._left = self._left, {ledger_id}
+        writer = self._writers.get(ledger_id)
+        if writer is not None:
+            writer.abandon()
+        with self._left_lock:
+            left, self._left = self._left - {ledger_id}, set()
+        failed = {ledger_id}
         try:
             self._delete(ledger_id)
-            self._left.clear()
+            failed.clear()
         finally:
-            self._left |= delete_left(
-                left - {ledger_id}, self.ledgers_dir, self._metadata, self._files
-            )
+            # Not before: who reads meanwhile would have it kept anew.
+            self._forget(ledger_id)
+            failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
+            with self._left_lock:
+                self._left |= failed
 
     def _delete(self, ledger_id: int) -> None:
         try:
@@ -306,19 +299,15 @@ class LedgerStore:
     def _let_go_of_files(self) -> None:
         """Closes whatever is open and not in use: it is opened again when somebody needs it."""
         self._appending.close_idle(0)
-        with self._lock:
-            self._open_files.clear()
+        self._open_files.forget(lambda _: True)
 
     def _forget(self, ledger_id: int) -> None:
-        writer = self._writers.pop(ledger_id, None)
-        if writer is not None:
-            writer.abandon()
+        self._writers.pop(ledger_id, None)
         self._damaged.pop(ledger_id, None)
         self._damage.pop(ledger_id, None)
-        with self._lock:
-            self._readers.pop(ledger_id, None)
-            for relative in [each for each in self._open_files if each.startswith(f"{ledger_id}/")]:
-                del self._open_files[relative]
+        # What is asked for from here on knows nothing of them.
+        self._readers.forget(lambda each: each == ledger_id)
+        self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
 
 
 def _summary(segment: SegmentRecord) -> str:

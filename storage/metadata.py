@@ -186,11 +186,12 @@ class MetadataBatch:
 
 
 class MetadataStore:
-    """Reads answer from the last batch that was written."""
+    """Reads answer from the last batch that was written. Threads may share it, but no batch."""
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
         self._free_ledger_ids = iter(range(0))
+        # NOTE: held while a block is reserved, on the disk: whoever comes meanwhile needs it, too.
         self._ids_lock = threading.Lock()
 
     def _get(self, kind: type[M], key: bytes) -> M | None:

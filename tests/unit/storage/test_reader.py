@@ -384,11 +384,12 @@ def test_deleting_is_done_once_and_may_be_asked_twice(opened: Opened) -> None:
 
 
 def test_open_files_and_readers_are_bounded(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More ledgers than either bound are read in turn, again and again."""
     monkeypatch.setattr(ledger_module, "OPEN_FILES_MAX", 2)
     monkeypatch.setattr(ledger_module, "READERS_MAX", 3)
+    opened = Opened(tmp_path)
     writers = [opened.writer() for _ in range(8)]
     for writer in writers:
         append(writer)
