@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Door:
-    """Lets in many at a time, or one alone."""
+    """Lets in many at a time, or one alone, who may be at the disk: others need what he opens."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -91,10 +91,14 @@ class RocksKeyValue:
         self._options = WriteOptions()
         self._options.sync = True
         self._door = _Door()
+        # NOTE: held at the disk. RocksDB lets in one write at a time anyway; and one that failed
+        # must be known before the next is tried.
+        self._writing = threading.Lock()
         self._failure: DiskFailure | None = None
         self._is_closed = False
-        # What failed writes may have changed: keys, and their values before.
-        self._doubtful: dict[bytes, bytes | None] = {}
+        # What a failed write may have changed: keys, and their values before. Never changed, but
+        # replaced: whoever reads may hold the one that was.
+        self._doubtful: Mapping[bytes, bytes | None] = {}
         self._retry_at_s = 0.0
         self._free_at_failure = 0
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,7 +122,8 @@ class RocksKeyValue:
 
     def get(self, key: bytes) -> bytes | None:
         with self._door.shared():
-            return self._doubtful[key] if key in self._doubtful else self._get(key)
+            value = self._get(key)
+            return self._doubtful.get(key, value)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._typed_errors("A metadata read"):
@@ -149,13 +154,15 @@ class RocksKeyValue:
         deletes = tuple(deletes)
         if self._failure is not None:
             self._open_again()
-        with self._door.shared():
+        with self._door.shared(), self._writing:
+            if self._failure is not None:
+                # Since it was looked at: nothing is written before it was opened again.
+                raise self._failure
             try:
                 self._write(puts, deletes)
             except DiskFailure as error:
                 if error.may_be_durable:
-                    for key in (*puts, *deletes):
-                        self._doubtful.setdefault(key, self._get(key))
+                    self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
                 self._failure = error
                 raise
 
@@ -214,8 +221,10 @@ class RocksKeyValue:
             ) from error
 
     def close(self) -> None:
-        self._is_closed = True
-        self._close()
+        """Waits for whoever reads or writes."""
+        with self._door.alone():
+            self._is_closed = True
+            self._close()
 
     def _close(self) -> None:
         try:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -236,3 +237,44 @@ def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) 
     with pytest.raises(Corruption):
         RocksKeyValue(tmp_path, is_same_boot=True)
     RocksKeyValue(tmp_path).close()
+
+
+@pytest.mark.usefixtures("hasty_threads")
+def test_threads_write_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> None:
+    """Each finds what it was last told to be stored; scans see a write whole or not at all."""
+    is_over = threading.Event()
+
+    def write(thread: int) -> None:
+        keys = [b"w/%d/%d" % (thread, number) for number in range(20)]
+        stored: bytes | None = None
+        for turn in range(30):
+            try:
+                pairs.write(dict.fromkeys(keys, b"%d" % turn), ())
+                stored = b"%d" % turn
+            except DiskFailure:
+                disk.now_s += RETRY_S
+            assert {pairs.get(key) for key in keys} == {stored}
+
+    def scan(thread: int) -> None:
+        while not is_over.is_set():
+            found = pairs.scan(b"w/%d/" % thread)
+            assert len(found) in (0, 20)
+            assert len({value for _, value in found}) <= 1
+
+    def fail() -> None:
+        while not is_over.is_set():
+            with pairs._door.alone():
+                if pairs._failure is None:
+                    pairs._db = Refusing(pairs._db, NOT_SYNCED, takes_effect=True)
+            disk.now_s += RETRY_S
+
+    with ThreadPoolExecutor(7) as pool:
+        around = [pool.submit(scan, thread) for thread in range(3)] + [pool.submit(fail)]
+        writing = [pool.submit(write, thread) for thread in range(3)]
+        try:
+            for each in writing:
+                each.result()
+        finally:
+            is_over.set()
+        for each in around:
+            each.result()

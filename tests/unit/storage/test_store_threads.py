@@ -1,4 +1,4 @@
-"""A store between threads: topics side by side, each by one thread at a time, all read by others."""
+"""A store between threads: topics side by side, each by one thread at a time; others read all."""
 
 from __future__ import annotations
 
