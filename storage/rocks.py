@@ -7,7 +7,8 @@ for reading only: RocksDB writes at a start, reading needs no room.
 
 A caller who was told that a write failed goes on from what was there before. Such a write may yet
 be found in RocksDB's log when it is opened again: then it is taken back before anything else is
-written, and reads do not show it until then. (After a crash it may show, whole.)
+written, and reads do not show it until then. (After a crash it may show, whole.) Nor do they show
+a write that is not synced yet.
 
 RocksDB's log may end with a write that a power loss has torn: what comes from there on was never
 acknowledged and is passed over. A process that dies tears nothing that it has written whole; so
@@ -89,15 +90,15 @@ class RocksKeyValue:
         self._files, self._clock_s = files, clock_s
         self._batch = WriteBatch
         self._options = WriteOptions()
-        self._options.sync = True
         self._door = _Door()
         # NOTE: held at the disk. RocksDB lets in one write at a time anyway; and one that failed
         # must be known before the next is tried.
         self._writing = threading.Lock()
         self._failure: DiskFailure | None = None
         self._is_closed = False
-        # What a failed write may have changed: keys, and their values before. Never changed, but
-        # replaced: whoever reads may hold the one that was.
+        # What a write under way, or a failed one, may have changed: keys, and their values before.
+        # Never changed, but replaced. Looked at after RocksDB: what that has and this has not any
+        # more is synced.
         self._doubtful: Mapping[bytes, bytes | None] = {}
         self._retry_at_s = 0.0
         self._free_at_failure = 0
@@ -158,13 +159,16 @@ class RocksKeyValue:
             if self._failure is not None:
                 # Since it was looked at: nothing is written before it was opened again.
                 raise self._failure
+            self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
+            stays_doubtful = False
             try:
                 self._write(puts, deletes)
             except DiskFailure as error:
-                if error.may_be_durable:
-                    self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
-                self._failure = error
+                self._failure, stays_doubtful = error, error.may_be_durable
                 raise
+            finally:
+                if not stays_doubtful:
+                    self._doubtful = {}
 
     def _write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         batch = self._batch(raw_mode=True)
@@ -174,6 +178,10 @@ class RocksKeyValue:
             batch.put(key, value)
         with self._typed_errors("A metadata write"):
             self._db.write(batch, self._options)
+        # NOTE: apart. A synced write holds the interpreter until the disk is done: the event loop
+        # would stand still, whichever thread writes.
+        with self._typed_errors("A metadata sync", is_written=True):
+            self._db.flush_wal(True)
 
     def _open_again(self) -> None:
         """After a failed write. Raises DiskFailure when it is too early, or of no use."""
@@ -206,7 +214,7 @@ class RocksKeyValue:
         self._doubtful = {}
 
     @contextmanager
-    def _typed_errors(self, operation: str) -> Iterator[None]:
+    def _typed_errors(self, operation: str, *, is_written: bool = False) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -215,7 +223,7 @@ class RocksKeyValue:
             if text.startswith("Corruption"):
                 raise Corruption(self._path, 0, "an undamaged RocksDB store", text) from error
             cause = OSError(errno.ENOSPC if _NO_SPACE in text else 0, text)
-            may_be_durable = not any(words in text for words in _NOT_WRITTEN)
+            may_be_durable = is_written or not any(words in text for words in _NOT_WRITTEN)
             raise DiskFailure(
                 self._path, operation, cause, may_be_durable=may_be_durable
             ) from error

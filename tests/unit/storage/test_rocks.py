@@ -34,21 +34,18 @@ class Disk(RealFiles):
 
 
 class Refusing:
-    """Around a database: its next write fails, before or after it has taken effect."""
+    """Around a database: writes fail, before they have taken effect or when they are synced."""
 
     def __init__(self, database: Any, text: str, *, takes_effect: bool) -> None:
         self._database, self._text, self._takes_effect = database, text, takes_effect
 
     def write(self, *arguments: Any) -> None:
-        if self._takes_effect:
-            # Another handle finds it in the log; this one must not show it.
-            self._late = arguments
-        raise Exception(self._text)
+        if not self._takes_effect:
+            raise Exception(self._text)
+        self._database.write(*arguments)
 
-    def close(self) -> None:
-        if self._takes_effect:
-            self._database.write(*self._late)
-        self._database.close()
+    def flush_wal(self, sync: bool) -> None:
+        raise Exception(self._text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._database, name)
@@ -237,6 +234,47 @@ def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) 
     with pytest.raises(Corruption):
         RocksKeyValue(tmp_path, is_same_boot=True)
     RocksKeyValue(tmp_path).close()
+
+
+def test_a_write_shows_when_it_is_synced(pairs: RocksKeyValue) -> None:
+    """Whoever reads meanwhile, on another thread, could build on what a crash takes back."""
+    is_syncing, may_end = threading.Event(), threading.Event()
+
+    class Slow(Refusing):
+        def flush_wal(self, sync: bool) -> None:
+            is_syncing.set()
+            assert may_end.wait(30)
+            self._database.flush_wal(sync)
+
+    pairs._db = Slow(pairs._db, "", takes_effect=True)
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pairs.write, {b"a/1": b"new", b"a/3": b"new"}, {b"a/2"})
+        assert is_syncing.wait(30)
+        assert pairs.scan(b"a/") == OLD
+        assert [pairs.get(key) for key in (b"a/1", b"a/2", b"a/3")] == [b"old", b"old", None]
+        may_end.set()
+        written.result()
+    assert pairs.scan(b"a/") == [(b"a/1", b"new"), (b"a/3", b"new")]
+
+
+def test_other_threads_run_while_a_write_waits_for_the_disk(pairs: RocksKeyValue) -> None:
+    """RocksDB's synced write would hold the interpreter: it is told to write, then to sync."""
+    calls = list[str]()
+
+    class Watched(Refusing):
+        def write(self, batch: Any, options: Any) -> None:
+            assert not options.sync
+            calls.append("write")
+            self._database.write(batch, options)
+
+        def flush_wal(self, sync: bool) -> None:
+            assert sync
+            calls.append("sync")
+            self._database.flush_wal(sync)
+
+    pairs._db = Watched(pairs._db, "", takes_effect=True)
+    pairs.write({b"b": b"1"}, ())
+    assert calls == ["write", "sync"]
 
 
 @pytest.mark.usefixtures("hasty_threads")
