@@ -306,17 +306,15 @@ class TopicLog(LogPositions):
                 raise
 
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
-        """The last entry of the view (reference section 14.1).
-
-        It is the compacted ledger's when the last raw one is gone, or not above the horizon.
-        """
+        """The view's last entry: compacted if no raw one is above the horizon (reference 14.1)."""
         return await self._of_one_view(lambda view: self._last_entry(view, read_compacted))
 
     async def _of_one_view(self, ask: Callable[[View], Awaitable[_T]]) -> _T:
         """The answer of the current view. Asked again when a run commits, and trims, meanwhile."""
         while True:
             view = self.view
-            answer = await ask(view)
+            with self._moved_if_closed():
+                answer = await ask(view)
             if view is self.view:
                 return answer
 

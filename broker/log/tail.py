@@ -31,6 +31,7 @@ from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import (
+    CompactedLedgerDamaged,
     DiskFailure,
     LedgerfoldError,
     MissingFile,
@@ -93,7 +94,7 @@ class LogTail:
         """After an unload others may have deleted what this log's record still names."""
         try:
             yield
-        except MissingFile:
+        except (MissingFile, CompactedLedgerDamaged):
             if self._closed is not None:
                 raise self._closed from None
             raise

@@ -9,7 +9,9 @@ apache/pulsar#26190.
 
 A read takes time, and a run may commit and trim in the middle of it. Then what was read belongs to
 a view that its reader is not to see any more, or may have a hole where raw ledgers were trimmed:
-unless the reader keeps that view, it is read again.
+unless the reader keeps that view, it is read again. After an unload, which lets go what readers
+keep, what was read counts for nothing, nor do errors: whoever loads the topic may have compacted
+it, and deleted what this log names.
 
 >>> route = Route(Emulation(), read_compacted=True)
 >>> route.view(Position(3, 0), log) is log.view
@@ -56,6 +58,11 @@ class Log(Protocol):
     @property
     def view(self) -> View: ...
 
+    @property
+    def closed(self) -> Exception | None:
+        """Why nothing can be read any more, what read() raises then."""
+        ...
+
     def is_gone(self, position: Position) -> bool:
         """Whether raw entries at or behind it, of its ledger, were deleted."""
         ...
@@ -100,11 +107,14 @@ class Route:
             try:
                 result = await log.read(position, view=view, bytes_max=bytes_max)
             except StorageError:
-                if self.view(position, log) is view:
+                if self._is_right(view, position, log):
                     raise
                 continue
-            if self.view(position, log) is view:
+            if self._is_right(view, position, log):
                 return Routed(result, view)
+
+    def _is_right(self, view: View, position: Position, log: Log) -> bool:
+        return log.closed is None and self.view(position, log) is view
 
     def delivered(self, view: View, count: int, position: Position) -> None:
         """The read gave `count` entries of `view`, and goes on at `position`."""

@@ -39,6 +39,7 @@ class FakeLog:
         self.now_ms = 1
         self.reads: list[Position] = []
         self.error: Exception | None = None
+        self.closed: Exception | None = None
         self._changed = asyncio.Condition()
         # Reads wait until it is set: a test may change things while one is on its way.
         self.gate = asyncio.Event()

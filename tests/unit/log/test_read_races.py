@@ -11,6 +11,7 @@ from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, Position, read_header
+from ledgerfold.storage.errors import Moved
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -103,6 +104,54 @@ def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
 
     assert cold.lab.run(consume()) == KEYS
     cold.lab.stop()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("read_compacted", [True, False])
+def test_what_was_read_of_a_topic_that_is_unloaded_is_not_sent(
+    profile: str, read_compacted: bool
+) -> None:
+    """Nor is an error: a run may have committed since, and deleted what was to be read."""
+    cold = ColdLab(profile)
+    call = cold.lab.reader(EARLIEST, read_compacted=read_compacted)
+
+    async def unload_meanwhile() -> None:
+        await cold.held.has_work()
+        cold.lab.broker.topics[TOPIC].log._executor = HeldExecutor()
+        await cold.lab.broker.unload_topic(TOPIC)
+        await cold.lab.compaction()
+        cold.held.free()
+
+    during = cold.lab.loop.create_task(unload_meanwhile())
+    with pytest.raises(Moved):
+        call.some(1)
+    assert during.done()
+    call.close()
+    cold.lab.stop()
+
+
+def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> None:
+    """A compacted ledger that went since is no damage."""
+    lab = lab_of("documented")
+    assert lab.compact() is not None
+    held = HeldExecutor()
+
+    async def ask() -> None:
+        topic = lab.broker.topics[TOPIC]
+        topic.log._executor = held
+        held.holds = True
+        asked = asyncio.ensure_future(topic.log.last_entry(read_compacted=True))
+        await held.has_work()
+        topic.log._executor = HeldExecutor()
+        await lab.broker.unload_topic(TOPIC)
+        await lab.publishing([([Message(KEYS[0], b"w")], False)])
+        await lab.compaction()
+        held.free()
+        await asked
+
+    with pytest.raises(Moved):
+        lab.run(ask())
+    lab.stop()
 
 
 def test_what_was_read_ahead_is_dropped_when_a_run_commits() -> None:

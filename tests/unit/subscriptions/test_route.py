@@ -30,6 +30,7 @@ class Log:
         self.reads: list[View] = []
         self.commits: list[View] = []
         self.fails = False
+        self.closed: Exception | None = None
 
     def is_gone(self, position: Position) -> bool:
         return position in self.gone
