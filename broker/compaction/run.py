@@ -75,6 +75,8 @@ class CompactionRun:
         self.progress = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
+        # What it reads, once it knows: trimming leaves that to it (broker/topics/trimming.py).
+        self.snapshot: CompactionSnapshot | None = None
         self._broker, self._history, self._compactor = broker, history, compactor
         self._files = files
         self._interruption: LedgerfoldError | None = None
@@ -126,7 +128,7 @@ class CompactionRun:
         self.record.state = RUN_STATE_RUNNING
         self.record.started_ms = self._broker.clock_ms()
         self._notify()
-        snapshot = await self.topic.snapshot_for_compaction()
+        snapshot = self.snapshot = await self.topic.snapshot_for_compaction()
         reach("run.sealed")
         self._check_interruption()
         if snapshot is None:

@@ -34,7 +34,12 @@ from ledgerfold.broker.compaction.history import (
     CompactionStats,
     stats_of,
 )
-from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker, Compactor
+from ledgerfold.broker.compaction.interfaces import (
+    CompactableTopic,
+    CompactionBroker,
+    CompactionSnapshot,
+    Compactor,
+)
 from ledgerfold.broker.compaction.queue import CompactionQueue
 from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
@@ -234,6 +239,11 @@ class CompactionScheduler:
 
     def is_on_its_way(self, topic: str) -> bool:
         return topic in self._runs or topic in self._reserved
+
+    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
+        """What the topic's run reads, until it has ended."""
+        run = self._runs.get(topic)
+        return None if run is None else run.snapshot
 
     def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
         run = self._runs.get(topic.name)

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
@@ -112,6 +113,10 @@ class Broker:
     def rolled(self, topic: Topic) -> None:
         """A ledger of it was closed."""
         self.compaction.consider(topic)
+
+    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
+        """What the topic's run reads, until it has ended."""
+        return self.compaction.snapshot_of(topic)
 
     # -- topics ----------------------------------------------------------------------------
 

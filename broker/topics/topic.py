@@ -105,6 +105,10 @@ class Surroundings(Protocol):
         """A ledger of it was closed."""
         ...
 
+    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
+        """What the topic's run reads, until it has ended."""
+        ...
+
 
 class Topic:
     """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
@@ -356,6 +360,10 @@ class Topic:
         if not self.record.compaction_cursor:
             with suppress(Moved):
                 await self.stored.change(edit)
+
+    def snapshot_on_its_way(self) -> CompactionSnapshot | None:
+        """What its run reads, until that has ended."""
+        return self.broker.snapshot_of(self.name)
 
     async def snapshot_for_compaction(self) -> TopicSnapshot | None:
         """Seals the open segment; what is published later belongs to the next run."""

@@ -1,8 +1,9 @@
 """Raw ledgers go: those that nothing holds back, or all of them.
 
 * **Trim** deletes the ledgers that every cursor, the horizon and every reader that was overtaken
-  have passed, durably, and that retention does not keep (broker/policies/retention.py). A damaged
-  ledger stays until it is repaired, and all behind it.
+  have passed, durably, and that retention does not keep (broker/policies/retention.py). What a
+  run reads stays until it has ended, wherever `__compaction` was moved. A damaged ledger stays until
+  it is repaired, and all behind it.
 * **Truncate** deletes all there is, whoever has read it, and moves every cursor to the end. The
   profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
   Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ledgerfold.broker.compaction.commit import ViewedTopic, forget_compacted, show
+from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.policies.retention import has_limit, ledgers_to_trim
@@ -48,6 +50,10 @@ class TrimmedTopic(ViewedTopic, Protocol):
 
     @property
     def compaction_mark_delete(self) -> Position: ...
+    def snapshot_on_its_way(self) -> CompactionSnapshot | None:
+        """What the topic's run reads, until it has ended."""
+        ...
+
     def policies(self) -> Policies: ...
 
 
@@ -78,11 +84,17 @@ def _doomed(topic: TrimmedTopic) -> list[int]:
 
 
 def _passed(topic: TrimmedTopic) -> list[Position]:
-    """Up to where each cursor, the compaction and each reader that was overtaken have gone."""
+    """Up to where each cursor, the compaction and each reader that was overtaken have gone; and
+    where what a run on its way reads begins.
+    """
     durable = (each for each in topic.subscriptions.values() if each.is_durable)
     passed = [each.durable_mark_delete for each in durable if each.is_recorded]
     if topic.record.compaction_cursor:
         passed.append(topic.compaction_mark_delete)
+    run = topic.snapshot_on_its_way()
+    if run is not None and run.horizon > (topic.log.horizon or EARLIEST):
+        # It is not published yet.
+        passed.append(run.raw_after)
     held = [*topic.held_positions, *(each.held_position for each in topic.subscriptions.values())]
     return passed + [topic.log.previous_position(each) for each in held if each is not None]
 

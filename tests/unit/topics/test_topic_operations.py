@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.compaction.cursor_moves import clear
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.operations import disable_compaction, terminate_topic, truncate_topic
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
     CompactionFailed,
@@ -172,6 +174,32 @@ def test_a_run_after_a_truncation_in_pulsar_4_keeps_the_compacted_data(lab: Brok
     lab.compact()
     lab.restart()
     assert read(lab, compacted=True) == "a=2 b=2"
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_what_a_run_reads_is_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
+    """Though `__compaction` has passed it, by a truncation before, or moved meanwhile."""
+    profile(lab, "pulsar-4")
+    send(lab, "a=1 b=1 a=2")
+    lab.run(lab.topic.enable_compaction_cursor())
+
+    async def body(topic: Topic) -> None:
+        if not is_moved:
+            await truncate_topic(lab.broker, TOPIC)
+        await run_on_its_way(lab)
+        if is_moved:
+            await clear(topic)
+        await topic.log.roll()
+        assert await topic.trim() == 0
+        lab.compactor.may_go.set()
+        await lab.broker.compaction.ended(TOPIC)
+        await topic.trim()
+
+    lab.run(body(lab.topic))
+    assert lab.succeeded(lab.metadata.runs(TOPIC)[-1])
+    assert (read(lab, compacted=True), read(lab, compacted=False)) == ("b=1 a=2", "")
+    lab.restart()
+    assert read(lab, compacted=True) == "b=1 a=2"
 
 
 # Terminate
