@@ -83,8 +83,10 @@ class Broker:
         await self.compaction.stop()
         for task in tuple(self._tasks):
             task.cancel()
-        for name in tuple(self.topics):
-            await self._unload(name)
+        # Also what is being loaded, unloaded or deleted: that goes to its end before.
+        for name in sorted({*self.topics, *self._locks}):
+            async with self._lock(name):
+                await self._unload(name)
         # Files that nobody names any more are being removed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()

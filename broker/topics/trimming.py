@@ -2,8 +2,8 @@
 
 * **Trim** deletes the ledgers that every cursor, the horizon and every reader that was overtaken
   have passed, durably, and that retention does not keep (broker/policies/retention.py). What a
-  run reads stays until it has ended, wherever `__compaction` was moved. A damaged ledger stays until
-  it is repaired, and all behind it.
+  run reads stays until it has ended, wherever `__compaction` was moved. A damaged ledger stays
+  until it is repaired, and all behind it.
 * **Truncate** deletes all there is, whoever has read it, and moves every cursor to the end. The
   profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
   Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in

@@ -26,6 +26,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.held_executor import HeldExecutor
 
 EARLIEST = StartPosition(earliest=True)
 BY_TIME = StartPosition(publish_time_ms=1)
@@ -197,3 +198,30 @@ def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
         return is_loaded
 
     assert lab.run(ask())
+
+
+@pytest.mark.parametrize("deletes_first", [True, False])
+def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
+    lab: BrokerLab, deletes_first: bool
+) -> None:
+    """Who publishes to the next topic of the name is not told that it is stored already."""
+    lab.publish([([Message(b"b", b"1")], False)])
+    held = HeldExecutor()
+    lab.topic.log._executor = held
+    held.holds = True
+
+    async def both() -> None:
+        works = [lab.broker.stop(), lab.broker.delete_topic(TOPIC, force=True)]
+        first, second = reversed(works) if deletes_first else works
+        begun = [asyncio.ensure_future(first)]
+        await held.has_work()
+        begun.append(asyncio.ensure_future(second))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not any(each.done() for each in begun), "The disk holds both."
+        held.free()
+        await asyncio.gather(*begun)
+
+    lab.run(both())
+    assert lab.metadata.topic(TOPIC) is None
+    assert list(lab.metadata.producers(TOPIC)) == []
