@@ -69,6 +69,8 @@ class TopicLog(LogPositions):
             self._fail(error)
         self._last_durable = self._find_last_durable()
         self.view = self.current_view()
+        # Raw entries that went before lay at or below it.
+        self._dropped_upto = self.view.horizon
 
     def _begin(self) -> None:
         """Closes what a failed writer left open, drops empty ledgers, begins one. One batch."""

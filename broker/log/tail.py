@@ -77,7 +77,7 @@ class LogTail:
         # Nothing is appended any more, whether or not that is recorded yet.
         self._is_ending = stored.record.HasField("terminated_at")
         self._last_durable: Position | None = None
-        # The last entry deleted since the topic was loaded.
+        # No entry behind it was ever deleted. None: nobody knows.
         self._dropped_upto: Position | None = None
         self.on_durable: set[Callable[[], None]] = set()
         # A ledger has got its last entry, at this position / is closed / nothing is read any more.

@@ -221,3 +221,23 @@ def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
     assert [read.message.key for read in found][len(KEYS) :] == KEYS[:3] * 2
     call.close()
     lab.stop()
+
+
+def test_a_reader_of_a_view_whose_raw_ledgers_went_before_the_load_misses_no_deletion() -> None:
+    """It has passed that ledger, whose end nobody knows any more."""
+    lab = lab_of("documented")
+    assert lab.compact() is not None
+    lab.restart()
+    lab.run(lab.topic.trim())
+    lab.restart()
+    horizon = lab.topic.log.horizon
+    assert horizon is not None
+    assert not lab.topic.log.has_ledger(horizon.ledger_id)
+    call = lab.reader(EARLIEST, read_compacted=True)
+    found = call.some(1)
+    publish(lab, KEYS[:3], b"")
+    assert lab.compact() is not None
+    found += call.rest()
+    assert [read.message.key for read in found] == KEYS + KEYS[:3]
+    call.close()
+    lab.stop()
