@@ -19,8 +19,8 @@ from ledgerfold.v1.records_pb2 import Position, SegmentRecord
 
 def check_plan(plan: CompactionPlan) -> None:
     """Raises InvalidRequest."""
-    if plan.policy != latest.NAME:
-        raise InvalidRequest(f"Unknown compaction policy {plan.policy!r}; known: {latest.NAME!r}.")
+    if plan.strategy != latest.NAME:
+        raise InvalidRequest(f"Unknown strategy {plan.strategy!r}; known: {latest.NAME!r}.")
     _check_folder(plan.ledgers_dir)
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"A plan for ledger {plan.ledger_id}: ids begin with 1.")

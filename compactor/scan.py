@@ -3,7 +3,7 @@
 The task hops from header to header, takes the key section of each entry (its checksum verified; no
 value section is touched) and collects columns until a chunk is full. A chunk is then handled at
 once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
-messages it has), keys are dictionary-encoded, the policy folds the history of each key into one
+messages it has), keys are dictionary-encoded, the strategy folds the history of each key into one
 fragment, and the fragments leave in buckets by key hash, one row for each bucket.
 
     chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b

@@ -38,7 +38,7 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
         plan = CompactionPlan(
             run_id="warm-up",
             topic="warm-up",
-            policy=latest.NAME,
+            strategy=latest.NAME,
             ledgers_dir=str(ledgers_dir),
             segments=[_segment(ledgers_dir, entry_id, files) for entry_id in (0, 1)],
             ledger_id=_COMPACTED,

@@ -57,7 +57,7 @@ class CompactionHistory:
         # written with the next record that it takes.
         self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
-    async def queue(self, stored: StoredTopic, trigger: RunTrigger, policy: str) -> RunRecord:
+    async def queue(self, stored: StoredTopic, trigger: RunTrigger, strategy: str) -> RunRecord:
         """Gives out the next run number and records it; the oldest record beyond RUNS_KEPT goes.
 
         Raises Moved (the topic was unloaded), DiskFailure.
@@ -66,7 +66,7 @@ class CompactionHistory:
             topic=stored.name,
             state=RUN_STATE_QUEUED,
             trigger=trigger,
-            policy=policy,
+            strategy=strategy,
             queued_ms=self._clock_ms(),
             ledger_id=-1,
             previous_ledger_id=-1,

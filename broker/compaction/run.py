@@ -168,7 +168,7 @@ class CompactionRun:
             # Brokers that share a worker have topics of the same names.
             run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
             topic=self.topic.name,
-            policy=record.policy,
+            strategy=record.strategy,
             retain_null_key=record.retain_null_key,
             ledgers_dir=os.path.abspath(store.ledgers_dir),
             segments=snapshot.segments,

@@ -1,4 +1,4 @@
-"""What compaction did, and will do, with each version of a key: the policy `latest`, told. Pure.
+"""What compaction did, and will do, with each version of a key: the strategy `latest`, told. Pure.
 
 A version is a message of the key. It lies in a raw ledger, in the compacted ledger, or in both.
 Rules (docs/GLOSSARY.md; compactor/strategies/latest.py does what is told here):

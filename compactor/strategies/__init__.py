@@ -1,1 +1,1 @@
-"""Policies: which message of a key survives. One module each, pure: numbers in, numbers out."""
+"""Strategies: which message of a key wins. One module each, pure: numbers in, numbers out."""

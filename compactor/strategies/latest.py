@@ -1,4 +1,4 @@
-"""The policy `latest`: of each key the message with the highest id wins.
+"""The strategy `latest`: of each key the message with the highest id wins.
 
 Rules (Pulsar's TwoPhaseCompactor, docs/NOT_EMULATED.md names what is left out):
 * A value of size zero is a tombstone. It removes its key and is never stored itself.

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import EARLIEST, Position
-from tests.model.policy_model import Message, latest
+from tests.model.strategy_model import Message, latest
 
 __all__ = ["EARLIEST", "Entry", "LogModel", "Message", "Read", "final_state"]
 
@@ -67,7 +67,7 @@ class LogModel:
         return [entry for entry in self.entries if entry.position.ledger_id in self.ledgers]
 
     def survivors(self) -> list[Read]:
-        """policy(log up to the horizon): of all that is known, whatever was trimmed since."""
+        """strategy(log up to the horizon): of all that is known, whatever was trimmed since."""
         if self.horizon is None:
             return []
         reads = _reads(entry for entry in self.known if entry.position <= self.horizon)

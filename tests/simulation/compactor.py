@@ -3,7 +3,7 @@
 It stands in for the supervisor (broker/compaction/supervisor.py) and does with files what the real
 worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
 reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
-What survives the pure model says (tests/model/policy_model.py).
+What survives the pure model says (tests/model/strategy_model.py).
 
 * `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
   file system, as Spark's tasks do, and whoever comes after meets it.
@@ -31,7 +31,7 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
-from tests.model.policy_model import Message, latest
+from tests.model.strategy_model import Message, latest
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles

@@ -13,7 +13,7 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.policy_model import Message
+from tests.model.strategy_model import Message
 from tests.simulation.storedlog import Row
 from tests.simulation.subscriptions import Subscription
 

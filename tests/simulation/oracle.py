@@ -22,7 +22,7 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.policy_model import Message, latest
+from tests.model.strategy_model import Message, latest
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.storedlog import Row, rows_of
 from tests.simulation.subscriptions import Subscription

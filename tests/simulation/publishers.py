@@ -13,7 +13,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
-from tests.model.policy_model import Message
+from tests.model.strategy_model import Message
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt
 

@@ -14,7 +14,7 @@ from ledgerfold.compactor.session import Session
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.files import REAL
-from tests.model.policy_model import Message
+from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 
 

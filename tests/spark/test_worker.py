@@ -19,7 +19,7 @@ from ledgerfold.v1.compactor_pb2 import (
     RunRequest,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
-from tests.model.policy_model import Message
+from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.processes import command
@@ -86,10 +86,10 @@ def test_calls_without_the_secret_are_refused(worker: CompactorProcess, tmp_path
     assert not (log.ledgers_dir / "100").exists()
 
 
-def test_an_unknown_policy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
+def test_an_unknown_strategy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
     """Before anything is written."""
     plan = _log(tmp_path).plan(100)
-    plan.policy = "oldest"
+    plan.strategy = "oldest"
     with pytest.raises(grpc.RpcError) as raised:
         worker.run(plan)
     assert reason_of(raised.value) == "INVALID_REQUEST"

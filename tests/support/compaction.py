@@ -24,7 +24,7 @@ from ledgerfold.storage.segment import SegmentWriter, tally_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
-from tests.model.policy_model import Message, Outcome, latest
+from tests.model.strategy_model import Message, Outcome, latest
 from tests.support.ledgers import as_version_1
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -106,7 +106,7 @@ class LogBuilder:
         return CompactionPlan(
             run_id=f"run-{ledger_id}",
             topic="persistent://public/default/topic",
-            policy="latest",
+            strategy="latest",
             retain_null_key=retain_null_key,
             ledgers_dir=str(self.ledgers_dir),
             segments=[*compacted, *raw],

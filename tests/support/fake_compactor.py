@@ -7,7 +7,7 @@
     python fake_compactor.py family FILE            listens, with a child in a session of its own
                                                     that appends to FILE without end
 
-What a run does is the plan's `policy`: "latest" answers with a manifest; "hang" waits for Cancel;
+What a run does is the plan's `strategy`: "latest" answers with a manifest; "hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.
@@ -44,15 +44,15 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
     ) -> AsyncIterator[compactor_pb2.RunResponse]:
         await check_secret(context)
         plan = request.plan
-        if plan.policy == "ending" and is_first(plan.ledgers_dir):
+        if plan.strategy == "ending" and is_first(plan.ledgers_dir):
             asyncio.get_running_loop().call_later(0.1, os._exit, 1)
             await abort_with(context, CompactorUnavailable("it is ending"))
-        if plan.policy == "dying" and is_first(plan.ledgers_dir):
+        if plan.strategy == "dying" and is_first(plan.ledgers_dir):
             os._exit(1)
         cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
         yield compactor_pb2.RunResponse(progress=progress)
-        match plan.policy:
+        match plan.strategy:
             case "hang":
                 await cancel.wait()
                 await abort_with(context, CompactionCancelled("cancelled"))

@@ -23,7 +23,7 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts
-from tests.model.policy_model import Message, latest
+from tests.model.strategy_model import Message, latest
 
 OnProgress = Callable[[CompactionProgress], None]
 

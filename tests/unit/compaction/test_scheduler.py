@@ -59,7 +59,11 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         assert lab.metadata.topic(topic.name).last_run_number == 1
         assert topic.record.compaction_cursor
         plan = await lab.compactor.started()
-        assert (plan.topic, plan.policy, plan.ledger_id) == (topic.name, "latest", FIRST_LEDGER_ID)
+        assert (plan.topic, plan.strategy, plan.ledger_id) == (
+            topic.name,
+            "latest",
+            FIRST_LEDGER_ID,
+        )
         assert plan.horizon == position(1, 4)
         assert not plan.HasField("horizon_previous")
         running = lab.run_of(topic, 1)

@@ -97,8 +97,8 @@ async def supervised(
         await supervisor.stop()
 
 
-def plan(policy: str = "latest") -> CompactionPlan:
-    return CompactionPlan(run_id=f"t#{policy}", policy=policy, ledger_id=7)
+def plan(strategy: str = "latest") -> CompactionPlan:
+    return CompactionPlan(run_id=f"t#{strategy}", strategy=strategy, ledger_id=7)
 
 
 def ignore(progress: CompactionProgress) -> None:
@@ -106,14 +106,14 @@ def ignore(progress: CompactionProgress) -> None:
 
 
 def in_a_run(
-    tmp_path: Path, policy: str, body: Callable[[asyncio.Task[Manifest]], Awaitable[None]]
+    tmp_path: Path, strategy: str, body: Callable[[asyncio.Task[Manifest]], Awaitable[None]]
 ) -> None:
     """`body` gets the task of a run that has reported progress."""
 
     async def main() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
             reported = asyncio.Event()
-            run = asyncio.create_task(supervisor.run(plan(policy), lambda _: reported.set()))
+            run = asyncio.create_task(supervisor.run(plan(strategy), lambda _: reported.set()))
             async with asyncio.timeout(30):
                 await reported.wait()
                 await body(run)
@@ -199,16 +199,16 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("policy", ["ending", "dying"])
+@pytest.mark.parametrize("strategy", ["ending", "dying"])
 def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
-    tmp_path: Path, policy: str
+    tmp_path: Path, strategy: str
 ) -> None:
     """It had begun nothing: a trigger right after a run that failed with its JVM succeeds."""
 
     async def body() -> None:
         pauses = Pauses()
         async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
-            asked = plan(policy)
+            asked = plan(strategy)
             asked.ledgers_dir = str(tmp_path / "asked")
             run = asyncio.create_task(supervisor.run(asked, ignore))
             assert await pauses.next() == 0.5
@@ -390,20 +390,20 @@ def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("policy", "error", "text"),
+    ("strategy", "error", "text"),
     [
         ("corrupt", Corruption, "1/0.log is damaged at byte 72"),
         ("break", CompactionFailed, "at phase two: something broke"),
         ("empty", CompactionFailed, "without a manifest"),
     ],
 )
-def test_errors_of_a_run(tmp_path: Path, policy: str, error: type[Exception], text: str) -> None:
+def test_errors_of_a_run(tmp_path: Path, strategy: str, error: type[Exception], text: str) -> None:
     """What the worker named comes back as its class; anything else is a failed compaction."""
 
     async def body() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
             with pytest.raises(error, match=text):
-                await supervisor.run(plan(policy), ignore)
+                await supervisor.run(plan(strategy), ignore)
             assert supervisor.state == COMPACTOR_STATE_READY
 
     asyncio.run(body())

@@ -1,4 +1,4 @@
-"""The policy's fold: any way of cutting a history gives the same survivors and the same count."""
+"""The strategy's fold: any way of cutting a history gives the same survivors and the same count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.strategies.latest import Integers, fold, pack, survivors
-from tests.model.policy_model import Message, latest
+from tests.model.strategy_model import Message, latest
 
 # (key 0..3, whether a value)
 HISTORIES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40)

@@ -34,7 +34,7 @@ def _record(ledger_id: int, size_bytes: int = MIB) -> SegmentRecord:
 def _plan(*sizes: int) -> CompactionPlan:
     return CompactionPlan(
         run_id="r",
-        policy="latest",
+        strategy="latest",
         ledgers_dir="/ledgers",
         segments=[_record(number, size) for number, size in enumerate(sizes, 1)],
         ledger_id=100,
@@ -71,9 +71,9 @@ def test_ranges() -> None:
 
 
 def test_plans_that_make_no_sense_are_refused() -> None:
-    """Unknown policy, open segment, segments out of order, too many compacted."""
+    """Unknown strategy, open segment, segments out of order, too many compacted."""
     plans = [_plan(MIB, MIB) for _ in range(4)]
-    plans[0].policy = "oldest"
+    plans[0].strategy = "oldest"
     plans[1].segments[1].sealed = False
     plans[2].segments[1].first.ledger_id = 1
     plans[3].compacted_segments = 3

@@ -16,7 +16,7 @@ from ledgerfold.compactor.rows import Counts, Failure
 from ledgerfold.storage.entry import HEADER_BYTES, Compression
 from ledgerfold.storage.errors import Corruption, LedgerfoldError, MissingFile
 from ledgerfold.v1.compactor_pb2 import Manifest
-from tests.model.policy_model import Message
+from tests.model.strategy_model import Message
 from tests.support.compaction import (
     COMPRESSIONS,
     LOGS,

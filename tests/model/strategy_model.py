@@ -1,4 +1,4 @@
-"""The policy `latest` over a plain list of messages: the oracle for the compactor.
+"""The strategy `latest` over a plain list of messages: the oracle for the compactor.
 
 Written as Pulsar's compactor works, message by message with a map of keys, and not as ours does.
 
