@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.positions import Integers
 
 # Bits of a column's numbers -> how numpy calls them, and their bytes.
 _KINDS = {32: ("<i4", 4), 64: ("<i8", 8)}

@@ -13,10 +13,10 @@ import numpy as np
 
 from ledgerfold.compactor.output import LedgerOutput
 from ledgerfold.compactor.plan import InputSegment, Output
+from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.rebuild import keep_rows
 from ledgerfold.compactor.rows import Failure, Positions, Row, Written
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
-from ledgerfold.compactor.strategies.latest import ROW_BITS, Integers
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, parse_keys
 
@@ -29,7 +29,8 @@ class _Place(NamedTuple):
 class KeyColumns:
     """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
 
-    def __init__(self) -> None:
+    def __init__(self, reads_event_times: bool = False) -> None:
+        self._reads_event_times = reads_event_times
         self.rows = self.entries = self.key_bytes = self.size_bytes = 0
         self._counts: list[int] = []
         self._positions: list[int] = []
@@ -38,6 +39,7 @@ class KeyColumns:
         self._keys: list[bytes] = []
         self._flags: list[bytes] = []
         self._value_sizes: list[bytes] = []
+        self._event_times: list[bytes] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
         """Raises Corruption when the key section's checksum is wrong or it does not parse."""
@@ -54,6 +56,8 @@ class KeyColumns:
         self._keys.append(section.keys)
         self._flags.append(section.flags)
         self._value_sizes.append(section.value_sizes)
+        if self._reads_event_times:
+            self._event_times.append(section.event_times or bytes(8 * header.message_count))
         self.rows += header.message_count
         self.entries += 1
         self.key_bytes += len(section.keys)
@@ -67,6 +71,8 @@ class KeyColumns:
             & (_sizes(self._value_sizes) == 4 * counts)
             & (_sizes(self._key_offsets) == 4 * counts + 4)
         )
+        if self._reads_event_times:
+            fits &= _sizes(self._event_times) == 8 * counts
         if fits.all():
             offsets = self._offsets()
             ends = np.cumsum(counts + 1)
@@ -80,23 +86,26 @@ class KeyColumns:
             place = self._places[int(np.argmin(fits))]
             raise Corruption(*place, "key columns that fit together", "columns that do not")
 
-    def positions(self) -> Integers:
-        """Each row's position within the run."""
+    def facts(self) -> Facts:
+        """Of all rows, those without a key included."""
+        is_value = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
+        return Facts(
+            self._row_positions(),
+            is_value,
+            np.frombuffer(b"".join(self._event_times), "<i8") if self._reads_event_times else None,
+        )
+
+    def _row_positions(self) -> Integers:
         counts = np.array(self._counts, np.int64)
         within = np.arange(self.rows, dtype=np.int64) - np.repeat(
             np.cumsum(counts) - counts, counts
         )
         return np.repeat(np.array(self._positions, np.int64), counts) + within
 
-    def has_key(self) -> NDArray[np.bool_]:
+    def has_key(self) -> Booleans:
         flags = np.frombuffer(b"".join(self._flags), np.uint8)
-        has_key: NDArray[np.bool_] = (flags & HAS_KEY) != 0
+        has_key: Booleans = (flags & HAS_KEY) != 0
         return has_key
-
-    def is_value(self) -> NDArray[np.bool_]:
-        """False for a tombstone."""
-        is_value: NDArray[np.bool_] = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
-        return is_value
 
     def keys(self) -> pa.BinaryArray:
         """A row without a key has an empty one."""

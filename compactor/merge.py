@@ -13,24 +13,24 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.rows import Counts, Failure, Fragments, Positions, Row
-from ledgerfold.compactor.strategies import latest
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
 
-def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:
+def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]) -> Iterator[Row]:
     """Rows for the copy tasks: Positions, ascending within each, and Counts.
 
     `first_ordinals`: the first segment of each copy task.
     """
     keys: list[pa.BinaryArray] = []
-    fragments: list[Integers] = []
+    fragments: list[FragmentColumns] = []
     for row in rows:
         match row[1]:
             case Fragments() as content:
-                key_column, fragment_column = content.columns
+                key_column, fragment_columns = content.columns
                 keys.append(key_column)
-                fragments.append(fragment_column)
+                fragments.append(fragment_columns)
             case Positions() as content:
                 yield from _to_copy_tasks(content.values, first_ordinals)
             case Failure() as content:
@@ -40,23 +40,27 @@ def merge(rows: Iterable[Row], first_ordinals: Sequence[int]) -> Iterator[Row]:
             case Counts() as content:
                 yield 0, content
     if keys:
-        yield from _merged(pa.concat_arrays(keys), np.concatenate(fragments), first_ordinals)
+        joined = tuple(map(np.concatenate, zip(*fragments, strict=True)))
+        yield from _merged(pa.concat_arrays(keys), joined, strategy, first_ordinals)
 
 
 def _merged(
-    keys: pa.BinaryArray, fragments: Integers, first_ordinals: Sequence[int]
+    keys: pa.BinaryArray,
+    fragments: FragmentColumns,
+    strategy: Strategy,
+    first_ordinals: Sequence[int],
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
     count = len(encoded.dictionary)
-    folded = latest.fold(from_arrow(encoded.indices), fragments, count)
-    positions = latest.survivors(folded.fragments)
+    folded = strategy.fold(from_arrow(encoded.indices), fragments, count)
+    positions = strategy.survivors(folded.fragments)
     positions.sort()
     yield from _to_copy_tasks(positions, first_ordinals)
     yield 0, Counts(removed_events=folded.replaced, keys=count)
 
 
 def _to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
-    firsts = np.array(first_ordinals, np.int64) << latest.ROW_BITS
+    firsts = np.array(first_ordinals, np.int64) << ROW_BITS
     bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
     for task, (start, end) in enumerate(pairwise(bounds)):
         if start < end:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledgerfold.compactor.plan_check import check_plan
+from ledgerfold.compactor.strategies.registry import strategy_named
+from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -63,6 +65,7 @@ class TaskPlan:
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     copies: tuple[tuple[InputSegment, ...], ...]
+    strategy: Strategy
     retain_null_key: bool
     output: Output
 
@@ -115,7 +118,8 @@ def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
 
 
 def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
-    """Cuts a plan into tasks for that many cores. Raises InvalidRequest."""
+    """Cuts a plan into tasks for that many cores. Raises InvalidRequest, UnknownStrategy."""
+    strategy = strategy_named(plan.strategy, plan.strategy_version)
     segments = input_segments(plan)
     key_bytes = sum(segment.record.key_bytes for segment in segments)
     size_bytes = sum(segment.record.size_bytes for segment in segments)
@@ -124,7 +128,7 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     is_small = key_bytes <= SOLO_KEY_BYTES and size_bytes <= SOLO_BYTES and entries <= SOLO_ENTRIES
     is_indivisible = len(segments) == 1 and key_bytes <= BUCKET_KEY_BYTES
     if segments and (is_small or is_indivisible):
-        return TaskPlan((segments,), 1, (segments,), plan.retain_null_key, output)
+        return TaskPlan((segments,), 1, (segments,), strategy, plan.retain_null_key, output)
     return TaskPlan(
         contiguous(
             segments, _tasks(key_bytes, SCAN_TASK_KEY_BYTES, cores), lambda s: s.record.key_bytes
@@ -133,6 +137,7 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
         contiguous(
             segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), lambda s: s.record.size_bytes
         ),
+        strategy,
         plan.retain_null_key,
         output,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os.path
 from itertools import pairwise
 
-from ledgerfold.compactor.strategies import latest
+from ledgerfold.compactor.positions import SEGMENTS_MAX
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
@@ -19,12 +19,10 @@ from ledgerfold.v1.records_pb2 import Position, SegmentRecord
 
 def check_plan(plan: CompactionPlan) -> None:
     """Raises InvalidRequest."""
-    if plan.strategy != latest.NAME:
-        raise InvalidRequest(f"Unknown strategy {plan.strategy!r}; known: {latest.NAME!r}.")
     _check_folder(plan.ledgers_dir)
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"A plan for ledger {plan.ledger_id}: ids begin with 1.")
-    if not 0 <= plan.compacted_segments <= len(plan.segments) < latest.SEGMENTS_MAX:
+    if not 0 <= plan.compacted_segments <= len(plan.segments) < SEGMENTS_MAX:
         raise InvalidRequest(
             f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
         )

@@ -23,7 +23,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.compression import compress, compress_tightly, decompress
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,

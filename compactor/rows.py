@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.errors import LedgerfoldError
 
 # Those of Pulsar's CompactionRecord.
@@ -25,23 +26,24 @@ WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 2
 
 
 class Fragments(NamedTuple):
-    """Fragments of distinct keys (strategies/latest.py), as one Arrow IPC stream."""
+    """Fragments of distinct keys (strategies/registry.py), as one Arrow IPC stream."""
 
     blob: bytes
 
     @classmethod
-    def of(cls, keys: pa.BinaryArray, fragments: Integers) -> Fragments:
-        batch = pa.record_batch({"key": keys, "fragment": to_arrow(fragments)})
+    def of(cls, keys: pa.BinaryArray, fragments: FragmentColumns) -> Fragments:
+        names = ["key", *map(str, range(len(fragments)))]
+        batch = pa.record_batch([keys, *map(to_arrow, fragments)], names=names)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         return cls(sink.getvalue().to_pybytes())
 
     @property
-    def columns(self) -> tuple[pa.BinaryArray, Integers]:
+    def columns(self) -> tuple[pa.BinaryArray, FragmentColumns]:
         """Keys and fragments, over the blob's own memory."""
-        batch = pa.ipc.open_stream(self.blob).read_next_batch()
-        return batch.column(0), from_arrow(batch.column(1)).astype(np.int64, copy=False)
+        keys, *fragments = pa.ipc.open_stream(self.blob).read_next_batch().columns
+        return keys, tuple(from_arrow(each).astype(np.int64, copy=False) for each in fragments)
 
 
 class Positions(NamedTuple):

@@ -18,6 +18,7 @@ _DOMAIN = "ledgerfold"
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODES = {
     "INVALID_REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
+    "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,
     "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
     "INCOMPATIBLE_FORMAT": grpc.StatusCode.FAILED_PRECONDITION,

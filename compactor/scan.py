@@ -22,46 +22,48 @@ from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.rows import Counts, Fragments, Positions, Row
 from ledgerfold.compactor.segment_map import SegmentMap
-from ledgerfold.compactor.strategies import latest
-from ledgerfold.compactor.strategies.latest import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
 # Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys.
 CHUNK_ROWS_MAX = 2_000_000
 CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 
 
-def scan(segments: Sequence[InputSegment], buckets: int, retain_null_key: bool) -> Iterator[Row]:
+def scan(
+    segments: Sequence[InputSegment], strategy: Strategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
     """Rows for the merge tasks: Fragments, Positions (messages without a key that stay), Counts.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
-    columns = KeyColumns()
+    columns = KeyColumns(strategy.reads_event_times)
     for segment in segments:
         with SegmentMap(segment) as mapped:
             for entry in mapped.in_range():
                 columns.add(mapped, entry)
                 if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
-                    yield from reduce_chunk(columns, buckets, retain_null_key)
-                    columns = KeyColumns()
+                    yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+                    columns = KeyColumns(strategy.reads_event_times)
     if columns.rows:
-        yield from reduce_chunk(columns, buckets, retain_null_key)
+        yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
 
 
-def reduce_chunk(columns: KeyColumns, buckets: int, retain_null_key: bool) -> Iterator[Row]:
+def reduce_chunk(
+    columns: KeyColumns, strategy: Strategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
     """The rows that stand for these messages."""
     columns.check()
-    positions, is_value, has_key = columns.positions(), columns.is_value(), columns.has_key()
-    keys = columns.keys()
+    facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
     keyless = columns.rows - int(np.count_nonzero(has_key))
     if keyless:
         if retain_null_key:
-            yield 0, Positions.of(positions[~has_key])
+            yield 0, Positions.of(facts.positions[~has_key])
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
-        positions, is_value = positions[has_key], is_value[has_key]
-    tombstones = len(is_value) - int(np.count_nonzero(is_value))
+        facts = facts.where(has_key)
+    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
     encoded = keys.dictionary_encode()
-    folded = latest.fold(
-        from_arrow(encoded.indices), latest.pack(positions, is_value), len(encoded.dictionary)
+    folded = strategy.fold(
+        from_arrow(encoded.indices), strategy.pack(facts), len(encoded.dictionary)
     )
     yield from _in_buckets(encoded.dictionary, folded.fragments, buckets)
     yield (
@@ -77,15 +79,16 @@ def reduce_chunk(columns: KeyColumns, buckets: int, retain_null_key: bool) -> It
     )
 
 
-def _in_buckets(keys: pa.BinaryArray, fragments: Integers, buckets: int) -> Iterator[Row]:
+def _in_buckets(keys: pa.BinaryArray, fragments: FragmentColumns, buckets: int) -> Iterator[Row]:
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return
     # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
     hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
     order = np.argsort(hashes, kind="stable")
-    keys, fragments = keys.take(to_arrow(order)), fragments[order]
+    keys, fragments = keys.take(to_arrow(order)), tuple(each[order] for each in fragments)
     ends = np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
     for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if start < end:
-            yield bucket, Fragments.of(keys.slice(start, end - start), fragments[start:end])
+            part = tuple(each[start:end] for each in fragments)
+            yield bucket, Fragments.of(keys.slice(start, end - start), part)

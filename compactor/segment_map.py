@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.compactor.rebuild import RawEntry
-from ledgerfold.compactor.strategies.latest import ROW_BITS
 from ledgerfold.storage.entry import EntryHeader, Position, crc32c
 from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile
 from ledgerfold.storage.segment import scan_segment

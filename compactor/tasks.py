@@ -19,6 +19,7 @@ from ledgerfold.compactor.plan import InputSegment, TaskPlan
 from ledgerfold.compactor.progress import Parts
 from ledgerfold.compactor.rows import CopyBegan, Failure, Row
 from ledgerfold.compactor.scan import scan
+from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.errors import LedgerfoldError
 
 
@@ -26,6 +27,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 class ScanTask:
     """Segments -> fragments by bucket."""
 
+    strategy: Strategy
     buckets: int
     retain_null_key: bool
     progress: Accumulator[Parts]
@@ -33,7 +35,7 @@ class ScanTask:
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         segments = tuple(chain.from_iterable(runs))
         try:
-            yield from scan(segments, self.buckets, self.retain_null_key)
+            yield from scan(segments, self.strategy, self.buckets, self.retain_null_key)
         except LedgerfoldError as error:
             for bucket in range(self.buckets):
                 yield bucket, Failure.of(error)
@@ -50,11 +52,12 @@ class ScanTask:
 class MergeTask:
     """The fragments of a bucket -> surviving positions by copy task."""
 
+    strategy: Strategy
     first_ordinals: tuple[int, ...]
     progress: Accumulator[Parts]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        yield from merge(rows, self.first_ordinals)
+        yield from merge(rows, self.strategy, self.first_ordinals)
         self.progress.add(Parts(merges=1))
 
 
@@ -84,8 +87,8 @@ class CopyTask:
 
 
 def scan_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> ScanTask:
-    return ScanTask(tasks.buckets, tasks.retain_null_key, progress)
+    return ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
 
 
 def merge_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> MergeTask:
-    return MergeTask(tuple(run[0].ordinal for run in tasks.copies), progress)
+    return MergeTask(tasks.strategy, tuple(run[0].ordinal for run in tasks.copies), progress)

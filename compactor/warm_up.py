@@ -16,7 +16,7 @@ from pathlib import Path
 from ledgerfold.compactor.pipeline import Clock, run_job
 from ledgerfold.compactor.plan import TaskPlan, cut
 from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.strategies import latest
+from ledgerfold.compactor.strategies.registry import STRATEGIES
 from ledgerfold.storage.entry import stamp
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.names import LEDGERS, segment_path
@@ -38,7 +38,7 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
         plan = CompactionPlan(
             run_id="warm-up",
             topic="warm-up",
-            strategy=latest.NAME,
+            strategy=next(iter(STRATEGIES)),
             ledgers_dir=str(ledgers_dir),
             segments=[_segment(ledgers_dir, entry_id, files) for entry_id in (0, 1)],
             ledger_id=_COMPACTED,

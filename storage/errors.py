@@ -3,6 +3,7 @@
     LedgerfoldError
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
+    │   │   └── UnknownStrategy      a worker has no such way to compact
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
@@ -44,6 +45,7 @@ reason is in broker/wire/errors.py.
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -68,6 +70,21 @@ class InvalidRequest(RequestError):
     """Malformed: a name, a frame, a policy, a position."""
 
     reason = "INVALID_REQUEST"
+
+
+class UnknownStrategy(InvalidRequest):
+    """The broker asks for one that the worker does not know: they are of different builds."""
+
+    reason = "UNKNOWN_STRATEGY"
+
+    def __init__(self, name: str, version: int, known: Mapping[str, int]) -> None:
+        listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
+        asked = f"{name!r} version {version}" if version else repr(name)
+        super().__init__(
+            f"This compactor has no strategy {asked}. It has: {listed}. Give the broker "
+            "a compactor of its own version."
+        )
+        self.name, self.version, self.known = name, version, known
 
 
 class TopicNotFound(RequestError):

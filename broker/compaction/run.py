@@ -41,6 +41,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
+from ledgerfold.storage.strategies import VERSIONS
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_QUEUED,
@@ -169,6 +170,7 @@ class CompactionRun:
             run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
             topic=self.topic.name,
             strategy=record.strategy,
+            strategy_version=VERSIONS[record.strategy],
             retain_null_key=record.retain_null_key,
             ledgers_dir=os.path.abspath(store.ledgers_dir),
             segments=snapshot.segments,

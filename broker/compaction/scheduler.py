@@ -56,6 +56,7 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     Unavailable,
 )
+from ledgerfold.storage.strategies import DEFAULT
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_STATUS_ERROR,
     COMPACTION_STATUS_NOT_RUN,
@@ -73,7 +74,6 @@ from ledgerfold.v1.records_pb2 import (
 
 # The worker gives all its cores to one run: two at once would only share them, and their memory.
 RUNS_AT_ONCE = 1
-STRATEGY = "latest"
 _CANCELLED = "cancelled"
 _AWAY = "unloaded or deleted"
 _log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ class CompactionScheduler:
     async def _queue_run(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
         await topic.enable_compaction_cursor()
         self._check_usable(topic)
-        record = await self.history.queue(topic.stored, trigger, STRATEGY)
+        record = await self.history.queue(topic.stored, trigger, DEFAULT)
         reach("run.recorded")
         run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
         if not self._is_usable(topic):

@@ -22,7 +22,7 @@ and for fragments alike.
 
     >>> import numpy as np
     >>> codes = np.array([0, 0, 1, 0])  # keys a a b a
-    >>> history = pack(np.array([0, 1, 2, 3]), np.array([True, True, True, False]))
+    >>> history = pack(Facts(np.array([0, 1, 2, 3]), np.array([True, True, True, False])))
     >>> folded = fold(codes, history, key_count=2)
     >>> survivors(folded.fragments).tolist(), folded.replaced
     ([2], 1)
@@ -30,55 +30,45 @@ and for fragments alike.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-NAME = "latest"
-# A row number and a segment's ordinal share 62 bits of a position.
-ROW_BITS = 40
-SEGMENTS_MAX = 1 << 21
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.storage.strategies import VERSIONS
+
 _FIRST_IS_VALUE = 2
 _LAST_IS_VALUE = 1
 _VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
 
-Integers = NDArray[np.int64]
+
+def pack(facts: Facts) -> FragmentColumns:
+    """The fragments of single messages."""
+    return ((facts.positions << 2) | (facts.is_value * np.int64(_VALUES)),)
 
 
-class Folded(NamedTuple):
-    """One fragment for each key, and how many values a later value replaced."""
-
-    fragments: Integers
-    replaced: int
-
-
-def pack(positions: Integers, is_value: NDArray[np.bool_]) -> Integers:
-    """The fragments of single messages. A position is ordinal << ROW_BITS | row."""
-    packed: Integers = (positions << 2) | (is_value * np.int64(_VALUES))
-    return packed
-
-
-def survivors(fragments: Integers) -> Integers:
+def survivors(columns: FragmentColumns) -> Integers:
     """The positions of those keys whose last message is a value."""
+    (fragments,) = columns
     positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
     return positions
 
 
-def fold(codes: NDArray[np.integer], fragments: Integers, key_count: int) -> Folded:
+def fold(codes: NDArray[np.integer], columns: FragmentColumns, key_count: int) -> Folded:
     """Joins the fragments of each key.
 
-    `codes` names the key of each fragment, 0..key_count-1, each at least once. The order of the
-    fragments does not matter: their positions tell it. The stretches of one key must not overlap.
+    The order of the fragments does not matter: their positions tell it. The stretches of one key
+    must not overlap.
     """
+    (fragments,) = columns
     last = np.full(key_count, -1, np.int64)
     np.maximum.at(last, codes, fragments)
     if ((fragments & _VALUES) == _VALUES).all():
-        return Folded(last, len(fragments) - key_count)
+        return Folded((last,), len(fragments) - key_count)
     first = np.full(key_count, np.iinfo(np.int64).max, np.int64)
     np.minimum.at(first, codes, fragments)
     joined = (last & ~np.int64(_FIRST_IS_VALUE)) | (first & _FIRST_IS_VALUE)
-    return Folded(joined, _replaced(codes, fragments, key_count))
+    return Folded((joined,), _replaced(codes, fragments, key_count))
 
 
 def _replaced(codes: NDArray[np.integer], fragments: Integers, key_count: int) -> int:
@@ -99,3 +89,6 @@ def _replaced(codes: NDArray[np.integer], fragments: Integers, key_count: int) -
         & ((fragments[1:] & _FIRST_IS_VALUE) != 0)
     )
     return plain + int(np.count_nonzero(follows))
+
+
+LATEST = Strategy("latest", VERSIONS["latest"], pack, fold, survivors)

@@ -11,11 +11,13 @@ import pytest
 from ledgerfold.compactor import plan as plan_module
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies.registry import STRATEGIES
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.files import REAL
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
+from tests.support.strategies import FIRST
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +72,20 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
     assert read_messages(log.ledgers_dir, second.segments) == log.expected(retain)
     files = sorted(path.name for path in (log.ledgers_dir / "101").iterdir())
     assert files == [Path(record.path).name for record in second.segments]
+
+
+def test_a_strategy_of_ones_own_runs_on_spark(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Registered here, in the driver: Spark's workers, which have no such entry, are handed it."""
+    monkeypatch.setitem(STRATEGIES, FIRST.name, FIRST)
+    log = LogBuilder(tmp_path)
+    _add(log, 4, range(1, 7))
+    run = CompactionRun(log.plan(100, strategy=FIRST.name), session, REAL, time.time)
+    left = read_messages(log.ledgers_dir, run.execute().segments)
+    assert run.progress.tasks_total > 1
+    first = {message.key: message for message in reversed(log.messages) if message.value}
+    assert left == sorted(message for key, message in first.items() if key is not None)
 
 
 def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Path) -> None:

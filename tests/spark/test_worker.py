@@ -87,12 +87,14 @@ def test_calls_without_the_secret_are_refused(worker: CompactorProcess, tmp_path
 
 
 def test_an_unknown_strategy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
-    """Before anything is written."""
-    plan = _log(tmp_path).plan(100)
-    plan.strategy = "oldest"
+    """Before anything is written; the error lists those that are known."""
+    plan = _log(tmp_path).plan(100, strategy="oldest")
     with pytest.raises(grpc.RpcError) as raised:
         worker.run(plan)
-    assert reason_of(raised.value) == "INVALID_REQUEST"
+    assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert reason_of(raised.value) == "UNKNOWN_STRATEGY"
+    assert "It has: 'latest' version 1." in str(raised.value.details())
+    assert not (tmp_path / "ledgers" / "100").exists()
 
 
 def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:

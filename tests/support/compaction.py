@@ -10,7 +10,7 @@ read_messages(log.ledgers_dir, manifest.segments) == log.expected()
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,15 +51,19 @@ class Stored(NamedTuple):
 class LogBuilder:
     """A raw log, segment by segment; each segment is a ledger of its own.
 
-    Every other entry is of version 1, as if an older build had written it.
+    Every other entry is of version 1, as if an older build had written it. `event_time_ms`: a
+    message's, 0 for none.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(
+        self, data_dir: Path, event_time_ms: Callable[[Message], int] = lambda _: 0
+    ) -> None:
         self.ledgers_dir = ledgers_dir(data_dir)
         self.ledgers_dir.mkdir(parents=True, exist_ok=True)
         self.segments: list[SegmentRecord] = []
         self.messages: list[Stored] = []
         self._sequence = itertools.count()
+        self._event_time_ms = event_time_ms
 
     def add_segment(
         self, ledger_id: int, batches: Iterable[Batch], compression: int = Compression.NONE
@@ -77,7 +81,12 @@ class LogBuilder:
     def _entry(self, ledger_id: int, entry_id: int, batch: Batch, compression: int) -> bytes:
         builder = NativeBatchBuilder("producer")
         for index, (key, value) in enumerate(batch):
-            builder.add(value, key, properties={"n": str(index)} if index % 2 else None)
+            builder.add(
+                value,
+                key,
+                properties={"n": str(index)} if index % 2 else None,
+                event_time_ms=self._event_time_ms(batch[index]),
+            )
             self.messages.append(Stored(ledger_id, entry_id, index, key, value))
         built = builder.build(
             sequence_id=next(self._sequence), publish_time_ms=1000, compression=compression
@@ -98,6 +107,7 @@ class LogBuilder:
         retain_null_key: bool = False,
         previous: Manifest | None = None,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        strategy: str = "latest",
     ) -> CompactionPlan:
         """Over the segments above the previous run's horizon, and what that run wrote."""
         compacted = list(previous.segments) if previous else []
@@ -106,7 +116,7 @@ class LogBuilder:
         return CompactionPlan(
             run_id=f"run-{ledger_id}",
             topic="persistent://public/default/topic",
-            strategy="latest",
+            strategy=strategy,
             retain_null_key=retain_null_key,
             ledgers_dir=str(self.ledgers_dir),
             segments=[*compacted, *raw],

@@ -21,6 +21,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.LedgerfoldError: 1,
     errors.RequestError: 1,
     errors.InvalidRequest: 2,
+    errors.UnknownStrategy: 2,
     errors.TopicNotFound: 3,
     errors.TopicIsPartitioned: 3,
     errors.TopicExists: 5,

@@ -15,6 +15,7 @@ from ledgerfold.storage.errors import (
     Corruption,
     DiskFailure,
 )
+from ledgerfold.storage.strategies import VERSIONS
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_ONE,
@@ -64,6 +65,7 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
             "latest",
             FIRST_LEDGER_ID,
         )
+        assert plan.strategy_version == VERSIONS["latest"]
         assert plan.horizon == position(1, 4)
         assert not plan.HasField("horizon_previous")
         running = lab.run_of(topic, 1)

@@ -17,9 +17,15 @@ def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Cou
     tasks.output.folder.mkdir(exist_ok=True)
     firsts = [run[0].ordinal for run in tasks.copies]
     scanned = [
-        row for run in tasks.scans for row in scan(run, tasks.buckets, tasks.retain_null_key)
+        row
+        for run in tasks.scans
+        for row in scan(run, tasks.strategy, tasks.buckets, tasks.retain_null_key)
     ]
-    merged = [row for bucket in range(tasks.buckets) for row in merge(_of(scanned, bucket), firsts)]
+    merged = [
+        row
+        for bucket in range(tasks.buckets)
+        for row in merge(_of(scanned, bucket), tasks.strategy, firsts)
+    ]
     copied = [
         row
         for index, run in enumerate(tasks.copies)

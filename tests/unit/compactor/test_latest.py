@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.strategies.latest import Integers, fold, pack, survivors
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.latest import fold, pack, survivors
+from ledgerfold.compactor.strategies.strategy import Facts
 from tests.model.strategy_model import Message, latest
 
 # (key 0..3, whether a value)
@@ -20,14 +22,14 @@ HISTORIES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40)
 def _fold(codes: Integers, fragments: Integers) -> tuple[Integers, Integers, int]:
     """With keys renumbered so that each occurs: keys, one fragment for each, replaced values."""
     keys, dense = np.unique(codes, return_inverse=True)
-    folded = fold(dense, fragments, len(keys))
-    return keys, folded.fragments, folded.replaced
+    folded = fold(dense, (fragments,), len(keys))
+    return keys, folded.fragments[0], folded.replaced
 
 
 def _columns(history: list[tuple[int, bool]]) -> tuple[Integers, Integers]:
     codes: Integers = np.array([key for key, _ in history], np.int64)
     is_value: NDArray[np.bool_] = np.array([value for _, value in history], np.bool_)
-    return codes, pack(np.arange(len(history), dtype=np.int64), is_value)
+    return codes, pack(Facts(np.arange(len(history), dtype=np.int64), is_value))[0]
 
 
 def _model(history: list[tuple[int, bool]]) -> tuple[list[int], int]:
@@ -39,7 +41,7 @@ def _model(history: list[tuple[int, bool]]) -> tuple[list[int], int]:
 def test_one_fold_equals_the_model(history: list[tuple[int, bool]]) -> None:
     """A history folded at once leaves what the map of keys leaves."""
     _, fragments, replaced = _fold(*_columns(history))
-    assert (sorted(survivors(fragments).tolist()), replaced) == _model(history)
+    assert (sorted(survivors((fragments,)).tolist()), replaced) == _model(history)
 
 
 @given(HISTORIES, st.sets(st.integers(0, 40)), st.randoms())
@@ -56,7 +58,7 @@ def test_any_chunking_and_any_order_give_the_same(
         np.concatenate([part for _, part, _ in parts]),
     )
     total = replaced + sum(count for _, _, count in parts)
-    assert (sorted(survivors(joined).tolist()), total) == _model(history)
+    assert (sorted(survivors((joined,)).tolist()), total) == _model(history)
 
 
 @pytest.mark.parametrize(
@@ -75,5 +77,5 @@ def test_counts_as_pulsar_does(
     """The worked histories of Pulsar's rules, with a tombstone counting one event."""
     _, fragments, replaced = _fold(*_columns(history))
     tombstones = sum(not is_value for _, is_value in history)
-    assert survivors(fragments).tolist() == left
+    assert survivors((fragments,)).tolist() == left
     assert replaced + tombstones == events
