@@ -16,17 +16,14 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Executor
 from typing import Any
 
+import grpc
+
 from ledgerfold.compactor.pipeline import Clock
-from ledgerfold.compactor.rpc_errors import abort_with
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.running import RunningCompaction
 from ledgerfold.compactor.session import Session
-from ledgerfold.storage.errors import (
-    CompactorUnavailable,
-    InvalidRequest,
-    LedgerfoldError,
-    NotAllowed,
-)
+from ledgerfold.rpc_errors import abort_with, errors_told_to
+from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest, NotAllowed
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
@@ -64,20 +61,18 @@ class CompactorService(CompactorServiceServicer):
     async def Run(  # noqa: N802 - the wire contract's name
         self, request: RunRequest, context: Any
     ) -> AsyncIterator[RunResponse]:
-        try:
-            self._check_secret(context)
+        async with errors_told_to(context):
+            await self._check_secret(context)
             run = self._start(request.plan)
             context.add_done_callback(lambda _: run.cancel())
             async for progress in run.progress():
                 yield RunResponse(progress=progress)
             yield RunResponse(manifest=await run.result())
-        except LedgerfoldError as error:
-            await abort_with(context, error)
 
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
     ) -> CancelResponse:
-        await self._authorize(context)
+        await self._check_secret(context)
         run = self._runs.get(request.run_id)
         if run is not None:
             run.cancel()
@@ -86,7 +81,7 @@ class CompactorService(CompactorServiceServicer):
     async def GetCompactorInfo(  # noqa: N802
         self, request: GetCompactorInfoRequest, context: Any
     ) -> GetCompactorInfoResponse:
-        await self._authorize(context)
+        await self._check_secret(context)
         return self._info
 
     async def stop(self, why: str) -> None:
@@ -97,19 +92,14 @@ class CompactorService(CompactorServiceServicer):
             run.cancel(why)
         await asyncio.gather(*(run.ended() for run in runs))
 
-    async def _authorize(self, context: Any) -> None:
-        try:
-            self._check_secret(context)
-        except LedgerfoldError as error:
-            await abort_with(context, error)
-
-    def _check_secret(self, context: Any) -> None:
+    async def _check_secret(self, context: Any) -> None:
         given = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
         if not hmac.compare_digest(given, self._secret):
-            raise NotAllowed(
+            refusal = NotAllowed(
                 "This worker serves those who know its secret: give the broker the same "
                 "LEDGERFOLD_COMPACTOR_SECRET."
             )
+            await abort_with(context, refusal, grpc.StatusCode.PERMISSION_DENIED)
 
     def _start(self, plan: CompactionPlan) -> RunningCompaction:
         if self._why_stopped:

@@ -24,12 +24,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pyspark
-from grpc_health.v1 import health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health, health_pb2_grpc
 from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
@@ -74,7 +73,7 @@ class Worker:
         self._why_stopped = "the worker was told to stop"
         self._is_jvm_dead = False
         self._is_signalled = False
-        self._health = HealthServicer()
+        self._health = cast(Any, health).aio.HealthServicer()
         self._service = CompactorService(
             self._executor, REAL, time.time, _info(settings), settings.secret
         )

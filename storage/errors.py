@@ -39,7 +39,7 @@
 
 Each class has a `reason`, a stable name that travels in google.rpc.ErrorInfo, and `retryable`. The
 attributes hold the data; the message is made of them and says what to do. The gRPC code of each
-reason is in broker/wire/errors.py.
+reason is in ledgerfold/rpc_errors.py.
 """
 
 from __future__ import annotations
@@ -308,12 +308,13 @@ class DirectoryLocked(StorageError):
 
 
 class CompactionError(LedgerfoldError):
-    reason = "COMPACTION_FAILED"
+    """Of a run."""
 
 
 class CompactionFailed(CompactionError):
     """The old view stands; a new run may succeed."""
 
+    reason = "COMPACTION_FAILED"
     retryable = True
 
     def __init__(self, stage: str, why: str) -> None:

@@ -20,7 +20,7 @@ import grpc
 
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.codec import key_bytes
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import (

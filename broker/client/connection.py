@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import grpc
 
 from ledgerfold.broker.client import forks
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Timeout
 from ledgerfold.v1 import data_pb2, data_pb2_grpc
 

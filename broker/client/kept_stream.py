@@ -17,7 +17,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ledgerfold.broker.client.connection import Connection
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,

@@ -21,7 +21,7 @@ import grpc
 
 from ledgerfold.broker.compaction.interfaces import OnProgress
 from ledgerfold.broker.compaction.worker_process import WorkerProcess
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionError,

@@ -15,7 +15,7 @@ import pytest
 
 from ledgerfold.broker.client import Client, Consumer, InitialPosition, Message, MessageId
 from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRecord

@@ -22,13 +22,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from ledgerfold.broker.wire.errors import abort_with
+from ledgerfold.rpc_errors import abort_with
 from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable, Corruption
 from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
 
@@ -96,18 +95,18 @@ async def check_secret(context: Any) -> None:
 
 async def serve(wait_for: Path | None) -> None:
     server = grpc.aio.server()
-    health: Any = HealthServicer()
+    health_service = cast(Any, health).aio.HealthServicer()
     add_service: Any = compactor_pb2_grpc.add_CompactorServiceServicer_to_server
     add_health: Any = health_pb2_grpc.add_HealthServicer_to_server
     add_service(FakeCompactorService(), server)
-    add_health(health, server)
-    await health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
+    add_health(health_service, server)
+    await health_service.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     say(event="listening", port=port, pid=os.getpid())
     if wait_for is not None:
         await asyncio.to_thread(wait_for.read_bytes)
-    await health.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    await health_service.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
     # Its end is the parent's.
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)

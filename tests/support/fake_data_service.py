@@ -19,7 +19,7 @@ from typing import Any
 import grpc
 
 from ledgerfold.broker.client.io_thread import IoThread
-from ledgerfold.broker.wire.errors import abort_with
+from ledgerfold.rpc_errors import abort_with
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header
 from ledgerfold.storage.errors import (

@@ -29,10 +29,9 @@ def _rpc_error(code: grpc.StatusCode, details: str, metadata: Any = ()) -> grpc.
 
 
 class _Context:
-    async def abort(
-        self, code: grpc.StatusCode, details: str, trailing_metadata: Any = ()
-    ) -> NoReturn:
-        raise _rpc_error(code, details, trailing_metadata)
+    async def abort_with_status(self, status: grpc.Status) -> NoReturn:
+        given: Any = status
+        raise _rpc_error(given.code, given.details, given.trailing_metadata)
 
 
 class MemoryCall:

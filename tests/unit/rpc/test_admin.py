@@ -22,7 +22,7 @@ from ledgerfold.broker.rpc.admin import AdminService
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
-from ledgerfold.broker.wire.errors import error_from_rpc
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
     CompactionRunning,

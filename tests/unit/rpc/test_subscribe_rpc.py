@@ -17,8 +17,8 @@ from ledgerfold.broker.subscriptions.consumer import Delivery, Output
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.broker.wire.errors import error_from_rpc
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
+from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header
 from ledgerfold.storage.entry import Position as EntryPosition
 from ledgerfold.storage.errors import (

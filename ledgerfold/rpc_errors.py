@@ -1,0 +1,147 @@
+"""Errors over gRPC, both ways: the code of each reason, the sentence, and a google.rpc.ErrorInfo.
+
+A failed call ends with a google.rpc.Status, as grpcio-status carries it, whose one detail is an
+ErrorInfo with domain "ledgerfold", the error's stable reason and its attributes
+(storage/error_codec.py). The caller turns that back into the class of storage/errors.py.
+
+    async with errors_told_to(context):     # in a handler
+        ...
+    except grpc.RpcError as error:          # at the other end
+        raise error_from_rpc(error) from None
+
+An exception that is none of ours is a defect: its call ends with INTERNAL and a sentence, and the
+log of this process has the traceback.
+
+It stands in `ledgerfold` itself: the broker and the compactor both use it, neither may import the
+other, and storage, on which both stand, knows no gRPC.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn, cast
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from ledgerfold.storage.error_codec import decode_error, encode_error
+from ledgerfold.storage.errors import (
+    LedgerfoldError,
+    RequestError,
+    ServiceError,
+    StorageError,
+    Timeout,
+    Unavailable,
+)
+
+DOMAIN = "ledgerfold"
+_log = logging.getLogger(__name__)
+
+CODES: dict[str, grpc.StatusCode] = {
+    "REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
+    "INVALID_REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
+    "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
+    "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "TOPIC_IS_PARTITIONED": grpc.StatusCode.NOT_FOUND,
+    "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
+    "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,
+    "SUBSCRIPTION_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "SUBSCRIPTION_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "NOTHING_EXPIRED": grpc.StatusCode.FAILED_PRECONDITION,
+    "SUBSCRIPTION_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
+    "NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
+    "PRODUCER_BUSY": grpc.StatusCode.ALREADY_EXISTS,
+    "COMPACTION_RUNNING": grpc.StatusCode.ABORTED,
+    "STORAGE": grpc.StatusCode.INTERNAL,
+    "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,
+    "INCOMPATIBLE_FORMAT": grpc.StatusCode.FAILED_PRECONDITION,
+    "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
+    "COMPACTED_LEDGER_DAMAGED": grpc.StatusCode.DATA_LOSS,
+    # Not RESOURCE_EXHAUSTED: clients of gRPC read that as their own fault.
+    "DISK_FAILURE": grpc.StatusCode.INTERNAL,
+    "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
+    "COMPACTION_FAILED": grpc.StatusCode.INTERNAL,
+    "COMPACTION_CANCELLED": grpc.StatusCode.CANCELLED,
+    "COMPACTION_FENCED": grpc.StatusCode.ABORTED,
+    "ENTRY_TOO_LARGE": grpc.StatusCode.FAILED_PRECONDITION,
+    "COMPACTOR_UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "COMPACTION_QUEUE_FULL": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "SERVICE": grpc.StatusCode.UNAVAILABLE,
+    "UNAVAILABLE": grpc.StatusCode.UNAVAILABLE,
+    "MOVED": grpc.StatusCode.ABORTED,
+    "TIMEOUT": grpc.StatusCode.DEADLINE_EXCEEDED,
+    "ALREADY_CLOSED": grpc.StatusCode.FAILED_PRECONDITION,
+    "OVERLOADED": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "INTERNAL": grpc.StatusCode.INTERNAL,
+}
+# What a code means when no ErrorInfo came along: a proxy's or gRPC's own word.
+_BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
+    grpc.StatusCode.UNAVAILABLE: Unavailable,
+    grpc.StatusCode.DEADLINE_EXCEEDED: Timeout,
+    grpc.StatusCode.CANCELLED: ServiceError,
+    grpc.StatusCode.INVALID_ARGUMENT: RequestError,
+    grpc.StatusCode.UNIMPLEMENTED: RequestError,
+}
+
+
+@asynccontextmanager
+async def errors_told_to(context: Any) -> AsyncIterator[None]:
+    """Ends the call with whatever is raised within."""
+    try:
+        yield
+    except LedgerfoldError as error:
+        await abort_with(context, error)
+    except grpc.aio.BaseError:
+        # gRPC's own: the call is over.
+        raise
+    except Exception as error:
+        _log.exception("A call ends with a defect")
+        what = f"The call met a defect, {type(error).__name__}; the log of its server says where."
+        await abort_with(context, LedgerfoldError(what))
+
+
+async def abort_with(
+    context: Any, error: LedgerfoldError, code: grpc.StatusCode | None = None
+) -> NoReturn:
+    """Ends the call with the error. `code`: where it is not that of the error's reason."""
+    if isinstance(error, StorageError):
+        _log.error("%s: %s", error.reason, error)
+    await context.abort_with_status(_status(error, code or CODES[error.reason]))
+    raise AssertionError("abort does not return")
+
+
+def _status(error: LedgerfoldError, code: grpc.StatusCode) -> grpc.Status:
+    reason, message, attributes = encode_error(error)
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=attributes))
+    status = status_pb2.Status(code=code.value[0], message=message, details=[detail])
+    return rpc_status.to_status(status)
+
+
+def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
+    """The error of storage/errors.py that a failed call stands for, with its message."""
+    call = cast(Any, error)
+    message = call.details() or str(call.code())
+    info = _error_info(call)
+    if info is None:
+        return _BY_CODE.get(call.code(), LedgerfoldError)(message)
+    return decode_error(info.reason, message, info.metadata)
+
+
+def _error_info(call: Any) -> error_details_pb2.ErrorInfo | None:
+    try:
+        status = rpc_status.from_call(call)
+    except (ValueError, DecodeError):
+        # Somebody on the way put another code or sentence over the broker's.
+        return None
+    info = error_details_pb2.ErrorInfo()
+    for detail in () if status is None else status.details:
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            return info
+    return None

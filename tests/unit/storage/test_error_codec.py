@@ -1,0 +1,58 @@
+"""Errors travel: each class of the tree comes back as what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.rpc_errors import CODES
+from ledgerfold.storage.error_codec import decode_error, encode_error
+from ledgerfold.storage.errors import (
+    CompactionError,
+    CompactionFailed,
+    Corruption,
+    LedgerfoldError,
+    SubscriptionBusy,
+)
+
+
+def classes(root: type[LedgerfoldError] = LedgerfoldError) -> Iterator[type[LedgerfoldError]]:
+    yield root
+    for each in root.__subclasses__():
+        yield from classes(each)
+
+
+@pytest.mark.parametrize("cls", set(classes()) - {CompactionError}, ids=lambda cls: cls.__name__)
+def test_a_reason_stands_for_one_class(cls: type[LedgerfoldError]) -> None:
+    """CompactionError alone has none: it is only for `except`."""
+    found = decode_error(cls.reason, "What happened.", {})
+    assert type(found) is cls
+    assert (found.message, found.retryable) == ("What happened.", cls.retryable)
+
+
+def test_every_reason_has_a_code_and_no_code_is_of_none() -> None:
+    assert set(CODES) == {cls.reason for cls in classes()}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Corruption("1/0.log", 72, "its CRC", "another"),
+        SubscriptionBusy("t", "s", "it is exclusive."),
+        CompactionFailed("phase one", "the worker died"),
+    ],
+)
+def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
+    """Those that travel; nobody at the other end asks for the others."""
+    found = decode_error(*encode_error(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(found).items() <= vars(error).items()
+    assert vars(found)
+
+
+def test_what_a_newer_version_says_is_understood_as_far_as_it_goes() -> None:
+    found = decode_error("BROKEN_CLOCK", "It stands.", {"hour": "25", "offset": "late"})
+    assert type(found) is LedgerfoldError
+    assert (found.message, vars(found)) == ("It stands.", {})
