@@ -1,47 +1,37 @@
 """`import`: a CSV or JSON-lines file as a keyed topic.
 
-    >>> [(row.line, row.fields) for row in read_rows([b"id,name", b"1,Ada"], "csv", ["id"])]
-    [(2, {'id': '1', 'name': 'Ada'})]
-
-A row becomes a message: the text of one field is the key, the row as JSON the value. Files are
-UTF-8, with or without a byte order mark. What is wrong with a row is said with its line number; the
-rows before it are imported then.
+A row becomes a message: the text of one field is the key, the row the value, or the text of another
+field. (What those texts are says import_rows.py.) What is wrong with a row is said with its line
+number; the rows before it are imported then, and with `--on-error skip` those behind it, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from ledgerfold.broker.cli.connecting import client_of
+from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.import_rows import Row, Rows, read_rows
 from ledgerfold.broker.cli.producing import Outgoing, send_all
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.words import counted
 
 Commands = argparse._SubParsersAction
 _INT64_MAX = 2**63 - 1
-_BYTE_ORDER_MARK = "\ufeff"
-# More than a message may hold; the csv module's own limit is 128 KiB.
-_FIELD_CHARACTERS_MAX = 16 * 1024 * 1024
-
-
-class Row(NamedTuple):
-    """`line` is where it begins in the file, from 1."""
-
-    line: int
-    fields: dict[str, Any]
 
 
 class RowRules(NamedTuple):
-    """How rows become messages."""
+    """How rows become messages. `value` None: the whole row is the value."""
 
     key: str
+    value: str | None = None
     event_time: str | None = None
     # FIELD and VALUE of --tombstone-when.
     tombstone: tuple[str, str] | None = None
@@ -50,7 +40,8 @@ class RowRules(NamedTuple):
     def fields(self) -> list[str]:
         """Those that they speak of."""
         tombstone = self.tombstone[0] if self.tombstone else None
-        return [name for name in (self.key, self.event_time, tombstone) if name is not None]
+        named = (self.key, self.value, self.event_time, tombstone)
+        return list(dict.fromkeys(name for name in named if name is not None))
 
 
 def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -58,103 +49,64 @@ def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
         "import", help="publish a CSV or JSON-lines file, keyed by a field"
     )
     parser.set_defaults(run=_import)
-    parser.add_argument("file", metavar="FILE.csv|FILE.jsonl|-", help="-: standard input")
-    parser.add_argument("--key", required=True, metavar="FIELD", help="its text is the key")
-    parser.add_argument("--topic", help="default: the file's name")
-    parser.add_argument("--format", choices=("csv", "jsonl"), help="default: by the file's ending")
-    parser.add_argument("--event-time", metavar="FIELD", help="ms since the epoch")
-    parser.add_argument(
-        "--tombstone-when", metavar="FIELD=VALUE", help="such a row deletes its key"
+    add = parser.add_argument
+    add("file", metavar="FILE.csv|FILE.jsonl|-", help="-: standard input")
+    add("--key", required=True, metavar="FIELD", help="its text is the key")
+    add(
+        "--value",
+        metavar="FIELD",
+        help="its text is the value, null a tombstone; default: the row as JSON, a JSON line as it "
+        "is",
+    )
+    add("--topic", help="default: the file's name")
+    add("--format", choices=("csv", "jsonl"), help="default: by the file's ending")
+    add("--event-time", metavar="FIELD", help="ms since the epoch")
+    add("--tombstone-when", metavar="FIELD=VALUE", help="such a row deletes its key")
+    add(
+        "--on-error",
+        choices=("skip", "stop"),
+        default="stop",
+        help="at a row that cannot be imported; skip ends with 1 if it skipped any; default stop",
     )
 
 
-def read_rows(lines: Iterable[bytes], format_: str, wanted: Sequence[str]) -> Iterator[Row]:
-    """The rows of a file; a CSV file must have the `wanted` fields. Raises InvalidRequest."""
-    texts = _decoded(lines)
-    return _csv_rows(texts, wanted) if format_ == "csv" else _json_rows(texts)
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
-        try:
-            text = line.decode()
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"Line {number} is no UTF-8: {error}.") from error
-        yield text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
-
-
-def _csv_rows(lines: Iterable[str], wanted: Sequence[str]) -> Iterator[Row]:
-    csv.field_size_limit(_FIELD_CHARACTERS_MAX)
-    reader = csv.reader(lines, strict=True)
-    names: list[str] = []
-    while True:
-        # A quoted field may go over several lines.
-        line = reader.line_num + 1
-        try:
-            values = next(reader, None)
-        except csv.Error as error:
-            raise InvalidRequest(f"Line {line} is no CSV: {error}.") from error
-        if values is None:
-            return
-        if not values:
-            continue
-        if not names:
-            names = _checked_header(line, values, wanted)
-        elif len(values) != len(names):
-            raise InvalidRequest(
-                f"Line {line} has {len(values)} fields, and the header has {len(names)}."
-            )
-        else:
-            yield Row(line, dict(zip(names, values, strict=True)))
-
-
-def _checked_header(line: int, names: list[str], wanted: Sequence[str]) -> list[str]:
-    for name in wanted:
-        if name not in names:
-            raise InvalidRequest(f"Line {line} names no field {name!r}, only {', '.join(names)}.")
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidRequest(f"Line {line} names the field {name!r} twice.")
-    return names
-
-
-def _json_rows(lines: Iterable[str]) -> Iterator[Row]:
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"Line {number} is no JSON: {error}.") from error
-        if not isinstance(fields, dict):
-            raise InvalidRequest(f"Line {number} is no JSON object.")
-        yield Row(number, fields)
-
-
 def to_message(row: Row, rules: RowRules) -> Outgoing:
-    """The row as JSON under its key, or a tombstone. Raises InvalidRequest, naming the line."""
-    key = _text(row.fields.get(rules.key))
+    """The row as a message, or a tombstone. Raises InvalidRequest, naming the line."""
+    key = _sayable(row, rules.key)
     if not key:
         raise InvalidRequest(f"Line {row.line} has no {rules.key!r}, which is to be the key.")
     event_time_ms = None
     if rules.event_time is not None:
-        text = _text(row.fields.get(rules.event_time))
+        text = row.texts.get(rules.event_time) or ""
         if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
             raise InvalidRequest(f"Line {row.line}: {rules.event_time!r} is no time in ms: {text}")
         event_time_ms = int(text)
+    return Outgoing(key, _value(row, rules), event_time_ms)
+
+
+def _value(row: Row, rules: RowRules) -> bytes | None:
+    """None is a tombstone."""
     if rules.tombstone is not None:
         field, value = rules.tombstone
-        if field in row.fields and _text(row.fields[field]) == value:
-            return Outgoing(key, None, event_time_ms)
-    value_json = json.dumps(row.fields, separators=(",", ":"))
-    return Outgoing(key, value_json.encode(), event_time_ms)
+        if field in row.texts and (row.texts[field] or "") == value:
+            return None
+    if rules.value is None:
+        return row.content
+    if rules.value not in row.texts:
+        raise InvalidRequest(f"Line {row.line} has no {rules.value!r}, which is to be the value.")
+    text = _sayable(row, rules.value)
+    return None if text is None else text.encode()
 
 
-def _text(value: Any) -> str:
-    """Text as it is, nothing for null, else as JSON writes it."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+def _sayable(row: Row, field: str) -> str | None:
+    r"""A field's text. JSON can say halves of characters ("\ud800"), which are no text."""
+    text = row.texts.get(field)
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        wrong = f"Line {row.line}: {field!r} is no text: {text!r}."
+        raise InvalidRequest(wrong) from error
+    return text
 
 
 @contextmanager
@@ -182,31 +134,59 @@ def _rules(options: argparse.Namespace) -> RowRules:
         if not found:
             raise InvalidRequest("--tombstone-when: write FIELD=VALUE.")
         tombstone = field, value
-    return RowRules(options.key, options.event_time, tombstone)
+    return RowRules(options.key, options.value, options.event_time, tombstone)
 
 
-def _import(options: argparse.Namespace) -> None:
+@dataclass
+class _Import:
+    """The messages of a file, and the count of what became of its rows."""
+
+    rules: RowRules
+    skips: bool
+    rows: int = 0
+    tombstones: int = 0
+    skipped: int = 0
+
+    def messages(self, rows: Rows) -> Iterator[Outgoing]:
+        for row in rows:
+            try:
+                if isinstance(row, InvalidRequest):
+                    raise row
+                message = to_message(row, self.rules)
+            except InvalidRequest as error:
+                if not self.skips:
+                    raise
+                print(f"ledgerfold: {error} It is skipped.", file=sys.stderr)
+                self.skipped += 1
+                continue
+            yield message
+            self.rows += 1
+            self.tombstones += message.value is None
+
+    def counts(self, topic: str) -> str:
+        skipped = f", {self.skipped:,} skipped" if self.skips else ""
+        return (
+            f"{counted(self.rows, 'row')} imported into {topic}, with "
+            f"{counted(self.tombstones, 'tombstone')}{skipped}"
+        )
+
+
+def _import(options: argparse.Namespace) -> int:
     if options.topic is None and options.file == "-":
         raise InvalidRequest("Standard input has no name: say --topic.")
     topic = options.topic or Path(options.file).stem
-    format_, rules = _format(options), _rules(options)
-    rows = tombstones = 0
-
-    def messages(lines: IO[bytes]) -> Iterator[Outgoing]:
-        nonlocal rows, tombstones
-        for row in read_rows(lines, format_, rules.fields):
-            message = to_message(row, rules)
-            yield message
-            rows += 1
-            tombstones += message.value is None
-
+    format_ = _format(options)
+    importing = _Import(_rules(options), options.on_error == "skip")
     with _opened(options.file) as lines:
         client = client_of(options)
         try:
             producer = client.create_producer(topic, batching_enabled=True)
-            send_all(producer, messages(lines))
+            rows = read_rows(lines, format_, importing.rules.fields)
+            send_all(producer, importing.messages(rows))
         except InvalidRequest as error:
-            raise InvalidRequest(f"{error} {rows} rows before it are imported.") from error
+            before = counted(importing.rows, "row")
+            raise InvalidRequest(f"{error} Imported before it: {before}.") from error
         finally:
             client.close()
-    print(f"{rows} rows imported into {topic}, {tombstones} of them tombstones", file=sys.stderr)
+    print(importing.counts(topic), file=sys.stderr)
+    return FAILED if importing.skipped else DONE

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.cli.importing import Row, RowRules, read_rows, to_message
+from ledgerfold.broker.cli.import_rows import Row, read_rows
+from ledgerfold.broker.cli.importing import RowRules, to_message
 from ledgerfold.broker.cli.producing import Outgoing
 from ledgerfold.storage.errors import InvalidRequest
 from tests.unit.cli.conftest import Ledgerfold
@@ -20,8 +21,19 @@ from tests.unit.cli.conftest import Ledgerfold
 BOM = b"\xef\xbb\xbf"
 
 
-def rows(text: bytes, format_: str = "csv", *wanted: str) -> list[tuple[int, dict[str, Any]]]:
-    return [(row.line, row.fields) for row in read_rows(io.BytesIO(text), format_, wanted)]
+def rows(text: bytes, format_: str = "csv", *wanted: str) -> list[tuple[int, Any]]:
+    found = []
+    for row in read_rows(io.BytesIO(text), format_, wanted):
+        if isinstance(row, InvalidRequest):
+            raise row
+        found.append((row.line, row.texts))
+    return found
+
+
+def json_row(line: str, *wanted: str) -> Row:
+    (row,) = read_rows([line.encode()], "jsonl", wanted)
+    assert isinstance(row, Row), row
+    return row
 
 
 @pytest.mark.parametrize(
@@ -51,7 +63,7 @@ def test_csv(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (b"id,name\n1,Ada\n2\n", "Line 3 has 1 fields, and the header has 2"),
+        (b"id,name\n1,Ada\n2\n", "Line 3 has 1 field, and the header has 2"),
         (b"id\n1,2\n", "Line 2 has 2 fields, and the header has 1"),
         (b'id\n"a\nb"\n"c\n', "Line 4 is no CSV"),
         (b'id\n"a"b\n', "Line 2 is no CSV"),
@@ -74,7 +86,7 @@ def test_bad_csv(text: bytes, wrong: str) -> None:
     ("text", "expected"),
     [
         (b"", []),
-        (BOM + b'{"id": 1}\n\n  \n{"id": [2]}', [(1, {"id": 1}), (4, {"id": [2]})]),
+        (BOM + b'{"id": 1}\n\n  \n{"id": [2]}', [(1, {"id": "1"}), (4, {"id": "[2]"})]),
         (b'{"id": "a\\nb"}\r\n', [(1, {"id": "a\nb"})]),
         ('{"id": "é\u2028"}\n'.encode(), [(1, {"id": "é\u2028"})]),
     ],
@@ -91,6 +103,8 @@ def test_json_lines(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> 
         (b'{"id": 1}\n\n[1]\n', "Line 3 is no JSON object"),
         (b'{"id": 1}\nnull\n', "Line 2 is no JSON object"),
         (b'{"id": 1} {"id": 2}\n', "Line 1 is no JSON: "),
+        (b'{"id": NaN}\n', "Line 1 is no JSON: NaN"),
+        (b'{"id": 1, "id": 2}\n', "Line 1 names the field 'id' twice"),
         (b'{"id": "\xff"}\n', "Line 1 is no UTF-8"),
         (b"[" * 100_000, "Line 1 is no JSON"),
     ],
@@ -98,7 +112,7 @@ def test_json_lines(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> 
 def test_bad_json_lines(text: bytes, wrong: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match=wrong):
-        rows(text, "jsonl")
+        rows(text, "jsonl", "id")
 
 
 FIELDS = st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True)
@@ -117,56 +131,130 @@ def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject
     assert found == [dict(zip(names, each, strict=True)) for each in values]
 
 
-def test_a_row_becomes_its_json_under_its_key() -> None:
-    """Compact, all fields, the key's too."""
-    row = Row(2, {"id": "7", "name": "é", "n": 1.5})
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"id":1.10}',
+        ' { "id" : 1e400 , "n": 123456789012345678901234567890.0 } ',
+        '{"id": 1, "x": 1, "x": 2}',
+        '{"id": 1, "é": "\\u00e9 é \\/"}',
+        '{"id": 1, "n": ' + "9" * 10_000 + "}",
+        '{"id": 1, "a": [{"b": null}, [ ], "},"]}',
+    ],
+)
+def test_a_json_line_is_published_as_it_is(line: str) -> None:
+    """Byte for byte: numbers, names that stand twice, spaces, escapes."""
+    for ending in ("", "\n", "\r\n"):
+        row = json_row(line + ending, "id")
+        assert to_message(row, RowRules("id")).value == line.encode()
+
+
+def test_a_csv_row_becomes_json_under_its_key() -> None:
+    """Compact, all fields, the key's too, in their own script."""
+    (row,) = read_rows([b"id,name,n\n", "7,é漢,1.10\n".encode()], "csv", ["id"])
+    assert isinstance(row, Row)
     assert to_message(row, RowRules("id")) == Outgoing(
-        "7", json.dumps(row.fields, separators=(",", ":")).encode(), None
+        "7", '{"id":"7","name":"é漢","n":"1.10"}'.encode(), None
     )
 
 
 @pytest.mark.parametrize(
-    ("value", "key"),
-    [("a", "a"), (7, "7"), (True, "true"), (1.5, "1.5"), ([1, "a"], '[1,"a"]')],
+    ("raw", "text"),
+    [
+        ('"a"', "a"),
+        (r'"\u00e9\n"', "é\n"),
+        ("7", "7"),
+        ("1.10", "1.10"),
+        ("1e400", "1e400"),
+        ("-0", "-0"),
+        ("true", "true"),
+        ('[1,  "a"]', '[1,  "a"]'),
+        ('{"b": 1.0, "b": 2}', '{"b": 1.0, "b": 2}'),
+    ],
 )
-def test_keys_are_text(value: Any, key: str) -> None:
-    """Text as it is, everything else as JSON writes it."""
-    assert to_message(Row(1, {"id": value}), RowRules("id")).key == key
+def test_the_text_of_a_field(raw: str, text: str) -> None:
+    """A string's is what it says, of everything else it is what stands there; also as the value."""
+    for line in (f'{{"id":{raw},"v":{raw}}}', f'{{ "x" : {{}} , "id" : {raw} , "v" : {raw} }}'):
+        row = json_row(line, "id")
+        message = to_message(row, RowRules("id", value="v"))
+        assert (message.key, message.value) == (text, text.encode())
 
 
-@pytest.mark.parametrize("fields", [{}, {"id": None}, {"id": ""}, {"Id": "1"}])
-def test_a_row_without_its_key(fields: dict[str, Any]) -> None:
+@given(
+    st.dictionaries(
+        st.text(),
+        st.recursive(
+            st.none()
+            | st.booleans()
+            | st.floats(allow_nan=False, allow_infinity=False)
+            | st.integers()
+            | st.text(),
+            st.lists,
+            max_leaves=4,
+        ),
+    )
+)
+def test_whatever_json_can_say_is_taken_apart(fields: dict[str, Any]) -> None:
+    """Each text read as JSON, or as the string that it is, is the field again."""
+    row = json_row(json.dumps(fields) + "\n")
+    assert row.texts.keys() == fields.keys()
+    for name, text in row.texts.items():
+        value = fields[name]
+        assert value == (text if text is None or isinstance(value, str) else json.loads(text))
+
+
+@pytest.mark.parametrize("line", ["{}", '{"id":null}', '{"id":""}', '{"Id":"1"}'])
+def test_a_row_without_its_key(line: str) -> None:
     """It would be one of a million that lose all but the last."""
-    with pytest.raises(InvalidRequest, match="Line 9 has no 'id'"):
-        to_message(Row(9, fields), RowRules("id"))
+    with pytest.raises(InvalidRequest, match="Line 1 has no 'id'"):
+        to_message(json_row(line), RowRules("id"))
+
+
+@pytest.mark.parametrize("rules", [RowRules("id"), RowRules("x", value="id")])
+def test_half_a_character_is_no_text(rules: RowRules) -> None:
+    """UTF-8 cannot say it; it must not become some byte."""
+    for half in (r"\ud800", r"\udcff"):
+        with pytest.raises(InvalidRequest, match="Line 1: 'id' is no text"):
+            to_message(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
+
+
+def test_a_field_as_the_value() -> None:
+    """Null is a tombstone, empty is empty; it must be there."""
+    rules = RowRules("id", value="v")
+    assert to_message(json_row('{"id":1,"v":null}'), rules).value is None
+    assert to_message(json_row('{"id":1,"v":""}'), rules).value == b""
+    with pytest.raises(InvalidRequest, match="Line 1 has no 'v', which is to be the value"):
+        to_message(json_row('{"id":1}'), rules)
 
 
 def test_tombstones() -> None:
     """Rows in which the field has that text; others keep their value."""
     rules = RowRules("id", tombstone=("gone", "true"))
-    assert to_message(Row(1, {"id": 1, "gone": True}), rules).value is None
-    assert to_message(Row(1, {"id": 1, "gone": "true"}), rules).value is None
-    assert to_message(Row(1, {"id": 1, "gone": False}), rules).value is not None
-    assert to_message(Row(1, {"id": 1}), rules).value is not None
+    assert to_message(json_row('{"id":1,"gone":true}'), rules).value is None
+    assert to_message(json_row('{"id":1,"gone":"true"}'), rules).value is None
+    assert to_message(json_row('{"id":1,"gone":false}'), rules).value is not None
+    assert to_message(json_row('{"id":1}'), rules).value is not None
     empty = RowRules("id", tombstone=("name", ""))
-    assert to_message(Row(1, {"id": 1, "name": ""}), empty).value is None
-    assert to_message(Row(1, {"id": 1}), empty).value is not None
+    assert to_message(json_row('{"id":1,"name":""}'), empty).value is None
+    assert to_message(json_row('{"id":1,"name":null}'), empty).value is None
+    assert to_message(json_row('{"id":1}'), empty).value is not None
 
 
 def test_event_times() -> None:
     """Of the row's field, in ms."""
-    rules = RowRules("id", "at")
-    assert to_message(Row(1, {"id": 1, "at": "1704067200000"}), rules).event_time_ms == (
-        1_704_067_200_000
-    )
-    assert to_message(Row(1, {"id": 1, "at": 5}), rules).event_time_ms == 5
+    rules = RowRules("id", event_time="at")
+    for text in ('"1704067200000"', "1704067200000"):
+        message = to_message(json_row(f'{{"id":1,"at":{text}}}'), rules)
+        assert message.event_time_ms == 1_704_067_200_000
 
 
-@pytest.mark.parametrize("at", [None, "", "soon", -1, 1.5, True, 2**63, "9" * 30])
-def test_what_is_no_event_time(at: Any) -> None:
+@pytest.mark.parametrize(
+    "at", ["null", '""', '"soon"', "-1", "1.5", "1e3", "true", str(2**63), "9" * 30]
+)
+def test_what_is_no_event_time(at: str) -> None:
     """The line is named."""
-    with pytest.raises(InvalidRequest, match="Line 3: 'at' is no time in ms"):
-        to_message(Row(3, {"id": 1, "at": at}), RowRules("id", "at"))
+    with pytest.raises(InvalidRequest, match="Line 1: 'at' is no time in ms"):
+        to_message(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
 
 
 # With a broker.
@@ -180,7 +268,7 @@ def test_a_file_becomes_a_topic_of_its_name(cli: Ledgerfold, topic: str, tmp_pat
         *("import", str(path), "--key", "id"),
         *("--event-time", "at", "--tombstone-when", "gone=yes"),
     )
-    assert ran == (0, "", f"3 rows imported into {topic}, 1 of them tombstones\n")
+    assert ran == (0, "", f"3 rows imported into {topic}, with 1 tombstone\n")
     found = cli("read", topic, "--until-end").rows
     assert [(row["key"], row["event_time"], row["tombstone"]) for row in found] == [
         ("1", 5, False),
@@ -196,8 +284,37 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
     assert "Line 3 is no JSON" in ran.err
-    assert "2 rows before it are imported." in ran.err
+    assert "Imported before it: 2 rows." in ran.err
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [
+        ("jsonl", b'{"id": 1}\noops\n{"id": "\xff"}\n[1]\n{"id": 2}\n{"Id": 3}\n{"id": 3}\n'),
+        ("csv", b'id\n1\n"a"b\n\xff\n"2\n\xff"\n1,2\n2\n""\n3\n"4'),
+    ],
+)
+def test_bad_rows_can_be_skipped(cli: Ledgerfold, topic: str, format_: str, text: bytes) -> None:
+    """Each is told, those behind are imported, a count ends it, and the exit code says so."""
+    arguments = ("import", "-", "--format", format_, "--key", "id", "--topic", topic)
+    ran = cli(*arguments, "--on-error", "skip", stdin=text)
+    *told, count = ran.err.splitlines()
+    assert ran.code == 1
+    assert count == f"3 rows imported into {topic}, with 0 tombstones, {len(told)} skipped"
+    assert len(told) == (4 if format_ == "jsonl" else 6)
+    assert all(line.startswith("ledgerfold: Line ") for line in told)
+    assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2", "3"]
+
+
+def test_a_field_becomes_the_value(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
+    """Its text alone."""
+    path = tmp_path / "prices.jsonl"
+    path.write_text('{"id":1.10,"price":2.50}\n{"id":2,"price":null}\n')
+    ran = cli("import", str(path), "--key", "id", "--value", "price", "--topic", topic)
+    assert ran == (0, "", f"2 rows imported into {topic}, with 1 tombstone\n")
+    found = cli("read", topic, "--until-end").rows
+    assert [(row["key"], row["value"]) for row in found] == [("1.10", "2.50"), ("2", None)]
 
 
 def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
@@ -205,7 +322,7 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
     path = tmp_path / "empty.jsonl"
     path.touch()
     ran = cli("import", str(path), "--key", "id", "--topic", topic)
-    assert ran == (0, "", f"0 rows imported into {topic}, 0 of them tombstones\n")
+    assert ran == (0, "", f"0 rows imported into {topic}, with 0 tombstones\n")
 
 
 @pytest.mark.parametrize(
