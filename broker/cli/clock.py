@@ -24,7 +24,7 @@ def add_clock(commands: Commands[argparse.ArgumentParser]) -> None:
     advance.add_argument("by", type=parse_time_ms, help="500ms, 10s, 5m, 2h, 3d or 1w")
     advance.set_defaults(run=_advance)
     for verb in (show, move, advance):
-        add_output(verb, ("table", "jsonl"))
+        add_output(verb, ("table", "json", "jsonl"))
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
-from ledgerfold.broker.cli.output import add_output, print_rows
+from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
 from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
 from ledgerfold.storage.errors import Timeout
 
@@ -41,7 +41,7 @@ def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("runs", help="the history of compactions, newest first")
     parser.add_argument("topic", nargs="?", default="", help="default: of all")
     parser.add_argument("-n", "--number", type=parse_count, default=20, help="0: all; default 20")
-    add_output(parser, ("table", "jsonl"))
+    add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_runs)
 
 
@@ -174,26 +174,41 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 def _runs(options: argparse.Namespace) -> int:
-    print_rows(options, _rows(admin_of(options).runs(options.topic, limit=options.number)))
+    runs = admin_of(options).runs(options.topic, limit=options.number)
+    print_rows(options, _table(runs) if wants_table(options) else map(_json, runs))
     return DONE
 
 
-def _rows(runs: Iterable[RunRecord]) -> Iterator[dict[str, Any]]:
+def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
+    """What fits into a usual terminal; no error is no column."""
+    has_errors = any(run.error_message for run in runs)
+    for run in runs:
+        row, counts = _json(run), run.counts
+        shown = {name: row[name] for name in ("topic", "run", "state", "trigger")}
+        shown |= {
+            "messages": f"{counts.messages_in:,} -> {counts.messages_out:,}",
+            "size": f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}",
+            "took": f"{row['duration_ms'] / 1000:.2f} s" if run.ended_ms else "",
+            "horizon": row["horizon"],
+        }
+        yield shown | ({"error": row["error"]} if has_errors else {})
+
+
+def _json(run: RunRecord) -> dict[str, Any]:
     from ledgerfold.v1.records_pb2 import RunState, RunTrigger
 
-    for run in runs:
-        yield {
-            "topic": _shown(run.topic),
-            "run": run.number,
-            "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
-            "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),
-            "messages_in": run.counts.messages_in,
-            "messages_out": run.counts.messages_out,
-            "removed_events": run.counts.removed_events,
-            "bytes_in": run.counts.bytes_in,
-            "bytes_out": run.counts.bytes_out,
-            "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
-            "ledger": run.ledger_id,
-            "horizon": _horizon(run),
-            "error": run.error_message,
-        }
+    return {
+        "topic": _shown(run.topic),
+        "run": run.number,
+        "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
+        "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),
+        "messages_in": run.counts.messages_in,
+        "messages_out": run.counts.messages_out,
+        "removed_events": run.counts.removed_events,
+        "bytes_in": run.counts.bytes_in,
+        "bytes_out": run.counts.bytes_out,
+        "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
+        "ledger": run.ledger_id,
+        "horizon": _horizon(run),
+        "error": run.error_message,
+    }

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
-from ledgerfold.broker.cli.output import add_output, print_message
+from ledgerfold.broker.cli.output import add_output, message_printer
 from ledgerfold.broker.cli.start_positions import parse_start
 from ledgerfold.broker.cli.units import parse_count
 from ledgerfold.storage.errors import Timeout
@@ -100,11 +100,12 @@ def _consume(options: argparse.Namespace) -> None:
         )
         partitions = client.get_topic_partitions(options.topic)
         has_more = functools.partial(_has_more, options, partitions, consumer)
-        for message in _messages(options, consumer.receive, has_more, _ON_ITS_WAY_MS):
-            print_message(options, message)
-            if not options.no_ack:
-                sys.stdout.flush()
-                consumer.acknowledge(message)
+        with message_printer(options) as show:
+            for message in _messages(options, consumer.receive, has_more, _ON_ITS_WAY_MS):
+                show(message)
+                if not options.no_ack:
+                    sys.stdout.flush()
+                    consumer.acknowledge(message)
     finally:
         client.close()
 
@@ -146,8 +147,9 @@ def _read(options: argparse.Namespace) -> None:
         if isinstance(start, int):
             reader.seek(start)
         # What a reader says of the end is exact: nothing is on its way then.
-        for message in _messages(options, reader.read_next, reader.has_message_available, 0):
-            print_message(options, message)
+        with message_printer(options) as show:
+            for message in _messages(options, reader.read_next, reader.has_message_available, 0):
+                show(message)
     finally:
         client.close()
 

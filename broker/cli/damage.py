@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
-from ledgerfold.broker.cli.output import Row, add_output, aligned, print_document, wants_table
+from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
+from ledgerfold.broker.cli.tables import Row, aligned
 
 if TYPE_CHECKING:
     from ledgerfold.storage.files import Files
@@ -198,7 +199,7 @@ def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:
     listed = list(rows)
     if wants_table(options):
         if listed:
-            print(aligned(listed))
+            print(aligned(listed, width_of(options)))
         return
     nothing = {"": None, "unknown": None}
     print_document(

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
-from ledgerfold.broker.cli.output import aligned, message_id_text
+from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.producing import Outgoing, send_all
+from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import format_size, parse_positive
 
 if TYPE_CHECKING:

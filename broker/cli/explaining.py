@@ -35,7 +35,7 @@ def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
     what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
     what.add_argument("--at", metavar="L:E[:I]", help="one message, by its id")
-    add_output(parser, ("table", "jsonl"))
+    add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
 
 

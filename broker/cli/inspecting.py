@@ -24,7 +24,7 @@ def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
     dump = verbs.add_parser("dump", help="what a file holds, checksums verified")
     dump.add_argument("file", type=Path, help="ledgers/N/N.log in a data directory")
     dump.add_argument("--messages", action="store_true", help="messages instead of entries")
-    add_output(dump, ("table", "jsonl"))
+    add_output(dump, ("table", "json", "jsonl"))
     dump.set_defaults(run=_dump)
 
 

@@ -1,7 +1,12 @@
 """Printing: tables on a terminal, JSON lines in a pipe, or as `-o` says.
 
-What people read is escaped: a key or value with line breaks or terminal codes in it stays on its
-line and steers nothing. What is no UTF-8 stands in base64.
+* `table`, and `text` of messages: for people. On a terminal nothing is wider than it; what is cut
+  ends with a mark, and `--no-truncate` shows it whole. In a pipe or a file nothing is cut.
+* `json`: one array, empty when there is nothing. It is written as its rows come, and closed also
+  where an error ends them.
+* `jsonl`: an object a line.
+
+What people read is escaped (tables.py). What is no UTF-8 stands in base64.
 """
 
 from __future__ import annotations
@@ -9,22 +14,25 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import re
+import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Message, MessageId
-
-Row = Mapping[str, Any]
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def add_output(parser: argparse.ArgumentParser, choices: Sequence[str]) -> None:
     people, pipe = choices[0], choices[-1]
     text = f"default: {people} on a terminal, {pipe} in a pipe"
     parser.add_argument("-o", "--output", choices=choices, help=text)
+    parser.add_argument(
+        "--no-truncate", action="store_true", help=f"{people} wider than the terminal"
+    )
 
 
 def wants_table(options: argparse.Namespace) -> bool:
@@ -32,44 +40,48 @@ def wants_table(options: argparse.Namespace) -> bool:
     return chosen in ("table", "text") or (chosen is None and sys.stdout.isatty())
 
 
+def width_of(options: argparse.Namespace) -> int | None:
+    """Of the terminal that is written to. None: nothing is cut."""
+    if options.no_truncate or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
+
+
 def print_rows(options: argparse.Namespace, rows: Iterable[Row]) -> None:
-    """A table, or a JSON object a line; when `rows` ends with an error, those before it."""
+    """As a table or as JSON; when `rows` ends with an error, those before it."""
     if not wants_table(options):
-        for row in rows:
-            print(to_json(row))
+        with json_printer(options) as show:
+            for row in rows:
+                show(row)
         return
     listed: list[Row] = []
     try:
         listed.extend(rows)
     finally:
         if listed:
-            print(aligned(listed))
+            print(aligned(listed, width_of(options)))
     if not listed:
         print("(none)", file=sys.stderr)
 
 
-def aligned(rows: Sequence[Row]) -> str:
-    """Columns by name, numbers to the right."""
-    from rich.cells import cell_len
+@contextmanager
+def json_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
+    """Prints what it is given: one array, or an object a line."""
+    if options.output != "json":
+        yield lambda row: print(to_json(row))
+        return
+    before = "["
 
-    names = list(rows[0])
-    cells = [[printable(str(row[name])) for name in names] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
-    right = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    def put(row: Row) -> None:
+        nonlocal before
+        indented = to_json(row, indent=2).replace("\n", "\n  ")
+        print(f"{before}\n  {indented}", end="")
+        before = ","
 
-    def line(values: Sequence[str]) -> str:
-        padded = []
-        for value, width, to_right in zip(values, widths, right, strict=True):
-            space = " " * (width - cell_len(value))
-            padded.append(space + value if to_right else value + space)
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(names), *map(line, cells)])
-
-
-def printable(text: str) -> str:
-    """On one line, without control characters: "a\\nb" for a line break."""
-    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+    try:
+        yield put
+    finally:
+        print("[]" if before == "[" else "\n]")
 
 
 def to_json(document: Any, indent: int | None = None) -> str:
@@ -108,13 +120,14 @@ def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     return row
 
 
-def message_text(message: Message) -> str:
+def message_text(message: Message, width: int | None = None) -> str:
     """id, key, value on a line."""
     data = message.data()
-    return (
+    line = (
         f"{message_id_text(message.message_id()):<14} {_shown(_key(message), '(no key)'):<20} "
         f"{_shown(data or None, '(tombstone)')}"
     )
+    return cut(line, width)
 
 
 def message_id_text(message_id: MessageId) -> str:
@@ -126,13 +139,15 @@ def message_id_text(message_id: MessageId) -> str:
     return text if index < 0 else f"{text}:{index}"
 
 
-def print_message(options: argparse.Namespace, message: Message) -> None:
-    if options.output == "json":
-        print_document(message_row(message))
-    elif wants_table(options):
-        print(message_text(message))
-    else:
-        print(to_json(message_row(message)))
+@contextmanager
+def message_printer(options: argparse.Namespace) -> Iterator[Callable[[Message], None]]:
+    """Prints messages as they come."""
+    if wants_table(options):
+        width = width_of(options)
+        yield lambda message: print(message_text(message, width))
+        return
+    with json_printer(options) as show:
+        yield lambda message: show(message_row(message))
 
 
 def _key(message: Message) -> bytes | None:

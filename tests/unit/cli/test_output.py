@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from ledgerfold.broker.cli.output import (
-    aligned,
     content,
+    message_printer,
     message_row,
     message_text,
-    print_message,
     print_rows,
-    printable,
+    width_of,
 )
+from ledgerfold.broker.cli.tables import aligned, printable
 from ledgerfold.broker.client import Message
 from ledgerfold.broker.client.message import ReceivedEntry
 from ledgerfold.storage.codec import decode
@@ -49,8 +50,14 @@ def message(
     return Message((ReceivedEntry(header, decode(stored, header), "t", 0), 0))
 
 
-def options(output: str | None) -> argparse.Namespace:
-    return argparse.Namespace(output=output)
+def options(output: str | None, *, no_truncate: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(output=output, no_truncate=no_truncate)
+
+
+def print_messages(output: str | None, *messages: Message) -> None:
+    with message_printer(options(output)) as show:
+        for each in messages:
+            show(each)
 
 
 def test_a_message_as_json() -> None:
@@ -185,16 +192,92 @@ def test_rows_before_an_error_are_shown(capsys: pytest.CaptureFixture[str], outp
     assert "41" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("output", "lines"), [("text", 1), ("jsonl", 1), (None, 1), ("json", 11)])
-def test_forms_of_a_message(
-    capsys: pytest.CaptureFixture[str], output: str | None, lines: int
-) -> None:
-    """A line each, but for `json`, which is for reading with the eye."""
-    print_message(options(output), message(b"a\nb"))
-    out = capsys.readouterr().out
-    assert len(out.splitlines()) == lines
+@pytest.mark.parametrize("output", ["text", "jsonl", None])
+def test_a_message_a_line(capsys: pytest.CaptureFixture[str], output: str | None) -> None:
+    """Whatever is in it."""
+    print_messages(output, message(b"a\nb"), message(b"c"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
     if output != "text":
-        assert json.loads(out)["value"] == "a\nb"
+        assert [json.loads(line)["value"] for line in lines] == ["a\nb", "c"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_json_is_one_array(capsys: pytest.CaptureFixture[str], count: int) -> None:
+    """Of rows and of messages, also of none."""
+    rows = [{"n": n, "s": "é\u2028", "of": {"a": [1]}} for n in range(count)]
+    print_rows(options("json"), rows)
+    assert capsys.readouterr().out == json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+    print_messages("json", *[message(b"v")] * count)
+    assert json.loads(capsys.readouterr().out) == [message_row(message(b"v"))] * count
+
+
+def test_an_array_is_closed_where_an_error_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """What came before can be read."""
+
+    def messages() -> Iterator[Message]:
+        yield message(b"v")
+        raise Corruption("f", 7, "this", "that")
+
+    with pytest.raises(Corruption):
+        print_rows(options("json"), map(message_row, messages()))
+    assert json.loads(capsys.readouterr().out) == [message_row(message(b"v"))]
+
+
+RUN = {"run": 7, "topic": "t" * 50, "state": "success", "error": "e" * 30}
+
+
+def test_a_table_that_is_too_wide() -> None:
+    """Its widest texts are cut, with a mark; numbers and what is short stay."""
+    lines = aligned([RUN, {**RUN, "topic": "漢" * 25}], 70).splitlines()
+    assert lines == [
+        "run  topic" + " " * 24 + "state    error",
+        "  7  " + "t" * 26 + "…  success  " + "e" * 26 + "…",
+        "  7  " + "漢" * 13 + "…  success  " + "e" * 26 + "…",
+    ]
+    assert aligned([RUN], 101) == aligned([RUN])
+
+
+def test_a_table_with_too_little_room() -> None:
+    """Each row becomes a block, and no line of it is too wide."""
+    assert aligned([RUN, RUN], 40).splitlines() == [
+        "run    7",
+        "topic  " + "t" * 32 + "…",
+        "state  success",
+        "error  " + "e" * 30,
+        "",
+        "run    7",
+        "topic  " + "t" * 32 + "…",
+        "state  success",
+        "error  " + "e" * 30,
+    ]
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=60), st.integers(), st.text(max_size=60)), min_size=1),
+    st.integers(20, 120),
+)
+def test_nothing_is_wider_than_it_may_be(found: list[tuple[str, int, str]], width: int) -> None:
+    """Whatever stands in it; and what fits is whole."""
+    rows = [dict(zip(("a", "number", "b"), each, strict=True)) for each in found]
+    shown, whole = aligned(rows, width).splitlines(), aligned(rows).splitlines()
+    assert max(map(cell_len, shown)) <= width
+    if max(map(cell_len, whole)) <= width:
+        assert shown == whole
+
+
+def test_a_long_value_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line of it; all of it with --no-truncate, and where no terminal is."""
+    monkeypatch.setenv("COLUMNS", "60")
+    whole = message_text(message(b"v" * 35_000))
+    print_messages("text", message(b"v" * 35_000))
+    assert capsys.readouterr().out == whole + "\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_messages(None, message(b"v" * 35_000))
+    assert capsys.readouterr().out == whole[:59] + "…\n"
+    assert width_of(options(None, no_truncate=True)) is None
 
 
 def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:

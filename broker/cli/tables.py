@@ -1,0 +1,95 @@
+"""Tables for people: columns by name, numbers to the right, no wider than they may be.
+
+>>> print(aligned([{"run": 9, "note": "as it was"}, {"run": 10, "note": ""}]))
+run  note
+  9  as it was
+ 10
+
+Of a table that is too wide the widest texts are cut, with a mark; when too little of them would be
+left, each row becomes a block of lines, a name and a value each.
+
+What is shown is escaped: a key or value with line breaks or terminal codes in it stays on its line
+and steers nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_GAP, _MARK = "  ", "…"
+# No text is cut to less.
+_CELLS_MIN = 20
+
+
+def printable(text: str) -> str:
+    """On one line, without control characters: "a\\nb" for a line break."""
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def cut(text: str, width: int | None) -> str:
+    """Up to `width` cells of a line; None: all of it. Wide characters take two."""
+    from rich.cells import cell_len, set_cell_size
+
+    if width is None or cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)) + _MARK
+
+
+def aligned(rows: Sequence[Row], width: int | None = None) -> str:
+    """`rows`, of which there is one at least, in lines of up to `width` cells; None: no limit."""
+    from rich.cells import cell_len
+
+    names = list(rows[0])
+    lines = [names, *([printable(str(row[name])) for name in names] for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    right = [all(isinstance(row[name], int | float) for row in rows) for name in names]
+    if width is not None:
+        room = width - len(_GAP) * (len(names) - 1)
+        limit = _text_limit(widths, right, room)
+        if limit is None:
+            return _blocks(names, lines[1:], width)
+        widths = [
+            each if is_number else min(each, limit)
+            for each, is_number in zip(widths, right, strict=True)
+        ]
+    return "\n".join(_line(line, widths, right) for line in lines)
+
+
+def _text_limit(widths: Sequence[int], right: Sequence[bool], room: int) -> int | None:
+    """How wide a text may be, so that all columns have room; None when that is too little."""
+    room -= sum(width for width, is_number in zip(widths, right, strict=True) if is_number)
+    texts = sorted(width for width, is_number in zip(widths, right, strict=True) if not is_number)
+    # From the narrowest on: what one does not need is for the others.
+    for at, width in enumerate(texts):
+        share = room // (len(texts) - at)
+        if width > share:
+            return share if share >= _CELLS_MIN else None
+        room -= width
+    return max(texts, default=0) if room >= 0 else None
+
+
+def _line(values: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    from rich.cells import cell_len
+
+    padded = []
+    for value, width, to_right in zip(values, widths, right, strict=True):
+        shown = cut(value, width)
+        space = " " * (width - cell_len(shown))
+        padded.append(space + shown if to_right else shown + space)
+    return _GAP.join(padded).rstrip()
+
+
+def _blocks(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
+    longest = max(map(len, names))
+    blocks = [
+        "\n".join(
+            cut(f"{name:<{longest}}{_GAP}{value}".rstrip(), width)
+            for name, value in zip(names, row, strict=True)
+        )
+        for row in rows
+    ]
+    return "\n\n".join(blocks)
