@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
-from ledgerfold.broker.cli.start_positions import parse_start
+from ledgerfold.broker.cli.start_positions import parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
 from ledgerfold.storage.errors import Timeout
 
@@ -68,7 +68,7 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         *("-m", "--from", "--start-message-id"),
         dest="start",
         default="earliest",
-        metavar="earliest|latest|L:E[:I]|TIME",
+        metavar="earliest|latest|L:E[[:P]:I]|TIME",
         help="TIME: ms since the epoch, or ISO 8601; default earliest",
     )
     add(
@@ -136,10 +136,11 @@ def _read(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import MessageId
 
     start = parse_start(options.start)
+    topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
     client = client_of(options)
     try:
         reader = client.create_reader(
-            options.topic,
+            topic,
             MessageId.earliest if isinstance(start, int) else start,
             is_read_compacted=options.read_compacted,
             start_message_id_inclusive=options.inclusive,

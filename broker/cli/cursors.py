@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
 from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -29,7 +29,9 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
     to = reset.add_mutually_exclusive_group(required=True)
     to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="so long ago")
-    to.add_argument("-m", "--message-id", metavar="earliest|latest|L:E", help="it begins with")
+    to.add_argument(
+        "-m", "--message-id", metavar="earliest|latest|L:E[[:P]:I]", help="it begins with"
+    )
     reset.add_argument(
         "-e", "--exclude-reset-position", action="store_true", help="begin behind the message"
     )
@@ -71,10 +73,11 @@ def _reset(options: argparse.Namespace) -> None:
     if options.time is not None:
         admin.reset_cursor(options.topic, options.subscription, ago_ms=options.time)
     else:
+        message_id = _message_id(options.message_id)
         admin.reset_cursor(
-            options.topic,
+            topic_of(options.topic, message_id),
             options.subscription,
-            _message_id(options.message_id),
+            message_id,
             inclusive=not options.exclude_reset_position,
         )
 

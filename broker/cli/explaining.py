@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
-from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -34,15 +34,18 @@ def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
     what.add_argument("-k", "--key", help="the key, as `read` shows it")
     what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
-    what.add_argument("--at", metavar="L:E[:I]", help="one message, by its id")
+    what.add_argument("--at", metavar="L:E[[:P]:I]", help="one message, by its id")
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    message_id = None if options.at is None else _message_id(options.at)
+    topic, message_id = options.topic, None
+    if options.at is not None:
+        message_id = _message_id(options.at)
+        topic = topic_of(topic, message_id)
     with admin_of(options) as admin:
-        explained = admin.explain(options.topic, key=_key(options), message_id=message_id)
+        explained = admin.explain(topic, key=_key(options), message_id=message_id)
     rows = _table if wants_table(options) else _json
     print_rows(options, map(rows, explained.versions))
     for note in explained.notes:
@@ -63,7 +66,8 @@ def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None or message_id.ledger_id() < 0 or text == "latest":
         raise InvalidRequest(
-            f"{text!r} is no message id: write LEDGER:ENTRY or LEDGER:ENTRY:INDEX."
+            f"{text!r} is no message id: write LEDGER:ENTRY, LEDGER:ENTRY:INDEX, or one of a "
+            "partition as LEDGER:ENTRY:PARTITION:INDEX."
         )
     return message_id
 
@@ -83,11 +87,11 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
 
 
 def _json(version: ExplainedVersion) -> dict[str, Any]:
-    from ledgerfold.broker.explain.text import id_text
+    from ledgerfold.broker.explain.text import record_text
     from ledgerfold.v1 import explain_pb2 as pb
 
     return {
-        "id": id_text(version.id),
+        "id": record_text(version.id),
         "publish_time": version.publish_time_ms,
         "event_time": version.event_time_ms,
         "value_bytes": version.value_bytes,
@@ -96,11 +100,11 @@ def _json(version: ExplainedVersion) -> dict[str, Any]:
         "state": _word(pb.VersionState.Name(version.state), "VERSION_STATE_"),
         "hidden": version.is_hidden,
         "rule": _word(pb.CompactionRule.Name(version.rule), "COMPACTION_RULE_"),
-        "by": id_text(version.by) if version.HasField("by") else None,
+        "by": record_text(version.by) if version.HasField("by") else None,
         "kept_by_run": _run(version.kept_by),
         "dropped_by_run": _run(version.dropped_by),
         "next_rule": _word(pb.CompactionRule.Name(version.next_rule), "COMPACTION_RULE_"),
-        "next_by": id_text(version.next_by) if version.HasField("next_by") else None,
+        "next_by": record_text(version.next_by) if version.HasField("next_by") else None,
         "what": version.what,
         "next": version.next,
     }

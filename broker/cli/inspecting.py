@@ -9,6 +9,7 @@ from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import add_output, content, print_document, print_rows
+from ledgerfold.broker.ground.message_ids import id_text
 
 Commands = argparse._SubParsersAction
 
@@ -85,6 +86,6 @@ def _messages(path: Path) -> Iterator[dict[str, Any]]:
 
     for header, _, entry in _whole_entries(path):
         for message in decode(entry, header).messages():
-            index = f":{message.batch_index}" if message.batch_index >= 0 else ""
             value = None if message.value_is_null else message.value
-            yield {"id": f"{header.position}{index}", **content(message.key, value)}
+            text = id_text(*header.position, batch_index=message.batch_index)
+            yield {"id": text, **content(message.key, value)}

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
+from ledgerfold.broker.ground.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Message, MessageId
@@ -131,12 +132,13 @@ def message_text(message: Message, width: int | None = None) -> str:
 
 
 def message_id_text(message_id: MessageId) -> str:
-    """ "ledger:entry", and ":index" in a batch; on a partition all four parts, as in Python."""
-    if message_id.partition() >= 0:
-        return str(message_id)
-    text = f"{message_id.ledger_id()}:{message_id.entry_id()}"
-    index = message_id.batch_index()
-    return text if index < 0 else f"{text}:{index}"
+    """As every command takes it."""
+    return id_text(
+        message_id.ledger_id(),
+        message_id.entry_id(),
+        message_id.partition(),
+        message_id.batch_index(),
+    )
 
 
 @contextmanager

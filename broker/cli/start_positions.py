@@ -5,7 +5,8 @@
 
 * `earliest`, `latest`;
 * a message id: LEDGER:ENTRY, LEDGER:ENTRY:INDEX as the command line prints it, or
-  LEDGER:ENTRY:PARTITION:INDEX as Python does, and the command line for one of a partition;
+  LEDGER:ENTRY:PARTITION:INDEX as Python does, and the command line for one of a partition, which
+  it names then;
 * a publish time: ms since the epoch, or ISO 8601 (local time when it names no zone).
 """
 
@@ -15,6 +16,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.ground.names import parse_partition, partition_name
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def parse_start(text: str) -> MessageId | int:
     time_ms = int(text) if re.fullmatch(r"[0-9]+", text) else _iso_ms(text)
     if time_ms is None or not 0 <= time_ms <= _INT64_MAX:
         raise InvalidRequest(
-            f"{text!r} is no start: write earliest, latest, LEDGER:ENTRY[:INDEX], "
+            f"{text!r} is no start: write earliest, latest, LEDGER:ENTRY[[:PARTITION]:INDEX], "
             "ms since the epoch, or a time like 2024-01-31T12:00:00Z."
         )
     return time_ms
@@ -52,6 +54,23 @@ def parse_message_id(text: str) -> MessageId | None:
     if max(ledger_id, entry_id) > _INT64_MAX or max(partition, index) > _INT32_MAX:
         return None
     return MessageId(partition, ledger_id, entry_id, index)
+
+
+def topic_of(topic: str, message_id: MessageId) -> str:
+    """The topic that holds the message: an id of a partition names it. Raises InvalidRequest.
+
+    >>> from ledgerfold.broker.client import MessageId
+    >>> topic_of("orders", MessageId(2, 12, 3)), topic_of("orders", MessageId(-1, 12, 3))
+    ('orders-partition-2', 'orders')
+    """
+    index, partition = message_id.partition(), parse_partition(topic)
+    if index < 0:
+        return topic
+    if partition is None:
+        return partition_name(topic, index)
+    if partition.index != index:
+        raise InvalidRequest(f"A message of partition {index} is not in {topic}.")
+    return topic
 
 
 def _iso_ms(text: str) -> int | None:

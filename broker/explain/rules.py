@@ -124,6 +124,7 @@ def explain(
 def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     """Of a message that lies nowhere any more, what the runs can tell."""
     told = pb.ExplainedVersion(id=message_id, place=pb.VERSION_PLACE_TRIMMED)
+    told.id.partition = facts.partition
     first = None
     if facts.line is not None:
         first = facts.line.first_over(Position(message_id.ledger_id, message_id.entry_id))

@@ -26,6 +26,7 @@ from ledgerfold.broker.explain.rules import (
     found_in,
 )
 from ledgerfold.broker.explain.run_line import RunLine
+from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -172,9 +173,10 @@ class _Scan:
                 key = batch.key(indexes.index(message_id.batch_index))
                 return self._explain_key(key, message_id)
             if message_id.batch_index < 0:
+                partition = self._facts.partition
+                first, last = (id_text(*position, partition, indexes[at]) for at in (0, -1))
                 raise InvalidRequest(
-                    f"{position} is a batch: name one of its messages, {position}:{indexes[0]} "
-                    f"to {position}:{indexes[-1]}."
+                    f"{position} is a batch: name one of its messages, {first} to {last}."
                 )
         if is_raw:
             raise InvalidRequest(f"There is no such message in entry {position}.")

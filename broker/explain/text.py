@@ -3,7 +3,7 @@
 >>> version = pb.ExplainedVersion(
 ...     state=pb.VERSION_STATE_DROPPED,
 ...     rule=pb.COMPACTION_RULE_OBSCURED,
-...     by=MessageId(ledger_id=12, entry_id=40, batch_index=3),
+...     by=MessageId(ledger_id=12, entry_id=40, batch_index=3, partition=-1),
 ...     dropped_by=pb.RunSpan(first=7, last=7),
 ... )
 >>> what(version, Position(12, 55), EARLIEST)
@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
@@ -63,18 +64,19 @@ def reason(rule: pb.CompactionRule, by: MessageId, floor: Position = EARLIEST) -
     return {
         pb.COMPACTION_RULE_NEWEST: "the newest of its key",
         pb.COMPACTION_RULE_NULL_KEY_RETAINED: "null key, retain_null_key=true",
-        pb.COMPACTION_RULE_OBSCURED: f"obscured by {id_text(by)}",
-        pb.COMPACTION_RULE_DELETED: f"deleted by {id_text(by)}",
+        pb.COMPACTION_RULE_OBSCURED: f"obscured by {record_text(by)}",
+        pb.COMPACTION_RULE_DELETED: f"deleted by {record_text(by)}",
         pb.COMPACTION_RULE_TOMBSTONE: "a tombstone",
         pb.COMPACTION_RULE_NULL_KEY: "null key, retain_null_key=false",
         pb.COMPACTION_RULE_RETENTION: f"retention removed what lies before {floor}",
     }[rule]
 
 
-def id_text(message_id: MessageId) -> str:
-    """ "ledger:entry", and ":index" in a batch."""
-    text = f"{message_id.ledger_id}:{message_id.entry_id}"
-    return text if message_id.batch_index < 0 else f"{text}:{message_id.batch_index}"
+def record_text(message_id: MessageId) -> str:
+    """As every command takes it."""
+    return id_text(
+        message_id.ledger_id, message_id.entry_id, message_id.partition, message_id.batch_index
+    )
 
 
 def _runs(span: pb.RunSpan) -> str:

@@ -9,7 +9,7 @@ import pytest
 from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
 from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.explain.text import KEEPS, id_text
+from ledgerfold.broker.explain.text import KEEPS, record_text
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
@@ -57,14 +57,14 @@ def test_the_real_compactor_does_what_explain_said(
     for _ in range(2):
         publish(client, topic)
         predicted = {
-            id_text(version.id)
+            record_text(version.id)
             for key in KEYS
             for version in admin.explain(topic, key=key).versions
             if version.next_rule in KEEPS
         }
         compact(admin, topic)
         reader = client.create_reader(topic, MessageId.earliest, is_read_compacted=True)
-        kept = {id_text(each.message_id().to_record()) for each in reader}
+        kept = {record_text(each.message_id().to_record()) for each in reader}
         reader.close()
         assert kept == predicted
 
@@ -82,7 +82,7 @@ def test_the_command_tells_where_why_and_what_next(
     compact(admin, topic)
     first = explain("--key", "a")
     batch = first.rows[0]["id"].rpartition(":")[0]
-    last = id_text(admin.last_message_id(topic).to_record())
+    last = record_text(admin.last_message_id(topic).to_record())
     assert [(row["id"], row["where"], row["what"]) for row in first.rows] == [
         (f"{batch}:0", "raw", f"obscured by {batch}:4, dropped by run 1"),
         (f"{batch}:4", "both", f"newest up to the horizon {last}, kept by run 1"),

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.output import message_id_text
-from ledgerfold.broker.cli.start_positions import parse_message_id, parse_start
+from ledgerfold.broker.cli.start_positions import parse_message_id, parse_start, topic_of
 from ledgerfold.broker.client import MessageId
 from ledgerfold.storage.errors import InvalidRequest
+from tests.unit.cli.conftest import Ledgerfold
 
 INT64_MAX = 2**63 - 1
 
@@ -88,3 +89,38 @@ def test_every_id_that_is_printed_can_be_read(
     message_id = MessageId(partition, ledger, entry, index)
     assert parse_start(message_id_text(message_id)) == message_id
     assert parse_start(str(message_id)) == message_id
+
+
+def test_an_id_of_a_partition_names_it() -> None:
+    """Where the topic is named as a whole; of another partition it is refused."""
+    of_two, of_none = MessageId(2, 12, 3, 0), MessageId(-1, 12, 3, 0)
+    assert topic_of("t", of_two) == topic_of("t-partition-2", of_two) == "t-partition-2"
+    assert topic_of("t", of_none) == "t"
+    assert topic_of("t-partition-1", of_none) == "t-partition-1"
+    with pytest.raises(InvalidRequest, match="partition 2 is not in t-partition-1"):
+        topic_of("t-partition-1", of_two)
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("batch", [(), ("--batch",)])
+def test_every_command_takes_an_id_as_it_is_printed(
+    cli: Ledgerfold, topic: str, partitions: int, batch: tuple[str, ...]
+) -> None:
+    """Of a topic and of a partitioned one, of messages alone and in a batch."""
+    if partitions:
+        assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
+    lines = b"".join(b"k%d:%d\n" % (n % 4, n) for n in range(8))
+    assert cli("produce", topic, "-K", ":", *batch, stdin=lines).code == 0
+    assert cli("consume", topic, "-s", "s", "-p", "Earliest", "--until-end").code == 0
+    rows = cli("read", topic, "--until-end").rows
+    ids = [row["id"] for row in rows]
+    assert len(set(ids)) == 8
+    listed = [cli("explain", topic, "--key", f"k{n}").rows for n in range(4)]
+    assert sorted(row["id"] for rows in listed for row in rows) == sorted(ids)
+    for row in rows:
+        (told,) = cli("explain", topic, "--at", row["id"]).rows
+        assert told["id"] == row["id"]
+        (again,) = cli("read", topic, "--from", row["id"], "-i", "-n", "1").rows
+        assert again == row
+        reset = cli("topics", "reset-cursor", topic, "-s", "s", "-m", row["id"])
+        assert reset == (0, "", "")
