@@ -48,6 +48,8 @@ import errno
 from collections.abc import Mapping
 from typing import ClassVar
 
+from ledgerfold.storage.words import counted
+
 
 class LedgerfoldError(Exception):
     """The root. `reason` is stable and for machines, the message is for people."""
@@ -103,8 +105,8 @@ class TopicIsPartitioned(TopicNotFound):
     def __init__(self, topic: str, partitions: int) -> None:
         RequestError.__init__(
             self,
-            f"Topic {topic} is divided into {partitions} partitions, and has no data of its own. "
-            f"Name a partition, {topic}-partition-0 or another.",
+            f"Topic {topic} is divided into {counted(partitions, 'partition')}, and has no data "
+            f"of its own. Name a partition, {topic}-partition-0 or another.",
         )
         self.topic, self.partitions = topic, partitions
 
@@ -122,8 +124,9 @@ class TopicBusy(RequestError):
 
     def __init__(self, topic: str, producers: int, consumers: int) -> None:
         super().__init__(
-            f"Topic {topic} has {producers} connected producers and {consumers} consumers or "
-            "readers. Close them, or force the deletion."
+            f"Topic {topic} has {counted(producers, 'connected producer')} and "
+            f"{counted(consumers, 'consumer or reader', 'consumers or readers')}. Close them, or "
+            "force the deletion."
         )
         self.topic, self.producers, self.consumers = topic, producers, consumers
 
@@ -356,7 +359,8 @@ class CompactionQueueFull(CompactionError):
 
     def __init__(self, queued: int) -> None:
         super().__init__(
-            f"{queued} topics wait for compaction already. Try again when some are done."
+            f"{counted(queued, 'topic waits', 'topics wait')} for compaction already. Try again "
+            "when some are done."
         )
         self.queued = queued
 

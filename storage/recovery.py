@@ -51,6 +51,7 @@ from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, pa
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.window import Window
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
@@ -89,8 +90,9 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         return (
-            f"{self.ledgers} ledgers, {len(self.closed)} closed, {len(self.torn)} torn tails cut, "
-            f"{len(self.deleted)} deleted, {len(self.orphans)} orphans removed, "
+            f"{counted(self.ledgers, 'ledger')}, {len(self.closed)} closed, "
+            f"{counted(len(self.torn), 'torn tail')} cut, "
+            f"{len(self.deleted)} deleted, {counted(len(self.orphans), 'orphan')} removed, "
             f"{len(self.left)} left for later, {len(self.kept)} that no record names kept, "
             f"{len(self.damaged)} damaged"
         )

@@ -20,6 +20,7 @@ from ledgerfold.storage.errors import Corruption, StorageError
 from ledgerfold.storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
 from ledgerfold.storage.segment_check import SegmentCheck
 from ledgerfold.storage.survey import LedgerCheck, Survey
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_DELETING,
@@ -61,8 +62,9 @@ class Totals:
 
     def __str__(self) -> str:
         return (
-            f"{self.topics} topics, {self.ledgers} ledgers, {self.segments} segments, "
-            f"{self.entries} entries, {self.messages} messages, {self.size_bytes} bytes"
+            f"{counted(self.topics, 'topic')}, {counted(self.ledgers, 'ledger')}, "
+            f"{counted(self.segments, 'segment')}, {counted(self.entries, 'entry', 'entries')}, "
+            f"{counted(self.messages, 'message')}, {counted(self.size_bytes, 'byte')}"
         )
 
 

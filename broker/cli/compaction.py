@@ -13,6 +13,7 @@ from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
 from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
 from ledgerfold.storage.errors import Timeout
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.admin import Admin
@@ -99,8 +100,8 @@ def _shown(topic: str) -> str:
 def figures(run: RunRecord) -> str:
     counts = run.counts
     return (
-        f"run {run.number}: {counts.messages_in:,} -> {counts.messages_out:,} messages, "
-        f"{counts.removed_events:,} removed events, "
+        f"run {run.number}: {counts.messages_in:,} -> {counted(counts.messages_out, 'message')}, "
+        f"{counted(counts.removed_events, 'removed event')}, "
         f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
         f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
         f"horizon {_horizon(run)}"
@@ -131,7 +132,7 @@ def _progress_bar() -> Iterator[Any]:
 
             at = status.progress
             name = CompactionPhase.Name(at.phase).removeprefix("COMPACTION_PHASE_").lower()
-            note = f"{at.tasks_done}/{at.tasks_total} tasks, {at.messages:,} messages"
+            note = f"{at.tasks_done}/{at.tasks_total} tasks, {counted(at.messages, 'message')}"
             progress.update(
                 task,
                 description=f"phase {name}" if name in ("one", "two") else name,

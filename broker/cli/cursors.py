@@ -9,6 +9,7 @@ from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
 from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
@@ -65,7 +66,7 @@ def _add_age(parser: argparse.ArgumentParser) -> None:
 def _expire(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
-    print(f"{expired} entries expired")
+    print(f"{counted(expired, 'entry', 'entries')} expired")
 
 
 def _reset(options: argparse.Namespace) -> None:
@@ -91,9 +92,9 @@ def _message_id(text: str) -> MessageId:
 
 def _skip(options: argparse.Namespace) -> None:
     skipped = admin_of(options).skip_messages(options.topic, options.subscription, options.count)
-    print(f"{skipped} entries skipped")
+    print(f"{counted(skipped, 'entry', 'entries')} skipped")
 
 
 def _clear(options: argparse.Namespace) -> None:
     skipped = admin_of(options).clear_backlog(options.topic, options.subscription)
-    print(f"{skipped} entries skipped")
+    print(f"{counted(skipped, 'entry', 'entries')} skipped")

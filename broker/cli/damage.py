@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
 from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.storage.files import Files
@@ -69,7 +70,7 @@ def _verify(options: argparse.Namespace) -> int:
             found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
     _print(options, map(_row, found))
     damaged = sum(not each.is_note for each in found)
-    ending = f"{damaged} damaged, {len(found) - damaged} notes; {summary}"
+    ending = f"{damaged} damaged, {counted(len(found) - damaged, 'note')}; {summary}"
     _say(options, f"{ending}; {time.monotonic() - began:.1f} seconds")
     if damaged:
         _say(options, f"`ledgerfold repair {options.data}` shows what can be done.")
@@ -109,7 +110,11 @@ def _loss(steps: list[Step]) -> str:
 
     known, may_be_more = messages_lost(steps)
     more = ", and others that nobody can count" if may_be_more else ""
-    return f"{known} messages lost{more}." if known or may_be_more else "No message is lost."
+    return (
+        f"{counted(known, 'message')} lost{more}."
+        if known or may_be_more
+        else "No message is lost."
+    )
 
 
 # -- the directory ---------------------------------------------------------------------------

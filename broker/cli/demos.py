@@ -19,6 +19,7 @@ from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.producing import Outgoing, send_all
 from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import format_size, parse_positive
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Client, Message, MessageId
@@ -72,7 +73,7 @@ class Stage:
             self.topic, batching_enabled=batching, batching_max_messages=10_000
         ) as producer:
             count = send_all(producer, messages, on_stored=ids.append)
-        print(f"published   {count:,} messages in {time.monotonic() - began:.2f} s")
+        print(f"published   {counted(count, 'message')} in {time.monotonic() - began:.2f} s")
         return ids
 
     def compact(self) -> int:
@@ -104,9 +105,9 @@ class Stage:
             internal = admin.internal_stats(self.topic)
         ledger = internal["compactedLedger"]
         print(
-            f"stored      {internal['numberOfEntries']:,} raw entries, "
-            f"{format_size(internal['totalSize'])}; compacted {ledger['entries']:,} entries, "
-            f"{format_size(ledger['size'])}"
+            f"stored      {counted(internal['numberOfEntries'], 'raw entry', 'raw entries')}, "
+            f"{format_size(internal['totalSize'])}; compacted "
+            f"{counted(ledger['entries'], 'entry', 'entries')}, {format_size(ledger['size'])}"
         )
 
 
@@ -142,7 +143,7 @@ def _verdict(wrong: list[str], right: str) -> int:
     if not wrong:
         print(f"checked     {right}")
         return DONE
-    print(f"checked     {len(wrong)} differences:")
+    print(f"checked     {counted(len(wrong), 'difference')}:")
     for line in wrong[:_SHOWN]:
         print(f"  {line}")
     return FAILED
@@ -175,7 +176,10 @@ def _git(stage: Stage) -> int:
             yield Outgoing(change.path, change.value)
 
     stage.publish(messages(), batching=True)
-    print(f"history     {len(commits):,} commits, {tombstones:,} deletions, up to {commit[:12]}")
+    print(
+        f"history     {counted(len(commits), 'commit')}, {counted(tombstones, 'deletion')}, "
+        f"up to {commit[:12]}"
+    )
     if stage.compact() != DONE:
         return FAILED
     found: dict[str, object] = {}
@@ -192,7 +196,7 @@ def _git(stage: Stage) -> int:
     expected: dict[str, object] = dict(git_history.tree(repository, commit))
     return _verdict(
         _differences(found, expected),
-        f"the compacted view equals git ls-tree -r {commit[:12]}, {len(found):,} paths",
+        f"the compacted view equals git ls-tree -r {commit[:12]}, {counted(len(found), 'path')}",
     )
 
 
@@ -215,7 +219,8 @@ def _ticker(stage: Stage) -> int:
     stage.print_sizes()
     shown = [{"symbol": key, "last": last[key].decode()} for key in islice(last, _SHOWN)]
     print(f"\n{aligned(shown)}\n")
-    return _verdict(_differences(found, expected), f"the last price of {len(found):,} symbols")
+    right = f"the last price of {counted(len(found), 'symbol')}"
+    return _verdict(_differences(found, expected), right)
 
 
 def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:

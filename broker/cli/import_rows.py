@@ -66,6 +66,7 @@ def _csv_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
     while True:
         # A quoted field may go over several lines.
         line = reader.line_num + 1
+        wrong: InvalidRequest | None
         try:
             values = next(reader, None)
         except csv.Error as error:

@@ -87,5 +87,5 @@ def _messages(path: Path) -> Iterator[dict[str, Any]]:
     for header, _, entry in _whole_entries(path):
         for message in decode(entry, header).messages():
             value = None if message.value_is_null else message.value
-            text = id_text(*header.position, batch_index=message.batch_index)
+            text = id_text(header.ledger_id, header.entry_id, batch_index=message.batch_index)
             yield {"id": text, **content(message.key, value)}

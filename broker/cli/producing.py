@@ -21,6 +21,7 @@ from ledgerfold.broker.cli.connecting import add_name, client_of
 from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.units import parse_count, parse_positive
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId, Producer, Result
@@ -146,7 +147,7 @@ def _produce(options: argparse.Namespace) -> None:
         )
     finally:
         client.close()
-    print(f"{count} messages published to {options.topic}", file=sys.stderr)
+    print(f"{counted(count, 'message')} published to {options.topic}", file=sys.stderr)
 
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
 )
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Policies
@@ -150,7 +151,7 @@ def _unload(options: argparse.Namespace) -> None:
 
 
 def _trim(options: argparse.Namespace) -> None:
-    print(f"{admin_of(options).trim(options.topic)} ledgers removed")
+    print(f"{counted(admin_of(options).trim(options.topic), 'ledger')} removed")
 
 
 def _last_message_id(options: argparse.Namespace) -> None:

@@ -37,6 +37,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     Overloaded,
 )
+from ledgerfold.storage.words import counted
 
 _log = logging.getLogger(__name__)
 # Built entries that wait for receipts, together. One larger entry may pass alone.
@@ -174,8 +175,8 @@ class SendQueue:
     def _wait_for_room(self, wait: bool) -> None:
         if not wait:
             raise Overloaded(
-                f"{self._limits.pending_messages} messages, or {BYTES_PENDING_MAX} bytes, wait for "
-                f"receipts of the {self._stream.what}."
+                f"{counted(self._limits.pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
+                f"bytes, wait for receipts of the {self._stream.what}."
             )
         if self._is_io_thread():
             raise Overloaded("The queue is full, and a callback must not wait for room in it.")

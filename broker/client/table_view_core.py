@@ -16,6 +16,7 @@ from ledgerfold.broker.client.partition_set import PartitionSet, partition_count
 from ledgerfold.broker.client.table import Listener, Schema, Table
 from ledgerfold.broker.client.table_follower import Run, TableFollower
 from ledgerfold.storage.errors import AlreadyClosed
+from ledgerfold.storage.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,4 +127,4 @@ class BaseTableView:
         self._table.for_each_and_listen(callback)
 
     def __repr__(self) -> str:
-        return f"TableView({self.topic()}, {len(self)} keys)"
+        return f"TableView({self.topic()}, {counted(len(self), 'key')})"

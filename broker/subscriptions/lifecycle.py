@@ -18,6 +18,7 @@ from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_befor
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 
@@ -169,10 +170,8 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
     """
     subscription = existing_subscription(topic, name)
     if subscription.consumers and not force:
-        count = len(subscription.consumers)
-        raise SubscriptionBusy(
-            topic.name, name, f"{count} consumers are connected. Close them, or use force."
-        )
+        connected = counted(len(subscription.consumers), "consumer is", "consumers are")
+        raise SubscriptionBusy(topic.name, name, f"{connected} connected. Close all, or use force.")
     await subscription.close(SubscriptionNotFound(topic.name, name), keep_cursor=False)
 
     def check() -> None:

@@ -43,6 +43,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
 )
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     PartitionedTopicRecord,
@@ -165,9 +166,8 @@ class Partitions:
             record = self.record(name)
             _check_count(partitions)
             if partitions < record.partitions:
-                raise InvalidRequest(
-                    f"{name} has {record.partitions} partitions; they cannot become {partitions}."
-                )
+                has = counted(record.partitions, "partition")
+                raise InvalidRequest(f"{name} has {has}; it cannot have {partitions}.")
             record.partitions = partitions
             self._put(record, batch)
 
@@ -241,4 +241,5 @@ def _cursor_from_earliest(cursor: CursorRecord, topic: str, created_ms: int) -> 
 
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= PARTITIONS_MAX:
-        raise InvalidRequest(f"{partitions} partitions; there may be 1 to {PARTITIONS_MAX}.")
+        asked = counted(partitions, "partition")
+        raise InvalidRequest(f"{asked}; there may be 1 to {PARTITIONS_MAX}.")

@@ -86,7 +86,7 @@ def test_expiry_by_hand(
     subscribe(client, "s").close()
     subscribe(client, "other").close()
     publish_hourly(client, admin, 4)
-    assert topics("expire-messages", "t", "-s", "s", "-t", "3h") == (0, "1 entries expired")
+    assert topics("expire-messages", "t", "-s", "s", "-t", "3h") == (0, "1 entry expired")
     assert (backlog(admin), backlog(admin, "other")) == (3, 4)
     expired = topics("expire-messages-all-subscriptions", "t", "--expire-time", "150m")
     assert expired == (0, "3 entries expired")

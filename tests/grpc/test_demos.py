@@ -60,7 +60,7 @@ def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
     ran = cli("demo", "git", str(repository.path), "--topic", topic)
     assert checked(ran).startswith("the compacted view equals git ls-tree -r")
     assert checked(ran).endswith(", 6 paths")
-    assert "2 commits, 1 deletions" in ran.out
+    assert "2 commits, 1 deletion," in ran.out
 
 
 def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
@@ -68,7 +68,7 @@ def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
     assert cli("produce", topic, "-k", "stranger", "-m", "x").code == 0
     ran = cli("demo", "ticker", "--symbols", "2", "--messages", "10", "--topic", topic)
     assert ran.code == 1
-    assert "1 differences" in ran.out
+    assert "1 difference:" in ran.out
     assert "stranger" in ran.out
 
 
@@ -84,7 +84,7 @@ def test_compacting(cli: Cli, topic: str) -> None:
     cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\n")
     ran = cli("topics", "compact", topic, "--wait")
     assert ran.code == 0
-    assert ran.out.startswith("run 1: 3 -> 2 messages, 1 removed events")
+    assert ran.out.startswith("run 1: 3 -> 2 messages, 1 removed event,")
     assert cli("topics", "compaction-status", topic).out == "Compaction was a success.\n"
     assert cli("topics", "compact", topic).out == f"Nothing new to compact in {topic}.\n"
     (run,) = cli("runs", topic).rows

@@ -74,7 +74,7 @@ def test_a_whole_directory(data: Path) -> None:
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")
     assert (ran.code, rows(ran)) == (0, [])
-    assert "1 topics, 3 ledgers, 3 segments, 10 entries, 10 messages" in ran.err
+    assert "1 topic, 3 ledgers, 3 segments, 10 entries, 10 messages" in ran.err
     assert ledgerfold("repair", str(data), "--yes").code == 0
     assert everything(data) == before
 
@@ -97,7 +97,7 @@ def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
     assert "ledgerfold repair" in ran.err
     ran = ledgerfold("repair", str(data), "-o", "table")
     assert ran.code == 6
-    assert "1 messages lost. Nothing was done yet: add --yes" in ran.out
+    assert "1 message lost. Nothing was done yet: add --yes" in ran.out
     assert everything(data) == before
     ran = ledgerfold("repair", str(data), "--yes", "-o", "json")
     assert ran.code == 0
@@ -125,7 +125,7 @@ def test_a_table(data: Path) -> None:
         "found",
     ]
     assert line.startswith("entry")
-    assert ending.startswith("1 damaged, 0 notes; 1 topics, ")
+    assert ending.startswith("1 damaged, 0 notes; 1 topic, ")
     assert advice.startswith("`ledgerfold repair ")
 
 
