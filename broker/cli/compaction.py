@@ -9,10 +9,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
 from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
 from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
-from ledgerfold.storage.errors import Timeout
+from ledgerfold.storage.errors import (
+    CompactedLedgerDamaged,
+    Corruption,
+    MissingFile,
+    Timeout,
+)
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import RunRecord
 
 Commands = argparse._SubParsersAction
+WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
+_DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
 
 def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
@@ -55,7 +62,17 @@ def _compact(options: argparse.Namespace) -> int:
     if not options.wait:
         print(f"Topic compaction requested for {options.topic}.")
         return DONE
+    if is_warming_up(admin):
+        print(WARMING_UP, file=sys.stderr)
     return report_end(wait_for_end(admin, options.topic, options.timeout))
+
+
+def is_warming_up(admin: Admin) -> bool:
+    """Whether a run waits for Spark."""
+    from ledgerfold.v1 import admin_pb2
+
+    starting = (admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING)
+    return admin.broker_info().compactor_state in starting
 
 
 def wait_for_end(
@@ -88,7 +105,7 @@ def _report_run(run: RunRecord, whose: str = "") -> int:
     if run.state != RUN_STATE_SUCCESS:
         why = run.error_message or "the compaction failed"
         print(f"ledgerfold: {whose}{why}", file=sys.stderr)
-        return FAILED
+        return DAMAGED if run.error_reason in _DAMAGE else FAILED
     print(f"{whose}{figures(run)}")
     return DONE
 
@@ -153,7 +170,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
-    """pulsar-admin's four texts; an error is an exit code of 1."""
+    """pulsar-admin's four texts; the exit code, after an error that of the run."""
     from ledgerfold.v1 import admin_pb2
 
     if status.status == admin_pb2.COMPACTION_STATUS_NOT_RUN:
@@ -164,7 +181,8 @@ def print_status(status: GetCompactionStatusResponse) -> int:
         print("Compaction was a success.")
     else:
         print(f"Error in compaction: {status.last_error}", file=sys.stderr)
-        return FAILED
+        runs = [each.run for each in status.partitions] or [status.run]
+        return DAMAGED if any(run.error_reason in _DAMAGE for run in runs) else FAILED
     return DONE
 
 

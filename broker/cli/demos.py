@@ -78,12 +78,17 @@ class Stage:
 
     def compact(self) -> int:
         """Compacts and waits; prints the run's figures."""
-        from ledgerfold.broker.cli.compaction import report_end, wait_for_end
+        from ledgerfold.broker.cli.compaction import (
+            WARMING_UP,
+            is_warming_up,
+            report_end,
+            wait_for_end,
+        )
         from ledgerfold.broker.client.admin import Admin
 
         with Admin(self.url) as admin:
-            if admin.broker_info().compactor_state != _ready():
-                print("compacting  (Spark is warming up)", flush=True)
+            if is_warming_up(admin):
+                print(f"compacting  {WARMING_UP}", flush=True)
             admin.trigger_compaction(self.topic)
             print("compacted   ", end="")
             return report_end(wait_for_end(admin, self.topic))
@@ -109,12 +114,6 @@ class Stage:
             f"{format_size(internal['totalSize'])}; compacted "
             f"{counted(ledger['entries'], 'entry', 'entries')}, {format_size(ledger['size'])}"
         )
-
-
-def _ready() -> int:
-    from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY
-
-    return int(COMPACTOR_STATE_READY)
 
 
 @contextmanager

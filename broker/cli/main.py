@@ -30,7 +30,7 @@ from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser: argparse.ArgumentParser = Parser(
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
         epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "

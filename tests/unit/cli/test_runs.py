@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.cli.compaction import _json, _table, figures
-from ledgerfold.v1.records_pb2 import Position, RunCounts, RunRecord
+import argparse
+
+import pytest
+
+from ledgerfold.broker.cli.compaction import (
+    WARMING_UP,
+    _compact,
+    _json,
+    _table,
+    figures,
+    print_status,
+    report_end,
+)
+from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_ERROR,
+    RUN_STATE_SUCCESS,
+    Position,
+    RunCounts,
+    RunRecord,
+)
 
 
 def test_a_run_that_found_nothing_has_no_horizon() -> None:
@@ -31,3 +50,58 @@ def test_a_run_for_people() -> None:
     assert "error" not in row
     failed = RunRecord(number=3, error_message="no")
     assert [row["error"] for row in _table([failed, run])] == ["no", ""]
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [
+        ("COMPACTION_FAILED", 1),
+        ("DATA_CORRUPT", 6),
+        ("DATA_MISSING", 6),
+        ("COMPACTED_LEDGER_DAMAGED", 6),
+    ],
+)
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: bool) -> None:
+    """Damage that it met is damage, of a topic and of a partition."""
+    failed = RunRecord(topic="t", state=RUN_STATE_ERROR, error_reason=reason, error_message="no")
+    status = admin_pb2.GetCompactionStatusResponse(
+        run=failed, status=admin_pb2.COMPACTION_STATUS_ERROR, last_error="no"
+    )
+    if is_partitioned:
+        status.partitions.add(run=RunRecord(topic="u", state=RUN_STATE_SUCCESS))
+        status.partitions.add(run=failed)
+    assert report_end(status) == print_status(status) == code
+
+
+class _Admin:
+    """Of a broker whose compactor is in some state."""
+
+    def __init__(self, state: str) -> None:
+        self._info = admin_pb2.GetBrokerInfoResponse()
+        self._info.compactor_state = admin_pb2.CompactorState.Value(f"COMPACTOR_STATE_{state}")
+
+    def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
+        return self._info
+
+    def trigger_compaction(self, topic: str) -> int:
+        return 1
+
+    def watch_compaction(
+        self, topic: str, timeout_seconds: float | None
+    ) -> list[admin_pb2.GetCompactionStatusResponse]:
+        run = RunRecord(topic=topic, state=RUN_STATE_SUCCESS)
+        return [admin_pb2.GetCompactionStatusResponse(run=run)]
+
+
+@pytest.mark.parametrize(("state", "told"), [("STARTING", True), ("READY", False)])
+def test_waiting_for_spark(
+    state: str,
+    told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """That it warms up is told while it does."""
+    monkeypatch.setattr("ledgerfold.broker.cli.compaction.admin_of", lambda options: _Admin(state))
+    assert _compact(argparse.Namespace(topic="t", wait=True, timeout=None)) == 0
+    assert capsys.readouterr().err == (f"{WARMING_UP}\n" if told else "")

@@ -137,7 +137,7 @@ def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
 
 def test_it_only_grows(lab: Lab) -> None:
     asyncio.run(lab.partitions.create(T, 2))
-    with pytest.raises(InvalidRequest, match="cannot become 1"):
+    with pytest.raises(InvalidRequest, match="cannot have 1"):
         asyncio.run(lab.partitions.grow(T, 1))
     asyncio.run(lab.partitions.grow(T, 2))
     lab.disk.writes = 0
