@@ -8,7 +8,7 @@ from ledgerfold.storage.codec import key_bytes
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
 
-_INT64_MAX = 2**63 - 1
+INT64_MAX = 2**63 - 1
 # What a message takes in its entry beside its key and its value: offsets, size, flags.
 ROW_BYTES = 9
 
@@ -51,8 +51,8 @@ def checked_message(
         if not _is_text(name) or not _is_text(text):
             raise InvalidRequest(f"Property {name!r}: names and values are text.")
     for what, number in (("sequence_id", sequence_id), ("event_timestamp", event_timestamp)):
-        if number is not None and not (isinstance(number, int) and 0 <= number <= _INT64_MAX):
-            raise InvalidRequest(f"{what} {number!r} is no whole number from 0 to {_INT64_MAX}.")
+        if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
+            raise InvalidRequest(f"{what} {number!r} is no whole number from 0 to {INT64_MAX}.")
     return NewMessage(
         value=None if content is None else bytes(content),
         key=None if partition_key is None else key_bytes(partition_key),

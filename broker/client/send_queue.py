@@ -27,7 +27,7 @@ from ledgerfold.broker.client.batching import (
     QuickRows,
 )
 from ledgerfold.broker.client.listeners import tell
-from ledgerfold.broker.client.new_message import NewMessage, checked_message
+from ledgerfold.broker.client.new_message import INT64_MAX, NewMessage, checked_message
 from ledgerfold.broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
 from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
 from ledgerfold.storage.errors import (
@@ -42,6 +42,8 @@ from ledgerfold.storage.words import counted
 _log = logging.getLogger(__name__)
 # Built entries that wait for receipts, together. One larger entry may pass alone.
 BYTES_PENDING_MAX = 64 * 1024 * 1024
+# Near the end of sequence ids each is looked at: the quick way does not count them.
+_QUICK_SEQUENCE_ID_MAX = INT64_MAX - 2**32
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,11 @@ class SendQueue:
             raise InvalidRequest(
                 f"Sequence id {message.sequence_id} is not above {last}, the last one."
             )
+        if last >= INT64_MAX:
+            raise InvalidRequest(
+                f"No sequence id is left above {last}, the last one. Use a producer of another "
+                "name."
+            )
         container.add(message, listener)
         if container.rows >= self._rows_max or container.size_bytes >= limits.batch_bytes:
             self._seal()
@@ -205,7 +212,8 @@ class SendQueue:
         if self._error is None and type(container) is DefaultContainer:
             quick.size_bytes = container.size_bytes
             # Whoever fills the batch takes the long way, which seals it.
-            if not container.names_sequence_ids:
+            is_far_from_end = container.last_sequence_id <= _QUICK_SEQUENCE_ID_MAX
+            if is_far_from_end and not container.names_sequence_ids:
                 quick.items_max = 3 * (self._rows_max - container.rows - 1)
 
     # Sealing.

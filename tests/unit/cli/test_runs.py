@@ -78,8 +78,8 @@ class _Admin:
     """Of a broker whose compactor is in some state."""
 
     def __init__(self, state: str) -> None:
-        self._info = admin_pb2.GetBrokerInfoResponse()
-        self._info.compactor_state = admin_pb2.CompactorState.Value(f"COMPACTOR_STATE_{state}")
+        value = admin_pb2.CompactorState.Value(f"COMPACTOR_STATE_{state}")
+        self._info = admin_pb2.GetBrokerInfoResponse(compactor_state=value)
 
     def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
         return self._info

@@ -297,6 +297,27 @@ def test_sequence_ids_must_rise() -> None:
         producer.send_async(b"2", None, sequence_id=5)
 
 
+@pytest.mark.parametrize("batching", [None, BatchingType.Default, BatchingType.KeyBased])
+@pytest.mark.parametrize("left", [0, 1])
+def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -> None:
+    """What is in the queue goes out; what has no id any more is refused, either way in."""
+    end = 2**63 - 1
+    producer, queue, stream = producer_of(
+        batching_enabled=batching is not None, batching_type=batching or BatchingType.Default
+    )
+    queue.add(b"0", sequence_id=end - left, partition_key="k")
+    for number in range(left):
+        producer.send_async(b"%d" % number, None, partition_key="k")
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match=f"No sequence id is left above {end}"):
+            producer.send_async(b"1", None, partition_key="k")
+    with pytest.raises(InvalidRequest, match="not above"):
+        queue.add(b"1", sequence_id=end)
+    queue.seal()
+    found = [sequence_id for entry in stream.contents() for _, _, sequence_id in entry]
+    assert found == list(range(end - left, end + 1))
+
+
 def test_a_failing_callback_hurts_nobody_else() -> None:
     """The messages behind it hear of their receipts."""
     heard: list[int] = []
