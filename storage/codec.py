@@ -13,10 +13,11 @@ client, a command that prints messages, key-shared dispatch) asks the codec that
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest
 
 
 def key_bytes(key: bytes | str) -> bytes:
@@ -130,3 +131,15 @@ def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
     """Of a whole entry's last message, whose values nobody looks at. Raises InvalidRequest."""
     keys = memoryview(entry)[header.header_bytes : header.header_bytes + header.key_bytes]
     return codec_of(header).last_batch_index(header, keys)
+
+
+@contextmanager
+def decoding(path: str, offset: int = 0) -> Iterator[None]:
+    """Around the decoding of an entry that was stored: what does not decode is damaged.
+
+    Raises Corruption. (Of an entry that a client is about to publish, it is the client's mistake.)
+    """
+    try:
+        yield
+    except InvalidRequest as error:
+        raise Corruption(path, offset, "a native entry", error.message) from error

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ledgerfold.storage.codec import codec_of
+from ledgerfold.storage.codec import codec_of, decoding
 from ledgerfold.storage.entry import (
     HEADER_BYTES,
     Buffer,
@@ -78,7 +78,8 @@ def versions_of(header: EntryHeader, keys: Buffer, key: bytes | None) -> Iterato
     # Native key sections hold their keys as they are: most entries need no decoding.
     if key is not None and header.codec == Codec.NATIVE and key not in bytes(keys):
         return
-    batch = codec_of(header).decode(header, keys, b"")
+    with decoding(f"entry {header.position}"):
+        batch = codec_of(header).decode(header, keys, b"")
     for row in range(batch.rows):
         if batch.key(row) == key:
             yield KeyVersion(

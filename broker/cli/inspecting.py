@@ -82,10 +82,12 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _messages(path: Path) -> Iterator[dict[str, Any]]:
-    from ledgerfold.storage.codec import decode
+    from ledgerfold.storage.codec import decode, decoding
 
-    for header, _, entry in _whole_entries(path):
-        for message in decode(entry, header).messages():
+    for header, offset, entry in _whole_entries(path):
+        with decoding(str(path), offset):
+            messages = list(decode(entry, header).messages())
+        for message in messages:
             value = None if message.value_is_null else message.value
             text = id_text(header.ledger_id, header.entry_id, batch_index=message.batch_index)
             yield {"id": text, **content(message.key, value)}

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
+from collections.abc import Callable
+from typing import TypeVar
 
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.storage.codec import DecodedBatch
 from ledgerfold.storage.entry import EntryHeader
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+
+Part = TypeVar("Part")
 
 
 class ReceivedEntry:
@@ -40,12 +45,35 @@ class ReceivedEntry:
         self.contents: list[bytes] | None = None
 
     def load(self) -> list[bytes]:
-        self.contents = self.batch.contents()
+        try:
+            self.contents = self.batch.contents()
+        except InvalidRequest as error:
+            raise self.damage(error) from error
         return self.contents
+
+    def damage(self, error: InvalidRequest) -> Corruption:
+        """What it means that the entry does not decode."""
+        path = f"entry {self.header.position} of {self.topic}"
+        return Corruption(path, 0, "a native entry", error.message)
+
+
+def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
+    """Decorates what looks at the value section, which is decoded when it is first looked at."""
+
+    @functools.wraps(part)
+    def decoded(message: Message) -> Part:
+        try:
+            return part(message)
+        except InvalidRequest as error:
+            raise message[0].damage(error) from error
+
+    return decoded
 
 
 class Message(tuple[ReceivedEntry, int]):
     """One message (`pulsar.Message`). Times are ms since the epoch.
+
+    What is in the value section raises Corruption when that does not decode.
 
     NOTE: a tuple, because those are made without running any Python code: a reader makes one per
     message (tests/benchmarks/bench_client.py).
@@ -99,10 +127,12 @@ class Message(tuple[ReceivedEntry, int]):
         except binascii.Error as error:
             raise InvalidRequest(f"A key that is not the base64 it says it is: {error}") from error
 
+    @_decoding
     def ordering_key(self) -> str:
         """The key that KeyShared goes by instead of the partition key; "" when there is none."""
         return (self._entry.batch.ordering_key(self._row) or b"").decode(errors="surrogateescape")
 
+    @_decoding
     def properties(self) -> dict[str, str]:
         return self._entry.batch.properties(self._row)
 
@@ -118,9 +148,11 @@ class Message(tuple[ReceivedEntry, int]):
         """When the broker stored the entry, by its clock. (Not in Pulsar's Python client.)"""
         return self._entry.header.append_time_ms
 
+    @_decoding
     def producer_name(self) -> str:
         return self._entry.batch.producer_name
 
+    @_decoding
     def sequence_id(self) -> int:
         """The producer's number for the message. (Java's `getSequenceId`.)"""
         return self._entry.batch.sequence_id(self._row)
@@ -133,6 +165,7 @@ class Message(tuple[ReceivedEntry, int]):
         """How many times the entry was delivered to the subscription before."""
         return self._entry.redelivery_count
 
+    @_decoding
     def schema_version(self) -> bytes:
         """The version that the producer named; empty when it named none."""
         return self._entry.batch.schema_version

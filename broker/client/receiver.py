@@ -18,7 +18,7 @@ from ledgerfold.broker.client.inbox import Delivery, Inbox
 from ledgerfold.broker.client.message import Message, ReceivedEntry
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.ground.names import partition_index
-from ledgerfold.storage.codec import DecodedBatch, decode
+from ledgerfold.storage.codec import DecodedBatch, decode, decoding
 from ledgerfold.storage.entry import verify_sections
 from ledgerfold.storage.errors import LedgerfoldError
 
@@ -119,8 +119,10 @@ class Receiver:
         self._unreturned += header.message_count
         if self._unreturned >= self._return_at:
             self.flush_permits()
-        verify_sections(data, header, path=f"entry {header.position} of {self._topic}")
-        batch = decode(data, header)
+        path = f"entry {header.position} of {self._topic}"
+        verify_sections(data, header, path=path)
+        with decoding(path):
+            batch = decode(data, header)
         entry = ReceivedEntry(header, batch, self._topic, redelivery_count, self._partition)
         self._rows_left = iter(self._rows_wanted(entry))
         self._messages = map(Message, zip(repeat(entry), self._rows_left))

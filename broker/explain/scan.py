@@ -28,7 +28,7 @@ from ledgerfold.broker.explain.rules import (
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.names import partition_index
-from ledgerfold.storage.codec import decode
+from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import AlreadyClosed, Corruption, InvalidRequest, MissingFile
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
@@ -85,7 +85,7 @@ class _Scan:
 
     def __init__(self, broker: Broker, topic: Topic, versions_max: int) -> None:
         self.is_abandoned = threading.Event()
-        self._versions_max = versions_max
+        self._versions_max, self._name = versions_max, topic.name
         log = topic.log
         self._log, self._store = log, broker.store
         self._raw = log.ledger_records()
@@ -167,7 +167,8 @@ class _Scan:
             with self._compacted() as compacted:
                 entries = _entry_at(position, compacted)
         for entry in entries:
-            batch = decode(entry.data, entry.header)
+            with decoding(f"entry {position} of {self._name}"):
+                batch = decode(entry.data, entry.header)
             indexes = [batch.batch_index(row) for row in range(batch.rows)]
             if message_id.batch_index in indexes:
                 key = batch.key(indexes.index(message_id.batch_index))

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.storage.entry import HEADER_BYTES, Position, read_header, stamped_header
+from ledgerfold.storage.entry import (
+    HEADER_BYTES,
+    Compression,
+    EntryFields,
+    Position,
+    build_entry,
+    read_header,
+    stamped_header,
+)
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.segment import SegmentWriter
 from tests.support.command_line import ledgerfold
@@ -147,3 +155,24 @@ def test_an_empty_segment(tmp_path: Path) -> None:
     empty = tmp_path / "0.log"
     empty.touch()
     assert ledgerfold("segment", "dump", str(empty)) == (0, "", "")
+
+
+def test_messages_that_do_not_decode(tmp_path: Path) -> None:
+    """Their checksums are right, and still they are damage: 6, with file and offset."""
+    builder = NativeBatchBuilder("p")
+    builder.add(b"1" * 100, b"a")
+    fields = EntryFields(message_count=1, compression=Compression.ZSTD)
+    good = builder.build(sequence_id=1, publish_time_ms=7, compression=Compression.NONE)
+    header = read_header(good)
+    sections = good[header.header_bytes :]
+    bad = build_entry(sections[: header.key_bytes], sections[header.key_bytes :], fields)
+    (tmp_path / "1").mkdir()
+    writer = SegmentWriter(tmp_path, 1, 0)
+    stamped = stamped_header(read_header(bad), 1, 0, 9, 1)
+    stored = stamped + bad[len(stamped) :]
+    writer.append(read_header(stored), stored)
+    path = tmp_path / writer.seal().path
+    assert ledgerfold("segment", "dump", str(path)).code == 0
+    ran = ledgerfold("segment", "dump", "--messages", str(path))
+    assert ran.code == 6
+    assert f"{path} is damaged at byte 0" in ran.err

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client import Client, MessageId
+from ledgerfold.broker.client import Client, CompressionType, Message, MessageId
 from ledgerfold.broker.client.producer import Producer
-from ledgerfold.storage.entry import EntryFields, build_entry
+from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry, read_header
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     Corruption,
@@ -302,6 +302,30 @@ def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client
             reader.read_next(5000)
     reader.seek(id_of(1))
     assert numbers(reader) == [2]
+
+
+def test_content_that_does_not_decode_is_damage(broker: ThreadedFakeBroker, client: Client) -> None:
+    """Its checksums are right: whoever published it did not compress what it says."""
+    producer = client.create_producer("t", compression_type=CompressionType.ZSTD)
+    producer.send(b"0" * 100)
+    topic = broker.topic("t")
+    header = read_header(topic.entries[0])
+    sections = topic.entries[0][header.header_bytes :]
+    keys, values = sections[: header.key_bytes], bytearray(sections[header.key_bytes :])
+    values[-1] ^= 1
+    fields = EntryFields(1, 0, 1, Codec.NATIVE, Compression.ZSTD, header.flags)
+    spoilt = build_entry(keys, bytes(values), fields)
+    no_keys = build_entry(b"\xff", bytes(values), fields)
+    for entry in (spoilt, no_keys):
+        broker.store("t", entry)
+    reader = client.create_reader("t", MessageId.earliest)
+    assert reader.read_next(5000).data() == b"0" * 100
+    message = reader.read_next(5000)
+    for look in (Message.data, Message.value, Message.properties, Message.sequence_id):
+        with pytest.raises(Corruption, match=r"entry .* of .*t is damaged"):
+            look(message)
+    with pytest.raises(Corruption, match=r"entry .* of .*t is damaged"):
+        reader.read_next(5000)
 
 
 def test_a_closed_reader_says_so(client: Client) -> None:
