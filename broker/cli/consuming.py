@@ -4,8 +4,9 @@ ledgerfold consume prices -s audit -p Earliest -n 0 --until-end
 ledgerfold read prices --read-compacted --until-end -o jsonl | jq .value
 ledgerfold read prices --from 12:3 -i -n 1
 
-Options are those of `pulsar-client consume` and `read` where it has them. What came is written out
-before the command waits for more, and a message is acknowledged after it was written.
+Options are those of `pulsar-client consume` and `read` where it has them. One difference: a `read`
+creates no topic that is not there, unless `--create` says so. What came is written out before the
+command waits for more, and a message is acknowledged after it was written.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
 from ledgerfold.broker.cli.start_positions import parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
-from ledgerfold.storage.errors import Timeout
+from ledgerfold.storage.errors import Timeout, TopicIsPartitioned
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Consumer, Message
@@ -77,6 +79,7 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         help="with the message at --from",
     )
     add("-n", "--number", "--num-messages", type=parse_count, default=0, help="default 0: no limit")
+    add("--create", action="store_true", help="the topic, when there is none")
     _add_common(parser)
 
 
@@ -137,6 +140,8 @@ def _read(options: argparse.Namespace) -> None:
 
     start = parse_start(options.start)
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
+    if not options.create:
+        _check_exists(options, topic)
     client = client_of(options)
     try:
         reader = client.create_reader(
@@ -153,6 +158,12 @@ def _read(options: argparse.Namespace) -> None:
                 show(message)
     finally:
         client.close()
+
+
+def _check_exists(options: argparse.Namespace, topic: str) -> None:
+    """Raises TopicNotFound: a reader makes the topic that it is to read, and waits in vain."""
+    with admin_of(options) as admin, suppress(TopicIsPartitioned):
+        admin.stats(topic)
 
 
 def _messages(

@@ -78,8 +78,8 @@ class _Admin:
     """Of a broker whose compactor is in some state."""
 
     def __init__(self, state: str) -> None:
-        value = admin_pb2.CompactorState.Value(f"COMPACTOR_STATE_{state}")
-        self._info = admin_pb2.GetBrokerInfoResponse(compactor_state=value)
+
+        self._info = admin_pb2.GetBrokerInfoResponse(compactor_state=f"COMPACTOR_STATE_{state}")
 
     def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
         return self._info

@@ -236,6 +236,28 @@ def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
     assert json.loads(cli(scope, "get-emulation", name).out) == {}
 
 
+def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
+    """Said with 3, and nothing is made; --create makes it, and then it can be read."""
+    for name in (topic, f"{topic}-partition-0"):
+        ran = cli("read", name, "--until-end")
+        assert ran.code == 3
+        assert f"{name} does not exist" in ran.err
+    assert topic not in cli("topics", "list").out
+    assert cli("read", topic, "--until-end", "--create") == (0, "", "")
+    assert cli("read", topic, "--until-end", "-o", "json") == (0, "[]\n", "")
+    cli("topics", "create-partitioned-topic", f"{topic}-p", "-p", "2")
+    assert cli("read", f"{topic}-p", "--until-end") == (0, "", "")
+
+
+@pytest.mark.parametrize("name", ["a/b/c/d", "persistent://a/b/c/d", "a/b/c/"])
+def test_what_is_no_topic_name(cli: Ledgerfold, name: str) -> None:
+    """Refused with the forms that there are, by each command."""
+    for arguments in (("topics", "create"), ("read",), ("produce",), ("topics", "stats")):
+        ran = cli(*arguments, name)
+        assert ran.code == 2
+        assert "tenant/namespace/topic" in ran.err
+
+
 def test_topic_policies_are_those_of_topics(cli: Ledgerfold, topic: str) -> None:
     """Two ways to one setting, as in pulsar-admin."""
     cli("topics", "create", topic)
