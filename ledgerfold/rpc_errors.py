@@ -66,6 +66,7 @@ CODES: dict[str, grpc.StatusCode] = {
     # Not RESOURCE_EXHAUSTED: clients of gRPC read that as their own fault.
     "DISK_FAILURE": grpc.StatusCode.INTERNAL,
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
+    "ADDRESS_IN_USE": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_FAILED": grpc.StatusCode.INTERNAL,
     "COMPACTION_CANCELLED": grpc.StatusCode.CANCELLED,
     "COMPACTION_FENCED": grpc.StatusCode.ABORTED,

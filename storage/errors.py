@@ -15,6 +15,7 @@
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
     │   ├── ProducerBusy             that producer name is connected
+    │   ├── AddressInUse             another process listens there
     │   └── CompactionRunning        one run per topic at a time
     ├── StorageError                 the disk's or the data's
     │   ├── Corruption               damaged data: file, offset, what was expected
@@ -190,6 +191,18 @@ class ProducerBusy(RequestError):
             f"A producer named {producer!r} is connected to {topic}. Close it, or use another name."
         )
         self.topic, self.producer = topic, producer
+
+
+class AddressInUse(RequestError):
+    """`option`: what named the address."""
+
+    reason = "ADDRESS_IN_USE"
+
+    def __init__(self, address: str, option: str) -> None:
+        super().__init__(
+            f"Another process listens on {address}. Stop it, or let {option} name another port."
+        )
+        self.address, self.option = address, option
 
 
 class CompactionRunning(RequestError):

@@ -36,6 +36,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from ledgerfold.broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
+from ledgerfold.storage.errors import AddressInUse
 from ledgerfold.storage.timed_files import TimedFiles
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Metrics:
     def serve(self, broker: Broker) -> str:
         """On the broker's loop, before it starts. Says where: "host:port", with the real port.
 
-        Raises OSError.
+        Raises AddressInUse.
         """
         scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
         self._server = _bound(self._listen, scrape)
@@ -148,14 +149,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _bound(listen: str, scrape: Scrape) -> _Server:
-    """Raises OSError, which says what to do."""
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
     is_v6 = {"address_family": socket.AF_INET6 if ":" in host else socket.AF_INET}
     kind = type(_Server.__name__, (_Server,), is_v6)
     try:
         server: _Server = kind((host, int(port)), _Handler)
-    except (OSError, ValueError, OverflowError) as error:
-        raise OSError(f"Cannot listen for metrics on {listen}: {error}.") from error
+    except OSError as error:
+        # The address was free, and could be one, when the start was checked.
+        raise AddressInUse(listen, "--metrics-listen") from error
     server.scrape = scrape
     return server

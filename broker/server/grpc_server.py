@@ -20,6 +20,7 @@ from ledgerfold.broker.rpc.admin import AdminService
 from ledgerfold.broker.rpc.health import HealthService
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
+from ledgerfold.storage.errors import AddressInUse
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 
@@ -47,7 +48,7 @@ class Server:
         self._health = HealthService()
 
     async def start(self) -> str:
-        """Listens, and says where: "host:port", with the real port. Raises OSError."""
+        """Listens, and says where: "host:port", with the real port. Raises AddressInUse."""
         self._server.add_generic_rpc_handlers((self._data_handlers(),))
         add_AdminServiceServicer_to_server(AdminService(self._broker), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -57,7 +58,8 @@ class Server:
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
-            raise OSError(f"Cannot listen on {listen}: is another process there?") from error
+            # The address was free, and could be one, when the start was checked.
+            raise AddressInUse(listen, "--listen") from error
         await self._server.start()
         await self._health.serve("", DATA_SERVICE, ADMIN_SERVICE)
         return f"{listen.rpartition(':')[0]}:{port}"

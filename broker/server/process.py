@@ -1,7 +1,8 @@
 """The broker process: from the lock on the data directory to the last flush.
 
-Start: lock, metadata, the end of what a killed broker's worker left running, recovery, server, then
-the compactor in the background; one line on standard output says that it serves and where:
+Start: checks (start_checks.py), lock, metadata, the end of what a killed broker's worker left
+running, recovery, server, then the compactor in the background; one line on standard output, and
+the ready file, say that it serves and where:
 
     {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
@@ -28,6 +29,7 @@ from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.grpc_server import Server
+from ledgerfold.broker.server.start_checks import aside, check_start
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.files import REAL, make_durable_dir
 from ledgerfold.storage.ledger import LedgerStore
@@ -46,7 +48,11 @@ _log = logging.getLogger(__name__)
 
 
 def serve(settings: BrokerSettings) -> int:
-    """Runs a broker until a signal ends it. Raises DirectoryLocked, OSError, StorageError."""
+    """Runs a broker until a signal ends it.
+
+    Raises InvalidRequest, AddressInUse, DirectoryLocked, OSError, StorageError.
+    """
+    check_start(settings)
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level,
@@ -144,13 +150,12 @@ def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None)
             "version": __version__,
         }
     )
-    print(ready, flush=True)
     if settings.ready_file is not None:
         _write_ready_file(settings.ready_file, ready)
+    print(ready, flush=True)
 
 
 def _write_ready_file(path: Path, ready: str) -> None:
     # Whoever waits for the file must never see half of it.
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_text(ready + "\n")
-    aside.replace(path)
+    aside(path).write_text(ready + "\n")
+    aside(path).replace(path)

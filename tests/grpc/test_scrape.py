@@ -12,12 +12,10 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from ledgerfold.broker.cli.exit_codes import FAILED
 from ledgerfold.broker.client import Client, InitialPosition
 from ledgerfold.broker.client.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
-from tests.support.command_line import run
 from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import wait_until
 
@@ -148,17 +146,3 @@ def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> No
 def test_nothing_listens_unless_it_is_asked_for(broker_process: MakeBroker) -> None:
     """The ready line names the port when there is one."""
     assert "metrics" not in broker_process().ready
-
-
-@pytest.mark.parametrize("listen", ["{taken}", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"])
-def test_an_address_that_cannot_be_ends_the_start(
-    broker_process: MakeBroker, tmp_path: Path, listen: str
-) -> None:
-    """With a sentence, not a traceback, and before anything is served."""
-    taken = broker_process(*ANY_PORT).ready["metrics"]
-    listen = listen.format(taken=taken)
-    addresses = ("--listen", "127.0.0.1:0", "--metrics-listen", listen)
-    done = run(["serve", "--data", str(tmp_path / "other"), "--compactor", "off", *addresses])
-    assert (done.returncode, done.stdout) == (FAILED, b"")
-    assert f"Cannot listen for metrics on {listen}" in done.stderr.decode()
-    assert b"Traceback" not in done.stderr

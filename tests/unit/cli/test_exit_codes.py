@@ -33,6 +33,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.NothingExpired: 5,
     errors.NotAllowed: 1,
     errors.ProducerBusy: 5,
+    errors.AddressInUse: 5,
     errors.CompactionRunning: 5,
     errors.StorageError: 1,
     errors.Corruption: 6,

@@ -1,0 +1,97 @@
+"""What a start needs, looked at before it makes or announces anything.
+
+    check_start(settings)      # raises what would end the start later, when a directory is there
+
+gRPC finds out by itself whether it may listen, but late, on standard error, and with the same words
+for a port that is taken and for an address that cannot be one. So each address is bound here, for a
+moment. What changes between that and the start itself ends the start all the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+from pathlib import Path
+
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.storage.errors import AddressInUse, InvalidRequest
+
+_ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})")
+_PORT_MAX = 65_535
+
+
+def check_start(settings: BrokerSettings) -> None:
+    """Raises InvalidRequest, AddressInUse, OSError."""
+    _check_folder(settings.data_dir)
+    _check_address("--listen", settings.listen)
+    if settings.metrics_listen is not None:
+        _check_address("--metrics-listen", settings.metrics_listen)
+        if settings.metrics_listen == settings.listen and not settings.listen.endswith(":0"):
+            raise InvalidRequest(
+                f"--metrics-listen {settings.metrics_listen}: that is --listen's; name another "
+                "port."
+            )
+    if settings.ready_file is not None:
+        _check_ready_file(settings.ready_file, settings.data_dir)
+
+
+def aside(ready_file: Path) -> Path:
+    """Where it is written before it is put in place."""
+    return ready_file.with_name(ready_file.name + ".tmp")
+
+
+def _check_folder(data_dir: Path) -> None:
+    for path in (data_dir, *data_dir.parents):
+        if path.is_dir():
+            return
+        if path.exists():
+            raise InvalidRequest(f"--data {data_dir}: {path} is not a directory.")
+
+
+def _check_address(option: str, address: str) -> None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > _PORT_MAX:
+        raise InvalidRequest(
+            f"{option} {address}: write it as HOST:PORT, with 0.0.0.0 for every address of this "
+            "machine and port 0 for any that is free."
+        )
+    host = match["host"].strip("[]")
+    try:
+        found = socket.getaddrinfo(host, int(match["port"]), type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise InvalidRequest(f"{option} {address}: there is no such host.") from error
+    failures = [failure for each in found if (failure := _failure(each[0], each[4])) is not None]
+    for failure in failures:
+        if failure.errno == errno.EADDRINUSE:
+            raise AddressInUse(address, option) from failure
+    # A name may stand for addresses of which not all are there: one is enough.
+    if len(failures) == len(found):
+        if failures[0].errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+            raise InvalidRequest(f"{option} {address}: that is no address of this machine.")
+        raise OSError(failures[0].errno, failures[0].strerror, f"{option} {address}")
+
+
+def _failure(family: socket.AddressFamily, where: object) -> OSError | None:
+    """What stands in the way of listening there."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # As gRPC does: connections of a broker that has ended may linger.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)  # type: ignore[arg-type]
+    except OSError as error:
+        return error
+    return None
+
+
+def _check_ready_file(path: Path, data_dir: Path) -> None:
+    if path.is_dir():
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not data_dir.exists() and data_dir.absolute() in path.absolute().parents:
+        return
+    try:
+        aside(path).touch()
+        aside(path).unlink()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,0 +1,100 @@
+"""A start that cannot succeed says why in a sentence, and makes nothing."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import Ran, ledgerfold, run
+
+
+def serve(data_dir: Path, *arguments: str) -> Ran:
+    return ledgerfold("serve", "--data", str(data_dir), "--compactor", "off", *arguments)
+
+
+def serve_apart(data_dir: Path, *arguments: str) -> Ran:
+    """In a process of its own: gRPC's core writes past Python's standard error."""
+    ran = run(["serve", "--data", str(data_dir), "--compactor", "off", *arguments])
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    """An address where somebody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
+def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> None:
+    """A conflict, in one sentence of ours."""
+    ran = serve_apart(tmp_path / "data", "--listen", "127.0.0.1:0", option, taken)
+    assert (ran.code, ran.out) == (5, "")
+    assert ran.err == (
+        f"ledgerfold: Another process listens on {taken}. Stop it, or let {option} name another "
+        "port.\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("nonsense", "write it as HOST:PORT"),
+        ("127.0.0.1", "write it as HOST:PORT"),
+        ("127.0.0.1:x", "write it as HOST:PORT"),
+        ("127.0.0.1:99999", "write it as HOST:PORT"),
+        (":7650", "write it as HOST:PORT"),
+        ("nohost.invalid:7650", "no such host"),
+        # Of a network for documentation: no machine has it.
+        ("192.0.2.1:7650", "no address of this machine"),
+    ],
+)
+def test_an_address_that_cannot_be_meant(
+    tmp_path: Path, option: str, address: str, why: str
+) -> None:
+    """Usage; and nobody is accused of listening there."""
+    ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", option, address)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"ledgerfold: {option} {address}: ")
+    assert why in ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+def test_one_address_for_both(tmp_path: Path) -> None:
+    """Messages and metrics cannot share a port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+    ran = serve(tmp_path / "data", "--listen", address, "--metrics-listen", address)
+    assert ran.code == 2
+    assert "--metrics-listen" in ran.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Said before "ready" is, and before anything is made."""
+    where = ("--listen", "127.0.0.1:0", "--ready-file")
+    missing = tmp_path / "missing" / "ready"
+    ran = serve(tmp_path / "data", *where, str(missing))
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == f"ledgerfold: {missing}: No such file or directory\n"
+    ran = serve(tmp_path / "data", *where, str(tmp_path))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"ledgerfold: {tmp_path}: Is a directory\n"
+    assert not any(tmp_path.iterdir())
+
+
+def test_data_in_a_file(tmp_path: Path) -> None:
+    """What is no directory holds no data."""
+    path = tmp_path / "file"
+    path.write_text("mine")
+    for data_dir in (path, path / "data"):
+        ran = serve(data_dir, "--listen", "127.0.0.1:0")
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err == f"ledgerfold: --data {data_dir}: {path} is not a directory.\n"
+    assert path.read_text() == "mine"
