@@ -1,16 +1,18 @@
 """Which Java there is, and whether Spark can run on it.
 
-Looked up as Spark's launcher does: JAVA_HOME, else `java` on PATH. The answer comes from the
-runtime's `release` file, which every JDK since 9 has, because starting a JVM to ask for its version
-takes a quarter of a second; one without that file is started and asked.
+Looked up where Spark's launcher does: JAVA_HOME, else `java` on PATH, which also serves where
+JAVA_HOME does not fit. The answer comes from the runtime's `release` file, which every JDK since 9
+has, because starting a JVM to ask for its version takes a quarter of a second; one without that
+file is started and asked.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ _INSTALL = (
     f"Install Java {VERSION_MIN} or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
     "macOS: brew install openjdk@17; others: https://adoptium.net), or set JAVA_HOME to it."
 )
+_log = logging.getLogger(__name__)
 _VERSION = re.compile(r'version "([^"]+)"')
 
 
@@ -32,9 +35,37 @@ class Java:
     version: str
 
 
-def find_java(environment: Mapping[str, str]) -> Java:
-    """Raises CompactorUnavailable with a message that says what to install."""
-    executable = _executable(environment)
+def find_java(environment: MutableMapping[str, str]) -> Java:
+    """An unfit JAVA_HOME is taken out of `environment`, for Spark's launcher, where PATH has a fit
+    one. Raises CompactorUnavailable with a message that says what to install.
+    """
+    home = environment.get("JAVA_HOME")
+    if not home:
+        return _on_path(environment)
+    try:
+        return _fit(Path(home) / "bin" / "java")
+    except CompactorUnavailable as unfit:
+        try:
+            found = _on_path(environment)
+        except CompactorUnavailable:
+            raise unfit from None
+        _log.warning("JAVA_HOME is passed over for %s: %s", found.home, unfit)
+        del environment["JAVA_HOME"]
+        return found
+
+
+def _on_path(environment: Mapping[str, str]) -> Java:
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found is None:
+        raise CompactorUnavailable(f"Compaction needs Java, and none was found. {_INSTALL}")
+    return _fit(Path(found))
+
+
+def _fit(executable: Path) -> Java:
+    """Raises CompactorUnavailable, which says what is wrong with it."""
+    if not executable.is_file():
+        home = executable.parent.parent
+        raise CompactorUnavailable(f"JAVA_HOME is {home}, where no bin/java is. {_INSTALL}")
     home = executable.resolve().parent.parent
     release = _release(home)
     version = release.get("JAVA_VERSION") or _ask(executable)
@@ -50,19 +81,6 @@ def find_java(environment: Mapping[str, str]) -> Java:
             + _INSTALL
         )
     return Java(home, version)
-
-
-def _executable(environment: Mapping[str, str]) -> Path:
-    home = environment.get("JAVA_HOME")
-    if home:
-        executable = Path(home) / "bin" / "java"
-        if not executable.is_file():
-            raise CompactorUnavailable(f"JAVA_HOME is {home}, where no bin/java is. {_INSTALL}")
-        return executable
-    found = shutil.which("java", path=environment.get("PATH"))
-    if found is None:
-        raise CompactorUnavailable(f"Compaction needs Java, and none was found. {_INSTALL}")
-    return Path(found)
 
 
 def _release(home: Path) -> dict[str, str]:

@@ -51,6 +51,37 @@ def test_a_java_without_sparks_module_is_refused(tmp_path: Path) -> None:
         find_java(_java(tmp_path, release))
 
 
+@pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"\n', None])
+def test_an_unfit_java_home_hides_no_fit_java(tmp_path: Path, release: str | None) -> None:
+    """The PATH's is taken, and Spark's launcher, which asks JAVA_HOME first, is not misled."""
+    environment = {"JAVA_HOME": str(tmp_path / "nothing")}
+    if release is not None:
+        environment = _java(tmp_path / "old", release)
+    _java(tmp_path / "good", 'JAVA_VERSION="21.0.4"\n')
+    environment["PATH"] = str(tmp_path / "good" / "bin")
+    found = find_java(environment)
+    assert (found.home, found.version) == (tmp_path / "good", "21.0.4")
+    assert "JAVA_HOME" not in environment
+
+
+def test_a_fit_java_home_goes_first(tmp_path: Path) -> None:
+    """Who sets it means it."""
+    environment = _java(tmp_path / "set", 'JAVA_VERSION="17.0.1"\n')
+    _java(tmp_path / "other", 'JAVA_VERSION="21.0.4"\n')
+    environment["PATH"] = str(tmp_path / "other" / "bin")
+    assert find_java(environment).home == tmp_path / "set"
+    assert environment["JAVA_HOME"] == str(tmp_path / "set")
+
+
+def test_where_none_fits_java_home_is_complained_of(tmp_path: Path) -> None:
+    """It is what somebody chose."""
+    environment = _java(tmp_path / "set", 'JAVA_VERSION="11.0.2"\n')
+    _java(tmp_path / "other", 'JAVA_VERSION="1.8.0_412"\n')
+    environment["PATH"] = str(tmp_path / "other" / "bin")
+    with pytest.raises(CompactorUnavailable, match=r"set/bin/java is Java 11"):
+        find_java(environment)
+
+
 def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> None:
     """What the broker shows its users: one event, with what to do."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
