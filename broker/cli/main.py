@@ -37,12 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
         "persistent://TENANT/NAMESPACE/NAME.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
-    parser.add_argument(
-        "--url",
-        default=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN,
-        metavar="HOST:PORT",
-        help=f"the broker; default LEDGERFOLD_URL or {DEFAULT_LISTEN}",
-    )
+    parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (
         add_serve,

@@ -1,5 +1,16 @@
 """What argparse does not do by itself: the parser of every verb.
 
+It says what a mistake in typing may have meant, and takes `--url` at each level.
+
+    >>> parser = Parser(prog="ledgerfold")
+    >>> commands = parser.add_subparsers(metavar="COMMAND")
+    >>> _ = commands.add_parser("topics").add_argument("--force", action="store_true")
+    >>> parser.parse_args(["topics", "--url", "h:1"]).url
+    'h:1'
+
+`ledgerfold topcis` ends with "there is no command 'topcis'. Did you mean topics?", and `ledgerfold
+topics --focre` with "... (there is no --focre. Did you mean --force?)".
+
 * What begins with a minus and a digit is a value, and a wrong one may be (`clock advance -5s`): no
   option looks so. argparse takes it for an option that it does not know.
 * A list behind a name may stand in pieces between the options, and behind them: `set-emulation
@@ -10,27 +21,98 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
-from typing import Any
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
+from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """Subparsers are of this class, too."""
+    """So are those of its commands, and of their verbs."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._given: list[str] = []
         self._negative_number_matcher = re.compile(r"-[0-9]")
         self._is_intermixing = False
+        # A command may stand before it. What is named last counts.
+        self.add_argument(
+            "--url",
+            default=argparse.SUPPRESS,
+            metavar="HOST:PORT",
+            help="the broker; default LEDGERFOLD_URL or 127.0.0.1:7650",
+        )
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        has_list = any(action.nargs == "*" for action in self._get_positional_actions())
-        if self._is_intermixing or not has_list:
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Nothing is left over: what one level does not know, no other one does."""
+        if self._is_intermixing:
             return super().parse_known_args(args, namespace)
-        # This calls parse_known_args in its turn.
-        self._is_intermixing = True
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_intermixing = False
+        self._given = list(sys.argv[1:] if args is None else args)
+        if any(action.nargs == "*" for action in self._get_positional_actions()):
+            # This calls parse_known_args in its turn.
+            self._is_intermixing = True
+            try:
+                found, unknown = self.parse_known_intermixed_args(args, namespace)
+            finally:
+                self._is_intermixing = False
+        else:
+            found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """An option that nobody knows may be why another one is missing: it is told, too."""
+        known = tuple(self._option_string_actions)
+        given = self._given
+        if self._verbs() is not None:
+            # What follows a verb is the verb's own business.
+            given = list(takewhile(lambda each: each.startswith("-"), given))
+        for name in _options(given):
+            if not any(each.startswith(name) for each in known):
+                message += f" (there is no {name}.{_did_you_mean(name, known)})"
+        super().error(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        verbs = self._verbs()
+        if action is verbs and value not in verbs.choices:
+            kind = str(action.metavar).lower()
+            hint = _did_you_mean(value, [*_elsewhere(verbs, value), *verbs.choices])
+            hint = hint or f" There are: {', '.join(verbs.choices)}."
+            raise argparse.ArgumentError(None, f"there is no {kind} {value!r}.{hint}")
+        super()._check_value(action, value)
+
+    def _verbs(self) -> argparse._SubParsersAction[Any] | None:
+        actions = self._actions
+        return next(
+            (each for each in actions if isinstance(each, argparse._SubParsersAction)), None
+        )
+
+
+def _options(given: Iterable[str]) -> Iterable[str]:
+    """The long ones, without their values."""
+    for each in given:
+        if each == "--":
+            return
+        if each.startswith("--"):
+            yield each.partition("=")[0]
+
+
+def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable[str]:
+    """`topics compact` for `compact`."""
+    for name, parser in commands.choices.items():
+        verbs = parser._verbs()
+        if verbs is not None and verb in verbs.choices:
+            yield f"{name} {verb}"
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    # Only after a mistake, so that a start without one does not wait for it.
+    from difflib import get_close_matches
+
+    known = list(known)
+    found = [each for each in known if each.endswith(f" {name}")]
+    found = found or get_close_matches(name, known, n=3)
+    return f" Did you mean {' or '.join(found)}?" if found else ""

@@ -288,7 +288,7 @@ def test_a_data_directory_in_use(cli: Ledgerfold, data_dir: Path) -> None:
 
 
 def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
-    """1, and which."""
+    """5, and which."""
     ran = cli("serve", "--data", str(tmp_path), "--listen", url, "--compactor", "off")
-    assert ran.code == 1
-    assert f"Cannot listen on {url}" in ran.err
+    assert ran.code == 5
+    assert f"Another process listens on {url}." in ran.err

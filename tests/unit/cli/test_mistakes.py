@@ -1,0 +1,54 @@
+"""What the command line says to a mistake in typing, and where it takes `--url`."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.broker.cli.main import make_parser
+from tests.support.command_line import ledgerfold
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["porduce", "t"], "there is no command 'porduce'. Did you mean produce?"),
+        (["compact", "t"], "there is no command 'compact'. Did you mean topics compact?"),
+        (["topics", "compat", "t"], "there is no verb 'compat'. Did you mean compact?"),
+        (["clock", "xyz"], "there is no verb 'xyz'. There are: show, set, advance."),
+        (["topics", "delete", "t", "--froce"], "(there is no --froce. Did you mean --force?)"),
+        (["--ulr", "h:1", "info"], "(there is no --ulr. Did you mean --url?)"),
+        # It is why another one is missing.
+        (["serve", "--dta", "d"], "(there is no --dta. Did you mean --data?)"),
+        (
+            ["serve", "--data", "d", "--listne=h:1"],
+            "(there is no --listne. Did you mean --listen?)",
+        ),
+        (["read", "t", "--zzzzzz"], "(there is no --zzzzzz.)"),
+    ],
+)
+def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
+    """Usage, and what may have been meant."""
+    ran = ledgerfold(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
+def test_what_is_no_mistake_is_not_hinted_at() -> None:
+    """A known option may be shortened; what stands behind `--` is none."""
+    assert "there is no" not in ledgerfold("serve", "--dat").err
+    assert "there is no" not in ledgerfold("topics", "delete", "--", "t", "--x").err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--url", "h:1", "topics", "list"],
+        ["topics", "--url", "h:1", "list"],
+        ["topics", "list", "--url", "h:1"],
+        ["info", "--url=h:1"],
+        ["--url", "h:0", "topics", "--url", "h:2", "list", "--url", "h:1"],
+    ],
+)
+def test_the_broker_is_named_at_any_level(arguments: list[str]) -> None:
+    """The last one counts."""
+    assert make_parser().parse_args(arguments).url == "h:1"
