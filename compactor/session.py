@@ -3,8 +3,9 @@
 What is set, and why:
 * The master; 127.0.0.1 for what listens, unless executors elsewhere must find the driver (Spark's
   SPARK_LOCAL_IP then says where); no web pages, no progress bar on the terminal.
-* `spark.local.dir` inside a folder that is the worker's alone: emptied at each start, so that a
-  killed worker's shuffle files do not pile up.
+* `spark.local.dir`, and the JVM's temporary files, inside a folder that is the worker's alone and
+  goes with it, so that neither shuffle files nor the libraries that a JVM unpacks pile up. No Unix
+  sockets there: its path may be longer than theirs may be.
 * Python: this interpreter (Spark would take `python3` from PATH), and our daemon (daemon.py).
 * Shuffled rows are large blobs: no compression on the same machine's disk, and a cleaner that runs
   often enough for a worker that lives for weeks.
@@ -112,14 +113,17 @@ def start_session(settings: SessionSettings) -> Session:
 
 
 def _configuration(settings: SessionSettings) -> SparkConf:
+    temporary = f"-Djava.io.tmpdir={settings.local_dir}"
+    java_options = (*_JVM_OPTIONS, temporary, *settings.java_options)
     conf = SparkConf().setMaster(settings.master).setAppName("ledgerfold-compactor")
     for name, value in {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": " ".join((*_JVM_OPTIONS, *settings.java_options)),
+        "spark.driver.extraJavaOptions": " ".join(map(_quoted, java_options)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(settings.local_dir),
         "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "false",
         "spark.python.daemon.module": "ledgerfold.compactor.daemon",
         "spark.shuffle.compress": "false",
         "spark.cleaner.periodicGC.interval": "2min",
@@ -130,3 +134,9 @@ def _configuration(settings: SessionSettings) -> SparkConf:
     for name, value in _ENVIRONMENT.items():
         conf.setExecutorEnv(name, value)
     return conf
+
+
+def _quoted(option: str) -> str:
+    """For Spark, which takes a line of options apart as a shell would."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

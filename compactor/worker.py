@@ -17,6 +17,7 @@ import logging
 import os
 import signal
 import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -135,6 +136,8 @@ class Worker:
         # What a killed worker left.
         REAL.remove_dir(settings.local_dir)
         REAL.make_dir(settings.local_dir)
+        # Whatever we and what we start put aside goes with us.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(settings.local_dir)
         session = start_session(
             SessionSettings(
                 settings.spark_master, settings.local_dir, settings.archive.java_options

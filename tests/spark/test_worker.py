@@ -55,6 +55,22 @@ def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path
     assert manifest.counts.worker_peak_bytes > 0
 
 
+def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
+    tmp_path: Path, cache_dir: Path
+) -> None:
+    """Its own, the JVM's and Spark's temporary files lie in its local folder, wherever that is."""
+    shared, folder = tmp_path / "shared", tmp_path / "a worker's"
+    shared.mkdir()
+    folder.mkdir()
+    # What the machine would say: the JVM asks the system, not TMPDIR.
+    environment = {"TMPDIR": str(shared), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={shared}"}
+    with CompactorProcess(folder, cache_dir, environment) as worker:
+        worker.wait_until_serving()
+        worker.run(_log(tmp_path).plan(100))
+        worker.process.kill()
+    assert not list(shared.iterdir())
+
+
 def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: Path) -> None:
     """The caller learns the file and the place in one sentence, not from a stack trace."""
     log = _log(tmp_path)
