@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 
 from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.codec import key_bytes
@@ -32,7 +33,6 @@ from ledgerfold.v1 import (
     records_pb2,
 )
 
-_SCHEMES = ("ledgerfold://", "grpc://", "pulsar://")
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
 
 
@@ -43,11 +43,7 @@ class Admin:
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
-        address = service_url
-        for scheme in _SCHEMES:
-            address = address.removeprefix(scheme)
-        if not address or "://" in address:
-            raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
+        address = address_of(service_url)
         forks.check_may_connect()
         self._timeout_s = timeout_seconds
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)

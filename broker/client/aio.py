@@ -20,13 +20,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.aio_consumer import Consumer, Reader
 from ledgerfold.broker.client.aio_producer import Producer
 from ledgerfold.broker.client.aio_table_view import TableView, run_here
 from ledgerfold.broker.client.connection import (
     ClientSettings,
     Connection,
-    address_of,
     wall_clock_ms,
 )
 from ledgerfold.broker.client.consumer_core import RECEIVER_QUEUE_MAX, ConsumerConfig

@@ -19,10 +19,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.connection import (
     ClientSettings,
     Connection,
-    address_of,
     wall_clock_ms,
 )
 from ledgerfold.broker.client.consumer import Consumer, MessageListener

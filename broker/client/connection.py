@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import grpc
 
 from ledgerfold.broker.client import forks
+from ledgerfold.broker.client.address import address_of
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Timeout
+from ledgerfold.storage.errors import AlreadyClosed, Timeout
 from ledgerfold.v1 import data_pb2, data_pb2_grpc
 
 _SERVICE = "/ledgerfold.v1.DataService/"
-_SCHEMES = ("ledgerfold", "grpc", "pulsar")
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -55,17 +55,6 @@ class ClientSettings:
     clock_ms: Callable[[], int] = wall_clock_ms
     # How often it is asked whether a partitioned topic has more partitions.
     partitions_update_interval_s: float = 60.0
-
-
-def address_of(service_url: str) -> str:
-    """The gRPC target of "host:port", with or without one of the schemes. Raises InvalidRequest."""
-    scheme, separator, rest = service_url.partition("://")
-    if separator and scheme not in _SCHEMES:
-        raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
-    address = (rest if separator else service_url).rstrip("/")
-    if not address:
-        raise InvalidRequest("An empty service URL: write it as host:port.")
-    return address
 
 
 def full_topic_name(topic: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.connection import Backoff, address_of, full_topic_name
+from ledgerfold.broker.client.address import address_of
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.connection import Backoff, full_topic_name
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
 from tests.support.fake_data_service import ThreadedFakeBroker
 
@@ -25,10 +27,32 @@ def test_service_urls_come_with_or_without_a_scheme(url: str) -> None:
     assert address_of(url) == "h:1"
 
 
-@pytest.mark.parametrize("url", ["", "pulsar+ssl://h:1", "http://h:1", "grpc://"])
+@pytest.mark.parametrize("url", ["[::1]:1", "pulsar://[fe80::1]:65535/", "a-b.c_d.example:1"])
+def test_addresses_of_each_kind(url: str) -> None:
+    """Names and numbers of both versions."""
+    assert address_of(url) == url.removeprefix("pulsar://").rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "pulsar+ssl://h:1", "http://h:1", "grpc://", "unix:/tmp/socket", "dns:///h:1"),
+        *("h", "h:", ":1", "h:x", "h:0", "h:65536", "h:1:2", "::1:7650", "[::1]", "[h]:1"),
+        *("h:1/path", "h:1?x=y", "h 1:1", "user@h:1", "h:1,", " "),
+    ],
+)
 def test_other_service_urls_are_refused_at_once(url: str) -> None:
-    """Nothing is connected for an address that cannot be meant."""
-    with pytest.raises(InvalidRequest):
+    """Nothing is connected for an address that cannot be meant; it is told how to write one."""
+    with pytest.raises(InvalidRequest, match="write it as host:port"):
+        Client(url)
+    with pytest.raises(InvalidRequest, match="write it as host:port"):
+        Admin(url)
+
+
+@pytest.mark.parametrize("url", ["h:1,g:2", "pulsar://h:1,g:2", "pulsar://h:1,pulsar://g:2"])
+def test_several_brokers_are_refused_at_once(url: str) -> None:
+    """Pulsar's clients take several; here there is one."""
+    with pytest.raises(InvalidRequest, match="names several brokers"):
         Client(url)
 
 
