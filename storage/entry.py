@@ -21,7 +21,12 @@ from typing import NamedTuple
 
 import google_crc32c
 
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.errors import (
+    Corruption,
+    IncompatibleFormat,
+    InvalidRequest,
+    MessageTooLarge,
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -158,8 +163,8 @@ class EntryHeader(NamedTuple):
 def entry_bytes_after_rebuild_max(size_bytes: int, messages: int) -> int:
     """How large an entry of that size and message count can be once messages were taken from it.
 
-    A client splits its batches by it: what is above ENTRY_BYTES_MAX is not taken, because the
-    compacted view could not hold it.
+    A client splits its batches by it: what is above the broker's limit is not taken, because the
+    compacted view keeps it, too.
 
     >>> entry_bytes_after_rebuild_max(1000, 1), entry_bytes_after_rebuild_max(1000, 10)
     (1000, 1056)
@@ -295,10 +300,11 @@ def verify_sections(
         )
 
 
-def check_entry(frame: Buffer) -> EntryHeader:
+def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
     """Verifies an entry that came from outside: whole, undamaged, in bounds.
 
-    Raises InvalidRequest.
+    `bytes_max` bounds it also when a compaction has taken messages from it. Raises InvalidRequest,
+    MessageTooLarge.
     """
     try:
         header = read_header(frame)
@@ -310,12 +316,8 @@ def check_entry(frame: Buffer) -> EntryHeader:
     except (Corruption, IncompatibleFormat) as error:
         raise InvalidRequest(f"Not an entry: {error}") from error
     largest = entry_bytes_after_rebuild_max(header.stored_bytes, header.message_count)
-    if largest > ENTRY_BYTES_MAX:
-        raise InvalidRequest(
-            f"An entry of {header.stored_bytes} bytes, up to {largest} once a compaction took some "
-            f"of its {header.message_count} messages: {ENTRY_BYTES_MAX} is the most. Send less in "
-            "one batch."
-        )
+    if largest > bytes_max:
+        raise MessageTooLarge(header.stored_bytes, header.message_count, largest, bytes_max)
     if header.message_count < 1:
         raise InvalidRequest("An entry without messages.")
     if header.codec not in Codec._value2member_map_:

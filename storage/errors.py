@@ -3,7 +3,8 @@
     LedgerfoldError
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
-    │   │   └── UnknownStrategy      a worker has no such way to compact
+    │   │   ├── UnknownStrategy      a worker has no such way to compact
+    │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
@@ -88,6 +89,25 @@ class UnknownStrategy(InvalidRequest):
             "a compactor of its own version."
         )
         self.name, self.version, self.known = name, version, known
+
+
+class MessageTooLarge(InvalidRequest):
+    """`size_bytes`: of the entry that it makes, or its batch does."""
+
+    reason = "MESSAGE_TOO_LARGE"
+
+    def __init__(self, size_bytes: int, messages: int, after_rebuild: int, most_bytes: int) -> None:
+        entry = f"A message makes an entry of {size_bytes} bytes"
+        if messages > 1:
+            entry = (
+                f"A batch of {messages} messages makes an entry of {size_bytes} bytes, up to "
+                f"{after_rebuild} when a compaction takes some away"
+            )
+        super().__init__(
+            f"{entry}. The broker takes up to {most_bytes}: what its --max-message-size says, and "
+            "a little for keys and properties."
+        )
+        self.size_bytes, self.most_bytes = size_bytes, most_bytes
 
 
 class TopicNotFound(RequestError):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Commands = argparse._SubParsersAction
 # Messages, and ms: beyond what a command sends, and any time that it takes.
 _UNBOUNDED = 2**31 - 1
-# An entry holds 16 MiB; this leaves room for what is in it beside the messages.
+# An entry holds no more, whatever the broker's limit is: above that the client takes it apart.
 _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 

@@ -18,6 +18,8 @@ from ledgerfold.broker.cli.units import (
 )
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
+# ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
+MESSAGE_BYTES_MOST = 16 * 1024 * 1024
 
 
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -35,6 +37,13 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="what a receipt promises: synced to disk (default), or handed to the system",
     )
     add("--ready-file", type=Path, metavar="PATH", help="written when it is ready to serve")
+    add(
+        "--max-message-size",
+        type=parse_message_size,
+        default=5 * 1024 * 1024,
+        metavar="SIZE",
+        help="messages and batches above it are refused; default 5M as in Pulsar, 16M at most",
+    )
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
     add("--log-level", default="INFO", choices=levels, help="default INFO")
     add(
@@ -83,6 +92,16 @@ def _add_sizes(add: Callable[..., object]) -> None:
     add("--ledger-age", type=parse_time_ms, metavar="TIME", help="default 4h")
 
 
+def parse_message_size(text: str) -> int:
+    """A size that an entry can have."""
+    size_bytes = parse_size(text)
+    if size_bytes > MESSAGE_BYTES_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: 16 MiB is the most")
+    if size_bytes == 0:
+        raise argparse.ArgumentTypeError("1 is the least")
+    return size_bytes
+
+
 def _start_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
 
@@ -116,6 +135,7 @@ def _serve(options: argparse.Namespace) -> int:
             test_clock_start_ms=options.test_clock,
             ready_file=options.ready_file,
             log_level=options.log_level,
+            message_bytes_max=options.max_message_size,
             store=StoreSettings(durability=options.durability, **given),
         )
     )

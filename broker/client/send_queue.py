@@ -8,7 +8,7 @@ One lock guards it; a message costs one short hold of it. The rules:
 * At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; then the caller waits or
   gets Overloaded.
 * A batch above the broker's limit is halved until its parts are below; a message that is too large
-  alone fails alone, with InvalidRequest.
+  alone fails alone, with MessageTooLarge.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,
     LedgerfoldError,
+    MessageTooLarge,
     NotAllowed,
     Overloaded,
 )
@@ -254,10 +255,7 @@ class SendQueue:
             for half in batch.halves():
                 yield from self._entries(half)
         else:
-            error = InvalidRequest(
-                f"A message makes an entry of {len(data)} bytes; the broker takes up to "
-                f"{self._stream.entry_bytes_max}."
-            )
+            error = MessageTooLarge(len(data), 1, size_bytes, self._stream.entry_bytes_max)
             if batch.listeners[0] is None:
                 self._note_unheard(error)
             # Not here: the lock is held, and a callback may send.

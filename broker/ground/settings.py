@@ -11,9 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.records_pb2 import Emulation
 
+# For what an entry holds beside values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
+_MARGIN_BYTES = 10 * 1024
 DEFAULT_LISTEN = "127.0.0.1:7650"
 
 
@@ -36,6 +39,8 @@ class BrokerSettings:
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100
+    # Pulsar's maxMessageSize. Of entries of several messages, too; never above ENTRY_BYTES_MAX.
+    message_bytes_max: int = 5 * 1024 * 1024
     # Where a clock stands that is moved by hand (broker/ground/clock.py). None: the machine's
     # clock.
     test_clock_start_ms: int | None = None
@@ -47,3 +52,8 @@ class BrokerSettings:
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """What an entry may take, once stamped."""
+        return min(self.message_bytes_max + _MARGIN_BYTES, ENTRY_BYTES_MAX)

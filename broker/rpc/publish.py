@@ -22,7 +22,6 @@ from ledgerfold.broker.ground.traffic import Peer
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.wire.errors import rpc_errors
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
-from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
 
@@ -54,7 +53,7 @@ async def publish(broker: Broker, request_iterator: Any, context: Context) -> No
         ready = data_pb2.PublishReady(
             producer_name=producer_name,
             last_sequence_id=producer.record.last_sequence_id,
-            entry_bytes_max=ENTRY_BYTES_MAX,
+            entry_bytes_max=broker.settings.entry_bytes_max,
         )
         await context.write(data_pb2.PublishResponse(ready=ready).SerializeToString())
         while receipts := await producer.receipts():

@@ -38,6 +38,8 @@ class PublishTopic(Protocol):
     def clock(self) -> Clock: ...
     @property
     def deduplication(self) -> Deduplication: ...
+    @property
+    def entry_bytes_max(self) -> int: ...
     def count_in(self, header: EntryHeader) -> None: ...
     def detach_producer(self, producer: Producer) -> None: ...
 
@@ -67,13 +69,14 @@ class Producer:
         self._is_finished = False
         # On emulated time the producer's own clock means nothing.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
+        self._entry_bytes_max = topic.entry_bytes_max
         topic.log.on_durable.add(self._changed.set)
 
     def append(self, entry: memoryview) -> None:
         """One entry as it came. Raises InvalidRequest, and what made the log fail."""
         if self._error is not None:
             raise self._error
-        header = check_entry(entry)
+        header = check_entry(entry, self._entry_bytes_max)
         topic, record = self.topic, self.record
         if header.sequence_id <= record.last_sequence_id:
             # The original may still be on its way, from a connection that is gone.

@@ -220,6 +220,11 @@ class Topic:
         """
         self.store.recover_ledgers(self.record.ledger_ids)
 
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest entry that is taken."""
+        return self.broker.settings.entry_bytes_max
+
     # -- producers -------------------------------------------------------------------------
 
     async def attach_producer(self, name: str) -> Producer:

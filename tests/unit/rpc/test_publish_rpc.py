@@ -14,7 +14,13 @@ from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_publish
-from ledgerfold.storage.entry import EntryFields, Position, build_entry, check_entry
+from ledgerfold.storage.entry import (
+    ENTRY_BYTES_MAX,
+    EntryFields,
+    Position,
+    build_entry,
+    check_entry,
+)
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import ProducerRecord
@@ -122,7 +128,9 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         log = SimpleNamespace(
             on_durable=set(), last_appended=Position(0, 9), last_durable=None, failure=None
         )
-        topic = cast(Topic, SimpleNamespace(log=log, clock=WallClock()))
+        topic = cast(
+            Topic, SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
+        )
         producer = Producer(topic, "p", ProducerRecord(last_sequence_id=5))
         entry = memoryview(build_entry(b"", b"", EntryFields(message_count=1, sequence_id=3)))
         for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):

@@ -27,7 +27,12 @@ from ledgerfold.storage.entry import (
     stamped_header,
     verify_sections,
 )
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.errors import (
+    Corruption,
+    IncompatibleFormat,
+    InvalidRequest,
+    MessageTooLarge,
+)
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.support.ledgers import as_version_1
 
@@ -226,7 +231,7 @@ def test_a_batch_that_a_rebuild_could_make_too_large_is_refused() -> None:
     rows = 100_000
     spare = entry_bytes_after_rebuild_max(0, rows)
     check_entry(entry(spare, rows))
-    with pytest.raises(InvalidRequest, match="Send less in one batch"):
+    with pytest.raises(MessageTooLarge, match="A batch of 100000 messages"):
         check_entry(entry(spare - 1, rows))
 
 
