@@ -92,22 +92,15 @@ class UnknownStrategy(InvalidRequest):
 
 
 class MessageTooLarge(InvalidRequest):
-    """`size_bytes`: of the entry that it makes, or its batch does."""
-
     reason = "MESSAGE_TOO_LARGE"
 
     def __init__(self, size_bytes: int, messages: int, after_rebuild: int, most_bytes: int) -> None:
-        entry = f"A message makes an entry of {size_bytes} bytes"
-        if messages > 1:
-            entry = (
-                f"A batch of {messages} messages makes an entry of {size_bytes} bytes, up to "
-                f"{after_rebuild} when a compaction takes some away"
-            )
+        what = "A message" if messages == 1 else f"A batch of {messages} messages"
+        more = "" if messages == 1 else f", up to {after_rebuild} when a compaction takes some away"
         super().__init__(
-            f"{entry}. The broker takes up to {most_bytes}: what its --max-message-size says, and "
-            "a little for keys and properties."
+            f"{what} makes an entry of {size_bytes} bytes{more}. The broker takes up to "
+            f"{most_bytes}: what its --max-message-size says, and 10 KiB for keys and properties."
         )
-        self.size_bytes, self.most_bytes = size_bytes, most_bytes
 
 
 class TopicNotFound(RequestError):
@@ -214,15 +207,12 @@ class ProducerBusy(RequestError):
 
 
 class AddressInUse(RequestError):
-    """`option`: what named the address."""
-
     reason = "ADDRESS_IN_USE"
 
     def __init__(self, address: str, option: str) -> None:
         super().__init__(
             f"Another process listens on {address}. Stop it, or let {option} name another port."
         )
-        self.address, self.option = address, option
 
 
 class CompactionRunning(RequestError):
@@ -297,6 +287,9 @@ class CompactedLedgerDamaged(StorageError):
         self.topic, self.ledger_id, self.cause = topic, ledger_id, cause
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 class DiskFailure(StorageError):
     """A write or sync failed. What was not acknowledged may be lost; the file is left alone."""
 
@@ -313,12 +306,16 @@ class DiskFailure(StorageError):
         self.may_be_durable = may_be_durable
 
     @property
+    def is_full(self) -> bool:
+        return self.cause.errno in _FULL
+
+    @property
     def is_short_of_descriptors(self) -> bool:
         return self.cause.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _advice(error: int | None) -> str:
-    if error in (errno.ENOSPC, errno.EDQUOT):
+    if error in _FULL:
         return "Free space there, and try again."
     if error == errno.EMFILE:
         return (

@@ -25,11 +25,12 @@ from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile, StorageError
 from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.names import ledgers_dir
+from ledgerfold.storage.names import ledgers_dir, reserve_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
 from ledgerfold.storage.recent import Recent
 from ledgerfold.storage.recovery import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
+from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
@@ -85,6 +86,7 @@ class LedgerStore:
     ) -> None:
         self.ledgers_dir = ledgers_dir(data_dir)
         self.settings = settings or StoreSettings()
+        self.reserve = Reserve(reserve_path(data_dir), files)
         self._metadata = metadata
         self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
@@ -146,8 +148,8 @@ class LedgerStore:
             writer.abandon()
 
     def has_room(self) -> bool:
-        """Whether the disk is not full."""
-        return self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
+        """Whether the disk is not full, or room was made for a deletion."""
+        return self.reserve.is_lent or self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
     def create_ledger(self, topic: str, batch: MetadataBatch | None = None) -> LedgerWriter:
         """A new raw ledger. Its record goes into `batch`; its files come with the first flush.

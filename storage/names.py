@@ -13,6 +13,7 @@ from pathlib import Path
 LOCK = "lock"
 METADATA = "metadata"
 LEDGERS = "ledgers"
+RESERVE = "reserve"
 # What repairs did, and copies of what they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"
@@ -35,6 +36,10 @@ def metadata_dir(data_dir: Path) -> Path:
 
 def ledgers_dir(data_dir: Path) -> Path:
     return data_dir / LEDGERS
+
+
+def reserve_path(data_dir: Path) -> Path:
+    return data_dir / RESERVE
 
 
 def segment_name(number: int) -> str:

@@ -26,6 +26,7 @@ from ledgerfold.broker.rpc.admin_operations import OperationCalls
 from ledgerfold.broker.rpc.partitions import PartitionCalls
 from ledgerfold.broker.stats import topic as stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.freeing import freeing
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.wire.errors import rpc_errors, rpc_stream_errors
@@ -84,7 +85,8 @@ class AdminService(ClockCalls, CursorCalls, OperationCalls, PartitionCalls):
     async def DeleteTopic(  # noqa: N802
         self, request: admin_pb2.DeleteTopicRequest, context: Context
     ) -> admin_pb2.DeleteTopicResponse:
-        await self._broker.delete_topic(persistent_topic(request.topic), request.force)
+        name, force = persistent_topic(request.topic), request.force
+        await freeing(self._broker.store, lambda: self._broker.delete_topic(name, force))
         return admin_pb2.DeleteTopicResponse()
 
     @rpc_errors

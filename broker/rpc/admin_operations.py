@@ -13,6 +13,7 @@ import grpc
 
 from ledgerfold.broker.ground.names import partition_index, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.topics.freeing import freeing
 from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.wire.errors import rpc_errors
@@ -40,7 +41,8 @@ class OperationCalls(AdminServiceServicer):
     ) -> admin_pb2.TruncateTopicResponse:
         name = persistent_topic(request.topic, "truncated")
         names = self._broker.partitions.names(name)
-        await on_each(names, lambda each: truncate_topic(self._broker, each))
+        broker = self._broker
+        await freeing(broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x)))
         return admin_pb2.TruncateTopicResponse()
 
     @rpc_errors

@@ -14,6 +14,7 @@ from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.stats import topic as stats
 from ledgerfold.broker.stats.partitioned import partitioned_stats
+from ledgerfold.broker.topics.freeing import freeing
 from ledgerfold.broker.wire.errors import rpc_errors
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.v1 import admin_pb2, data_pb2
@@ -80,7 +81,8 @@ class PartitionCalls(AdminServiceServicer):
         self, request: admin_pb2.DeletePartitionedTopicRequest, context: Context
     ) -> admin_pb2.DeletePartitionedTopicResponse:
         name = persistent_topic(request.topic)
-        await self._broker.delete_partitioned_topic(name, request.force)
+        broker, force = self._broker, request.force
+        await freeing(broker.store, lambda: broker.delete_partitioned_topic(name, force))
         return admin_pb2.DeletePartitionedTopicResponse()
 
     @rpc_errors

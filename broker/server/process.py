@@ -89,6 +89,7 @@ async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: Direct
     end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
     lock.record_boot()
+    store.reserve.keep()
     _log.info("Recovered %s: %s", settings.data_dir, report)
     broker = Broker(settings, metadata, store, clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)

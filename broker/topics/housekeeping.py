@@ -24,6 +24,7 @@ from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.subscriptions.moves import expire_all
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.ledger import LedgerStore
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,8 @@ class HousekeptBroker(Protocol):
     def clock(self) -> Clock: ...
     @property
     def settings(self) -> BrokerSettings: ...
+    @property
+    def store(self) -> LedgerStore: ...
     @property
     def topics(self) -> Mapping[str, Topic]: ...
 
@@ -58,6 +61,7 @@ class Housekeeping:
                     await _do(check, topic)
             # However many topics there are, the loop is not kept from the streams.
             await asyncio.sleep(0)
+        await asyncio.to_thread(self._broker.store.reserve.renew)
 
 
 async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:

@@ -217,6 +217,36 @@ def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
     setting.check_readable("t")
 
 
+FREEING: dict[str, Callable[[Admin], None]] = {
+    "delete": lambda admin: admin.delete_topic("t", force=True),
+    "delete-partitioned": lambda admin: admin.delete_partitioned_topic("p", force=True),
+    "truncate": lambda admin: admin.truncate("t"),
+}
+
+
+@pytest.mark.parametrize("name", FREEING)
+def test_what_frees_space_needs_none(setting: Setting, name: str) -> None:
+    """Also on a disk that takes no metadata any more. What it frees serves everybody."""
+    topic = "p-partition-0" if name == "delete-partitioned" else "t"
+    with setting.admin() as admin:
+        admin.create_partitioned_topic("p", 2)
+        setting.publish("other", *values(5))
+        setting.publish("spare", b"1")
+        setting.publish(topic, *[BIG] * 80)
+        setting.publish_until_full(topic)
+        setting.use_up_metadata(admin)
+        FREEING[name](admin)
+    setting.acknowledged[topic] = []
+    setting.publish("other", *values(5))
+    if topic == "t":
+        setting.publish("t", b"new")
+    setting.check_readable("other", "spare", *({"t"} & {topic}))
+    assert (setting.broker.data_dir / "reserve").stat().st_size > 0, "For the next time."
+    setting.broker.kill()
+    setting.broker.start()
+    setting.check_readable("other", "spare", *({"t"} & {topic}))
+
+
 def started(broker: BrokerProcess) -> str:
     """Tries it; what the process said if it could not."""
     try:

@@ -1,0 +1,87 @@
+"""Room that is kept for deletions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import RealFiles
+from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
+
+
+class Disk(RealFiles):
+    """One that says how much is free, and may be full."""
+
+    free = 2 * RESERVE_BYTES
+
+    def free_bytes(self, path: Path) -> int:
+        return self.free
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def reserve(disk: Disk, tmp_path: Path) -> Reserve:
+    return Reserve(tmp_path / "reserve", disk)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())
+
+
+def test_its_room_is_there_inside(reserve: Reserve, tmp_path: Path) -> None:
+    """And taken again when the last one that uses it is done."""
+    reserve.keep()
+    assert size_of(tmp_path) >= RESERVE_BYTES
+    with reserve.lent():
+        with reserve.lent():
+            assert reserve.is_lent
+        assert reserve.is_lent
+        assert not list(tmp_path.iterdir())
+    assert not reserve.is_lent
+    assert reserve.is_there
+    assert size_of(tmp_path) >= RESERVE_BYTES
+
+
+def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_path: Path) -> None:
+    """It waits until twice as much is free."""
+    disk.free -= 1
+    reserve.keep()
+    assert not reserve.is_there
+    disk.free += 1
+    reserve.renew()
+    assert reserve.is_there
+
+
+def test_one_that_a_crash_left_is_made_whole(reserve: Reserve, tmp_path: Path) -> None:
+    """What is there may hold nothing."""
+    (tmp_path / "reserve").write_bytes(b"half")
+    reserve.keep()
+    assert size_of(tmp_path) >= RESERVE_BYTES
+
+
+def test_there_is_none_until_it_is_kept(reserve: Reserve, tmp_path: Path) -> None:
+    """Who only looks into a directory leaves it as it is."""
+    reserve.renew()
+    with reserve.lent():
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_takes_nothing_is_no_error(
+    reserve: Reserve,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker serves without."""
+
+    def full(disk: Disk, path: Path) -> None:
+        raise DiskFailure(str(path), "Making a file", OSError(28, "No space left on device"))
+
+    monkeypatch.setattr(Disk, "create", full)
+    reserve.keep()
+    assert not reserve.is_there
