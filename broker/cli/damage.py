@@ -123,9 +123,9 @@ def _loss(steps: list[Step]) -> str:
 @contextmanager
 def _locked(data: Path) -> Iterator[DirectoryLock]:
     """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
-    from ledgerfold.broker import __version__
     from ledgerfold.storage.lock import DirectoryLock
     from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.version import __version__
 
     if not metadata_dir(data).is_dir():
         missing = str(metadata_dir(data))

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker import __version__
 from ledgerfold.broker.cli.clock import add_clock
 from ledgerfold.broker.cli.compaction import add_runs
 from ledgerfold.broker.cli.consuming import add_consume, add_read
@@ -27,6 +26,7 @@ from ledgerfold.broker.cli.producing import add_produce
 from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
 from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
+from ledgerfold.version import __version__
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ledgerfold.broker import __version__
 from ledgerfold.broker.metrics import catalogue
 from ledgerfold.broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
 from ledgerfold.broker.metrics.readings import Readings, TopicReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 from ledgerfold.v1.admin_pb2 import CompactorState
+from ledgerfold.version import __version__
 
 _STATE_PREFIX = "COMPACTOR_STATE_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

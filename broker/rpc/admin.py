@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from ledgerfold.broker import __version__
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
@@ -38,6 +37,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
 )
 from ledgerfold.v1 import admin_pb2, explain_pb2
+from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker

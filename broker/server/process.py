@@ -23,7 +23,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker import __version__
 from ledgerfold.broker.compaction.worker_remains import end_left_over
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -37,6 +36,7 @@ from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import metadata_dir
 from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
     from ledgerfold.broker.metrics.server import Metrics

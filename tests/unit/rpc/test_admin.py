@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.broker import __version__
 from ledgerfold.broker.ground.clock import ManualClock
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.traffic import Peer
@@ -42,6 +41,7 @@ from ledgerfold.v1.records_pb2 import (
     SegmentRecord,
     TopicRecord,
 )
+from ledgerfold.version import __version__
 from tests.unit.compaction.compaction_fakes import FakeTopic, Lab, position
 from tests.unit.log.fake_log import FakeLog as SubscriptionLog
 
