@@ -62,8 +62,8 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
         from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
     except ImportError as error:
         raise CompactorUnavailable(
-            f"Compaction needs PySpark, and {error.name} is missing. "
-            "Install it: pip install 'ledgerfold[spark]'."
+            f"Compaction needs PySpark, and {error.name} is missing. Install Ledgerfold with its "
+            "extra `spark`, from where it came: pip install 'WHEEL-OR-CHECKOUT[spark]'."
         ) from error
 
     async def serve(local_dir: Path) -> int:

@@ -1,1 +1,135 @@
-"""Ledgerfold."""
+"""Ledgerfold: a broker on one machine that compacts topics as Apache Pulsar does.
+
+The names of Pulsar's Python client:
+
+    import ledgerfold
+
+    with ledgerfold.Client("127.0.0.1:7650") as client:
+        producer = client.create_producer("prices")
+        producer.send(b"10", partition_key="p3")
+        consumer = client.subscribe("prices", "audit")
+        try:
+            message = consumer.receive(timeout_millis=1000)
+        except ledgerfold.Timeout:
+            ...
+
+`ledgerfold.aio` is the same for asyncio, `ledgerfold.admin` the administration, `ledgerfold.errors`
+has every error, and `ledgerfold.testing` a broker for tests. docs/API.md is the manual of these;
+whatever else lies in this package may change with any version.
+
+The client is loaded on first use: broker, storage and Spark's workers import this module too.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ledgerfold import errors
+from ledgerfold.errors import (
+    AlreadyClosed,
+    BrokerPersistenceError,
+    ChecksumError,
+    ConnectError,
+    ConsumerBusy,
+    CumulativeAcknowledgementNotAllowedError,
+    InvalidConfiguration,
+    InvalidMessage,
+    InvalidTopicName,
+    InvalidUrl,
+    LedgerfoldError,
+    MessageTooBig,
+    NotAllowedError,
+    NotConnected,
+    OperationNotSupported,
+    ProducerBusy,
+    ProducerQueueIsFull,
+    PulsarException,
+    ReadError,
+    ServiceUnitNotReady,
+    SubscriptionNotFound,
+    Timeout,
+    TopicNotFound,
+    TopicTerminated,
+)
+from ledgerfold.version import __version__
+
+if TYPE_CHECKING:
+    from ledgerfold import admin, aio, testing
+    from ledgerfold.broker.client import (
+        BatchingType,
+        Client,
+        CompressionType,
+        Consumer,
+        ConsumerType,
+        HashingScheme,
+        InitialPosition,
+        Message,
+        MessageId,
+        PartitionsRoutingMode,
+        Producer,
+        Reader,
+        Result,
+        TableView,
+    )
+
+__all__ = [
+    "AlreadyClosed",
+    "BatchingType",
+    "BrokerPersistenceError",
+    "ChecksumError",
+    "Client",
+    "CompressionType",
+    "ConnectError",
+    "Consumer",
+    "ConsumerBusy",
+    "ConsumerType",
+    "CumulativeAcknowledgementNotAllowedError",
+    "HashingScheme",
+    "InitialPosition",
+    "InvalidConfiguration",
+    "InvalidMessage",
+    "InvalidTopicName",
+    "InvalidUrl",
+    "LedgerfoldError",
+    "Message",
+    "MessageId",
+    "MessageTooBig",
+    "NotAllowedError",
+    "NotConnected",
+    "OperationNotSupported",
+    "PartitionsRoutingMode",
+    "Producer",
+    "ProducerBusy",
+    "ProducerQueueIsFull",
+    "PulsarException",
+    "ReadError",
+    "Reader",
+    "Result",
+    "ServiceUnitNotReady",
+    "SubscriptionNotFound",
+    "TableView",
+    "Timeout",
+    "TopicNotFound",
+    "TopicTerminated",
+    "__version__",
+    "admin",
+    "aio",
+    "errors",
+    "testing",
+]
+
+_MODULES = ("admin", "aio", "testing")
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    found = globals()[name] = getattr(import_module("ledgerfold.broker.client"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -58,7 +58,7 @@ def encode_error(error: LedgerfoldError) -> WireError:
 
 
 def decode_error(reason: str, message: str, attributes: Mapping[str, str]) -> LedgerfoldError:
-    """The error again: of the class whose reason it is, with the attributes that came along.
+    """The broker's error again: of the class whose reason it is, with what attributes came along.
 
     A reason that nobody knows, of a newer version, makes a LedgerfoldError.
     """
@@ -66,6 +66,7 @@ def decode_error(reason: str, message: str, attributes: Mapping[str, str]) -> Le
     # Its own constructor makes the message of attributes; here the message is there already.
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)
+    error.from_broker = True
     for name, text in attributes.items():
         if name in _ATTRIBUTES:
             with suppress(ValueError):

@@ -4,6 +4,7 @@
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
     │   │   ├── UnknownStrategy      a worker has no such way to compact
+    │   │   ├── InvalidUrl           no address of a broker
     │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
@@ -41,7 +42,7 @@
 
 Each class has a `reason`, a stable name that travels in google.rpc.ErrorInfo, and `retryable`. The
 attributes hold the data; the message is made of them and says what to do. The gRPC code of each
-reason is in ledgerfold/rpc_errors.py.
+reason is in ledgerfold/rpc_errors.py. Users find all of it in `ledgerfold.errors`.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class LedgerfoldError(Exception):
 
     reason: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
+    # Whether it came over the wire; else it was raised in this process.
+    from_broker: bool = False
 
     @property
     def message(self) -> str:
@@ -101,6 +104,10 @@ class MessageTooLarge(InvalidRequest):
             f"{what} makes an entry of {size_bytes} bytes{more}. The broker takes up to "
             f"{most_bytes}: what its --max-message-size says, and 10 KiB for keys and properties."
         )
+
+
+class InvalidUrl(InvalidRequest):
+    """Not the address of a broker."""
 
 
 class TopicNotFound(RequestError):

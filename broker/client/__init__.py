@@ -1,22 +1,6 @@
-"""The client library, with the names of Pulsar's Python client.
+"""The client library, with the names of Pulsar's Python client. Users import it from `ledgerfold`.
 
-Producers, consumers, readers and table views:
-
-    from ledgerfold.broker.client import Client, ConsumerType, MessageId
-
-    client = Client("127.0.0.1:7650")
-    producer = client.create_producer("prices")
-    producer.send(b"10", partition_key="p3")
-    reader = client.create_reader("prices", MessageId.earliest, is_read_compacted=True)
-    while reader.has_message_available():
-        print(reader.read_next().data())
-    client.close()
-
-`ledgerfold.aio` is the same for asyncio, `ledgerfold.admin` the
-administration. Errors are those of storage/errors.py.
-
-The names below are loaded on first use, so that `ledgerfold.admin` alone starts
-quickly.
+The names below are loaded on first use, so that `ledgerfold.admin` alone starts quickly.
 
 A client does not survive a fork; what a forked process may do says forks.py.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidUrl
 
 _SCHEMES = ("ledgerfold", "grpc", "pulsar")
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%]*\]):(?P<port>[0-9]{1,5})")
@@ -16,19 +16,19 @@ _PORT_MAX = 65_535
 
 
 def address_of(service_url: str) -> str:
-    """The gRPC target of "host:port", with or without one of the schemes. Raises InvalidRequest.
+    """The gRPC target of "host:port", with or without one of the schemes. Raises InvalidUrl.
 
     gRPC would take other targets, too, and wait for what a mistyped one cannot bring.
     """
     scheme, separator, rest = service_url.partition("://")
     address = (rest if separator else service_url).rstrip("/")
     if "," in address.strip(","):
-        raise InvalidRequest(
+        raise InvalidUrl(
             f"Service URL {service_url!r} names several brokers. Name one, as host:port: it "
             "alone has its topics."
         )
     match = _ADDRESS.fullmatch(address)
     is_known = not separator or scheme in _SCHEMES
     if not is_known or match is None or not 0 < int(match["port"]) <= _PORT_MAX:
-        raise InvalidRequest(f"Service URL {service_url!r}: write it as host:port.")
+        raise InvalidUrl(f"Service URL {service_url!r}: write it as host:port.")
     return address

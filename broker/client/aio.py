@@ -1,7 +1,7 @@
 """The client for asyncio, with the names of `pulsar.asyncio`.
 
-    from ledgerfold.broker.client.aio import Client
-    from ledgerfold.broker.client import MessageId
+    from ledgerfold import MessageId
+    from ledgerfold.aio import Client
 
     async with Client("127.0.0.1:7650") as client:
         producer = await client.create_producer("prices")

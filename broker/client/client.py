@@ -1,6 +1,6 @@
 """The client of the synchronous API.
 
-    from ledgerfold.broker.client import Client, MessageId
+    from ledgerfold import Client, MessageId
 
     with Client("127.0.0.1:7650") as client:
         with client.create_producer("prices", batching_enabled=True) as producer:

@@ -10,7 +10,7 @@ would be shared. So:
 
 gRPC's own fork handlers must be off for that: beside its asyncio side they end the child with a
 segmentation fault, whatever it does. They are read from the environment when grpc is imported, so
-`ledgerfold` says it before (`__init__.py`). A program that imports grpc first sets
+broker/client/__init__.py says it before. A program that imports grpc first sets
 GRPC_ENABLE_FORK_SUPPORT=0 itself, if it forks while a client is open.
 
     >>> class Thing:

@@ -65,7 +65,10 @@ SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
 )
-_NO_PYSPARK = "PySpark is not installed. Install it with: pip install 'ledgerfold[spark]'"
+_NO_PYSPARK = (
+    "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
+    "pip install 'WHEEL-OR-CHECKOUT[spark]'."
+)
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
 

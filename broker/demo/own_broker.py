@@ -1,4 +1,4 @@
-"""A broker of the demonstration's own: a process on a temporary data directory."""
+"""A broker of one's own: a process on any free port, for as long as a block of code runs."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ledgerfold.storage.errors import LedgerfoldError
 
 _ANY_PORT = ("--listen", "127.0.0.1:0")
 _STOP_S = 30
+_LOG_SHOWN = 1000
 
 
 @contextmanager
-def own_broker() -> Iterator[str]:
-    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError when it does not start."""
-    with tempfile.TemporaryDirectory(prefix="ledgerfold-demo-") as folder:
-        log = Path(folder) / "demo.log"
+def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[str]:
+    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError when it does not start.
+
+    Its data are in `data_dir`, or in a temporary directory that goes with it. `arguments`: more of
+    `serve`'s.
+    """
+    with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
+        data = data_dir or Path(folder) / "data"
+        log = Path(folder) / "broker.log"
+        command = ["serve", "--data", str(data), *_ANY_PORT, *arguments]
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ledgerfold", "serve", "--data", folder, *_ANY_PORT],
+                [sys.executable, "-m", "ledgerfold", *command],
+                stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                # Ctrl-C at the terminal is for whoever started it, and who then stops it.
+                start_new_session=True,
             )
         try:
             yield _listen(process, log)
@@ -39,15 +49,17 @@ def _listen(process: subprocess.Popen[bytes], log: Path) -> str:
     with process.stdout as stdout:
         ready = stdout.readline()
     if not ready:
-        raise LedgerfoldError(f"The broker did not start: {log.read_text()[-500:]}")
+        raise LedgerfoldError(f"The broker did not start: {log.read_text()[-_LOG_SHOWN:]}")
     return str(json.loads(ready)["listen"])
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(_STOP_S)
-    except subprocess.TimeoutExpired:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+    finally:
+        # Of one that has ended this is nothing.
         process.kill()
         process.wait()
 

@@ -1,0 +1,28 @@
+"""Administration, with the verbs of pulsar-admin, and what its answers are made of.
+
+    from ledgerfold.admin import Admin, Policies
+
+    with Admin("127.0.0.1:7650") as admin:
+        admin.update_policies(topic="prices", values=Policies(retention_ms=60_000))
+        for status in admin.watch_compaction("prices"):
+            print(status.progress.tasks_done, "of", status.progress.tasks_total)
+
+Errors are those of `ledgerfold.errors`.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
+from ledgerfold.v1.records_pb2 import Emulation, Policies, RunRecord, RunState
+
+__all__ = [
+    "Admin",
+    "CompactionPhase",
+    "CompactionStatus",
+    "CompactorState",
+    "Emulation",
+    "Policies",
+    "RunRecord",
+    "RunState",
+]

@@ -1,0 +1,132 @@
+"""Every error that Ledgerfold raises, by its own name and by that of Pulsar's Python client.
+
+    from ledgerfold.errors import ConsumerBusy, LedgerfoldError, Timeout
+
+    try:
+        message = consumer.receive(timeout_millis=1000)
+    except Timeout:
+        ...
+
+All are LedgerfoldErrors. Of each:
+
+* `message`: a sentence that says what to do; `reason`: a stable name, for programs.
+* `retryable`: whether the same call may succeed later.
+* `from_broker`: True when the broker said it. False when the library did, before it asked or
+  without an answer: a wrong argument, something that is closed, no connection, no message in time.
+* what it is about, where that is known: `topic`, `subscription`, `path`, ...
+
+What goes wrong in the caller's own code is no such error: a TypeError stays one.
+
+A name of Pulsar's is another name of the class that is raised where Pulsar raises that one; some
+stand for the same class. `LookupError` is not among them, for it is Python's. docs/API.md has the
+table.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    CompactedLedgerDamaged,
+    CompactionCancelled,
+    CompactionError,
+    CompactionFailed,
+    CompactionFenced,
+    CompactionQueueFull,
+    CompactionRunning,
+    CompactorUnavailable,
+    Corruption,
+    DirectoryLocked,
+    DiskFailure,
+    EntryTooLarge,
+    IncompatibleFormat,
+    InvalidRequest,
+    InvalidUrl,
+    LedgerfoldError,
+    MessageTooLarge,
+    MissingFile,
+    Moved,
+    NotAllowed,
+    NothingExpired,
+    Overloaded,
+    ProducerBusy,
+    RequestError,
+    ServiceError,
+    StorageError,
+    SubscriptionBusy,
+    SubscriptionExists,
+    SubscriptionNotFound,
+    Timeout,
+    TopicBusy,
+    TopicExists,
+    TopicIsPartitioned,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+)
+
+PulsarException = LedgerfoldError
+InvalidConfiguration = InvalidMessage = InvalidTopicName = InvalidRequest
+NotAllowedError = OperationNotSupported = CumulativeAcknowledgementNotAllowedError = NotAllowed
+ConsumerBusy = SubscriptionBusy
+ConnectError = NotConnected = ReadError = Unavailable
+ServiceUnitNotReady = Moved
+ProducerQueueIsFull = Overloaded
+BrokerPersistenceError = StorageError
+ChecksumError = Corruption
+MessageTooBig = MessageTooLarge
+
+__all__ = [
+    "AlreadyClosed",
+    "BrokerPersistenceError",
+    "ChecksumError",
+    "CompactedLedgerDamaged",
+    "CompactionCancelled",
+    "CompactionError",
+    "CompactionFailed",
+    "CompactionFenced",
+    "CompactionQueueFull",
+    "CompactionRunning",
+    "CompactorUnavailable",
+    "ConnectError",
+    "ConsumerBusy",
+    "Corruption",
+    "CumulativeAcknowledgementNotAllowedError",
+    "DirectoryLocked",
+    "DiskFailure",
+    "EntryTooLarge",
+    "IncompatibleFormat",
+    "InvalidConfiguration",
+    "InvalidMessage",
+    "InvalidRequest",
+    "InvalidTopicName",
+    "InvalidUrl",
+    "LedgerfoldError",
+    "MessageTooBig",
+    "MessageTooLarge",
+    "MissingFile",
+    "Moved",
+    "NotAllowed",
+    "NotAllowedError",
+    "NotConnected",
+    "NothingExpired",
+    "OperationNotSupported",
+    "Overloaded",
+    "ProducerBusy",
+    "ProducerQueueIsFull",
+    "PulsarException",
+    "ReadError",
+    "RequestError",
+    "ServiceError",
+    "ServiceUnitNotReady",
+    "StorageError",
+    "SubscriptionBusy",
+    "SubscriptionExists",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TopicBusy",
+    "TopicExists",
+    "TopicIsPartitioned",
+    "TopicNotFound",
+    "TopicTerminated",
+    "Unavailable",
+]

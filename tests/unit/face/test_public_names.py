@@ -1,0 +1,99 @@
+"""What `import ledgerfold` gives, and what it does not load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import ledgerfold
+from ledgerfold.version import __version__
+from tests.support.command_line import ledgerfold as command_line
+
+# Of Pulsar's Python client: what a program that only changes its import statement uses.
+PULSAR_NAMES = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "Consumer",
+    "ConsumerType",
+    "InitialPosition",
+    "Message",
+    "MessageId",
+    "PartitionsRoutingMode",
+    "Producer",
+    "Reader",
+    "Result",
+    "TableView",
+]
+
+
+def python(program: str) -> str:
+    """What a fresh interpreter prints, whose environment is a user's."""
+    environment = dict(os.environ)
+    environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_every_name_is_there() -> None:
+    """And each is offered for completion."""
+    for name in ledgerfold.__all__:
+        assert getattr(ledgerfold, name) is not None
+    assert set(ledgerfold.__all__) <= set(dir(ledgerfold))
+    assert set(PULSAR_NAMES) < set(ledgerfold.__all__)
+
+
+def test_a_name_that_is_not_there() -> None:
+    """It is said as Python says it."""
+    with pytest.raises(AttributeError, match="module 'ledgerfold' has no attribute 'Schemer'"):
+        _ = ledgerfold.Schemer
+
+
+@pytest.mark.parametrize(
+    "module", ["storage.ledger", "compactor.tasks", "errors", "version", "broker.cli.main"]
+)
+def test_what_needs_no_client_loads_none(module: str) -> None:
+    """Spark's Python workers, readers of files and the command line's help start quickly."""
+    program = (
+        f"import sys, ledgerfold.{module}\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'grpc' "
+        "or name.startswith('ledgerfold.broker.client')])"
+    )
+    assert python(program) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from ledgerfold import Client",
+        "import ledgerfold; ledgerfold.MessageId",
+        "import ledgerfold; ledgerfold.aio",
+        "import ledgerfold.admin",
+        "from ledgerfold.testing import Broker",
+    ],
+)
+def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
+    """However the client is imported; what the user's environment says stands."""
+    ask = "import os; print(os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))"
+    watch = (
+        "import sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'grpc': import os; print(os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))\n"
+        "sys.meta_path.insert(0, Watch())\n"
+    )
+    assert python(f"{watch}{statement}").splitlines() in (["0"], [])
+    assert python(f"{statement}\n{ask}") == "0\n"
+    own = "import os; os.environ['GRPC_ENABLE_FORK_SUPPORT'] = 'True'\n"
+    assert python(f"{own}{statement}\n{ask}") == "True\n"
+
+
+def test_the_version_is_one() -> None:
+    """Of the module, the command line and the file that packaging reads."""
+    assert ledgerfold.__version__ == __version__
+    assert command_line("--version").out == f"ledgerfold {__version__}\n"
