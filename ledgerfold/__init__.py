@@ -122,13 +122,15 @@ __all__ = [
 _MODULES = ("admin", "aio", "testing")
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    found = globals()[name] = getattr(import_module("ledgerfold.broker.client"), name)
-    return found
+if not TYPE_CHECKING:
+    # A type checker would believe that every name is there.
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        found = globals()[name] = getattr(import_module("ledgerfold.broker.client"), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,11 @@ from ledgerfold.rpc_errors import _status, error_from_rpc
 from ledgerfold.storage import errors as tree
 from ledgerfold.storage.error_codec import decode_error
 
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
 # Every exception of the Python client of Pulsar (`pulsar.exceptions`).
 PULSAR_NAMES = {
     "AlreadyClosed",

@@ -1,0 +1,161 @@
+"""What is built from this checkout, in environments that have nothing else of it.
+
+What Ledgerfold needs comes from the environment that runs this test: nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from email import message_from_bytes
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from ledgerfold.version import __version__
+from tests.support import package_user
+
+ROOT = Path(__file__).resolve().parents[2]
+WHEEL = f"ledgerfold-{__version__}-py3-none-any.whl"
+SDIST = f"ledgerfold-{__version__}.tar.gz"
+_TIMEOUT_S = 110
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """What it prints. Its environment is a user's: nobody says where this checkout is."""
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
+    environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
+    done = subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(root: Path, target: str, out: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", out, cwd=root)
+
+
+class Environment:
+    """Everything that Ledgerfold needs, and no Ledgerfold."""
+
+    def __init__(self, folder: Path) -> None:
+        venv.create(folder, symlinks=True)
+        self.bin = folder / "bin"
+        self.python = self.bin / "python"
+        (packages,) = folder.glob("lib/python*/site-packages")
+        self.packages = packages
+        # Links to other folders are not followed from there: what is installed editable stays out.
+        paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+        (packages / "needed.pth").write_text("\n".join(paths))
+
+    def install(self, *what: str | Path) -> set[str]:
+        """With nothing from a package index; the names that came, but for the record of it."""
+        before = self._names()
+        pip = (sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check")
+        offline = ("--no-index", "--no-deps", "--no-build-isolation", "--quiet")
+        run(*pip, "install", *offline, *what, cwd=self.packages)
+        return self._names() - before
+
+    def _names(self) -> set[str]:
+        entries = {path.name for path in self.packages.iterdir()}
+        return {name for name in entries if not name.endswith((".dist-info", "__pycache__"))}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the wheel and of the source distribution."""
+    out = tmp_path_factory.mktemp("dist")
+    build(ROOT, "wheel", out)
+    build(ROOT, "sdist", out)
+    assert {path.name for path in out.iterdir()} == {WHEEL, SDIST}
+    return out
+
+
+@pytest.fixture(scope="module")
+def installed(
+    built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Environment, set[str]]:
+    """An environment with the wheel, and the names that came with it."""
+    environment = Environment(tmp_path_factory.mktemp("installed"))
+    return environment, environment.install(built / WHEEL)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_an_install_adds_one_name(installed: tuple[Environment, set[str]]) -> None:
+    """To import; and one command."""
+    environment, added = installed
+    assert added == {"ledgerfold"}
+    shown = run(environment.bin / "ledgerfold", "--version", cwd=environment.packages)
+    assert shown == f"ledgerfold {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], pytest.param(["compact"], marks=(pytest.mark.spark, pytest.mark.slow))]
+)
+def test_a_program_beside_packages_of_the_same_names(
+    installed: tuple[Environment, set[str]], tmp_path: Path, arguments: list[str]
+) -> None:
+    """It publishes, compacts and reads; it and Ledgerfold each find their own."""
+    environment, _ = installed
+    program = shutil.copy(package_user.__file__, tmp_path / "program.py")
+    for name in package_user.OWN:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+    answer = json.loads(run(environment.python, program, *arguments, cwd=tmp_path))
+    assert answer == {
+        "values": ["11"] if arguments else ["10", "11"],
+        "versions": [__version__] * 3,
+        "own": [str(tmp_path)] * len(package_user.OWN),
+        "ledgerfold": str(environment.packages),
+    }
+
+
+def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    """Also where nothing is there but itself."""
+    with tarfile.open(built / SDIST) as archive:
+        archive.extractall(tmp_path, filter="data")
+    build(tmp_path / SDIST.removesuffix(".tar.gz"), "wheel", tmp_path)
+    assert contents(tmp_path / WHEEL) == contents(built / WHEEL)
+
+
+def test_what_is_in_the_wheel(built: Path) -> None:
+    """Types and the wire contract, and no requirement of Spark's but for the extra of that name."""
+    files = contents(built / WHEEL)
+    assert {"ledgerfold/py.typed", "ledgerfold/v1/admin.proto"} <= set(files)
+    metadata = message_from_bytes(files[f"ledgerfold-{__version__}.dist-info/METADATA"])
+    required = metadata.get_all("Requires-Dist") or []
+    heavy = {each for each in required if re.match(r"pyspark|pyarrow|numpy", each)}
+    assert len(heavy) == 3
+    assert all(each.endswith("extra == 'spark'") for each in heavy)
+
+
+def test_an_editable_install_adds_one_name(tmp_path: Path) -> None:
+    """The folders beside `ledgerfold` in the checkout are not to be imported by their own names."""
+    environment = Environment(tmp_path / "environment")
+    environment.install("--editable", ROOT)
+    look = (
+        "import ledgerfold, pathlib, importlib.util as util;"
+        "print(pathlib.Path(ledgerfold.__file__).resolve(),"
+        f"[n for n in {package_user.OWN!r} if util.find_spec(n)])"
+    )
+    shown = run(environment.python, "-c", look, cwd=tmp_path)
+    assert shown == f"{ROOT / 'ledgerfold' / '__init__.py'} []\n"

@@ -1,0 +1,68 @@
+"""Errors as a program meets them that knows `ledgerfold` alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import ledgerfold
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from tests.support.broker_process import BrokerProcess
+
+
+@pytest.fixture
+def broker_arguments() -> list[str]:
+    return ["--durability", "os"]
+
+
+def test_a_receive_timeout(client: ledgerfold.Client) -> None:
+    """Is a Timeout, and a TimeoutError of Python's; the broker said nothing."""
+    consumer = client.subscribe("t", "s")
+    reader = client.create_reader("t", ledgerfold.MessageId.earliest)
+    for wait in (consumer.receive, reader.read_next):
+        with pytest.raises(ledgerfold.Timeout) as caught:
+            wait(timeout_millis=10)
+        assert isinstance(caught.value, TimeoutError)
+        assert not caught.value.from_broker
+
+
+def test_a_receive_timeout_of_asyncio(broker: BrokerProcess) -> None:
+    """The same."""
+
+    async def body() -> None:
+        async with ledgerfold.aio.Client(broker.url) as client:
+            consumer = await client.subscribe("t", "s")
+            with pytest.raises(ledgerfold.Timeout):
+                await consumer.receive(timeout_millis=10)
+
+    asyncio.run(body())
+
+
+def test_what_the_broker_refuses(client: ledgerfold.Client) -> None:
+    """By Pulsar's names; and each tells that the broker said it."""
+    client.subscribe("t", "s")
+    with pytest.raises(ledgerfold.ConsumerBusy) as busy:
+        client.subscribe("t", "s")
+    producer = client.create_producer("t", "me")
+    with pytest.raises(ledgerfold.ProducerBusy) as taken:
+        client.create_producer("t", "me")
+    with pytest.raises(ledgerfold.InvalidTopicName) as wrong:
+        client.create_producer("a/b")
+    with pytest.raises(ledgerfold.NotAllowedError) as refused:
+        client.subscribe("t", "u", ledgerfold.ConsumerType.Shared, is_read_compacted=True)
+    assert [each.value.from_broker for each in (busy, taken, wrong)] == [True] * 3
+    assert not refused.value.from_broker
+    producer.close()
+    with pytest.raises(ledgerfold.AlreadyClosed) as closed:
+        producer.send(b"x")
+    assert not closed.value.from_broker
+
+
+def test_a_message_that_is_too_big(client: ledgerfold.Client) -> None:
+    """The library knows what the broker takes, and does not send it."""
+    producer = client.create_producer("t")
+    with pytest.raises(ledgerfold.MessageTooBig) as caught:
+        producer.send(b"x" * ENTRY_BYTES_MAX)
+    assert not caught.value.from_broker
+    assert producer.send(b"x") is not None

@@ -1,0 +1,148 @@
+"""`ledgerfold.testing`: a broker for the tests of others, which leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import ledgerfold
+from ledgerfold.admin import Admin, Policies
+from ledgerfold.errors import CompactorUnavailable, NotAllowed, Unavailable
+from ledgerfold.testing import Broker
+
+_TIMEOUT_S = 60
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made, of this test alone."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_it_goes_with_its_data(temporary: Path) -> None:
+    """Also when the block ends with an error."""
+    broker = Broker(compaction=False)
+    with suppress(ZeroDivisionError), broker:
+        assert broker.client.create_producer("t").send(b"x") is not None
+        assert broker.admin.list_topics() == ["persistent://public/default/t"]
+        assert len(list(temporary.iterdir())) == 1
+        client, admin, url = broker.client, broker.admin, broker.url
+        _ = 1 // 0
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(ledgerfold.AlreadyClosed):
+        client.create_producer("t")
+    with pytest.raises(ledgerfold.AlreadyClosed):
+        admin.list_topics()
+    with Admin(url) as another, pytest.raises(Unavailable):
+        another.list_topics()
+    with pytest.raises(NotAllowed, match="does not run"):
+        _ = broker.client
+
+
+def test_a_given_directory_stays(temporary: Path) -> None:
+    """And the next broker goes on from there; one object may serve several blocks."""
+    broker = Broker(temporary / "data", compaction=False)
+    with broker:
+        broker.client.create_producer("t").send(b"x")
+    with broker:
+        reader = broker.client.create_reader("t", ledgerfold.MessageId.earliest)
+        assert reader.read_next(timeout_millis=10_000).data() == b"x"
+    assert [path.name for path in temporary.iterdir()] == ["data"]
+
+
+def test_its_time_stands_until_it_is_moved() -> None:
+    """A week passes at once, and what is due by then is done."""
+    began = datetime(2030, 1, 1, tzinfo=UTC)
+    with Broker(test_clock=began, compaction=False) as broker:
+        broker.client.create_producer("t").send(b"x")
+        broker.client.subscribe("t", "s", initial_position=ledgerfold.InitialPosition.Earliest)
+        broker.admin.update_policies(topic="t", values=Policies(message_ttl_ms=86_400_000))
+        stats = broker.admin.stats("t")["subscriptions"]["s"]
+        assert stats["msgBacklog"] == 1
+        assert broker.advance(timedelta(days=7)) == began + timedelta(days=7)
+        assert broker.admin.stats("t")["subscriptions"]["s"]["msgBacklog"] == 0
+
+
+def test_without_a_test_clock_time_is_the_machines() -> None:
+    """And nobody moves it."""
+    with Broker(compaction=False) as broker, pytest.raises(ledgerfold.NotAllowedError) as caught:
+        broker.advance(timedelta(days=1))
+    assert caught.value.from_broker
+
+
+def test_without_compaction_it_says_so() -> None:
+    """In the words of the run's record."""
+    with Broker(compaction=False) as broker:
+        broker.client.create_producer("t").send(b"x", partition_key="k")
+        with pytest.raises(CompactorUnavailable) as caught:
+            broker.compact_and_wait("t")
+        assert caught.value.from_broker
+        with pytest.raises(ledgerfold.TopicNotFound):
+            broker.compact_and_wait("none")
+
+
+def test_one_that_cannot_start(temporary: Path) -> None:
+    """It says why, and leaves nothing."""
+    with (
+        Broker(temporary / "data", compaction=False),
+        pytest.raises(ledgerfold.LedgerfoldError, match="is in use by"),
+        Broker(temporary / "data", compaction=False),
+    ):
+        pass
+    assert [path.name for path in temporary.iterdir()] == ["data"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_it_compacts() -> None:
+    """All that was published before the call; again; and a partitioned topic's partitions."""
+    with Broker() as broker:
+        with broker.client.create_producer("t") as producer:
+            for value in (b"1", b"2", b"3"):
+                producer.send(value, partition_key="k")
+        first = broker.compact_and_wait("t")
+        assert (first.run.counts.messages_in, first.run.counts.messages_out) == (3, 1)
+        assert broker.compact_and_wait("t").run == first.run
+        broker.admin.create_partitioned_topic("p", 2)
+        with broker.client.create_producer("p") as producer:
+            for number in range(8):
+                producer.send(b"x", partition_key=str(number % 4))
+        runs = [each.run for each in broker.compact_and_wait("p").partitions]
+        assert sum(run.counts.messages_out for run in runs) == 4
+
+
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """Neither a folder nor a process: the broker goes by its owner's word alone."""
+    program = (
+        "import sys\n"
+        "from ledgerfold.testing import Broker\n"
+        "with Broker(compaction=False) as broker:\n"
+        "    print(broker.admin.broker_info().pid, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        os.killpg(process.pid, signal.SIGINT)
+        _, shown = process.communicate(timeout=_TIMEOUT_S)
+    assert "KeyboardInterrupt" in shown
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
