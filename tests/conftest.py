@@ -5,8 +5,9 @@
     def test_...(shared_broker, topic):   one broker with that compactor for the whole session
 
 Tests that take one of the last two start Spark: they are marked `spark` by that, and skipped with
-the reason where there is no Java. Hypothesis runs its `ci` profile, the same examples each time,
-when CI is set, else `dev`.
+the reason where there is no Java. Tests with a process of any kind are marked `process`, by a
+fixture, by their folder or by hand; one that starts a process without the mark fails
+(tests/support/process_guard.py). `--fast` leaves both out, and what is marked `slow`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
-
-settings.register_profile(
-    "ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+from tests.support.process_guard import no_processes
+from tests.support.property_tests import load_profile
 
 
 class MakeBroker(Protocol):
@@ -49,22 +45,52 @@ def has_java() -> bool:
     return bool(shutil.which("java") or (home and Path(home, "bin", "java").exists()))
 
 
+# Fixtures and folders of tests/ that start processes.
+PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
+PROCESS_FOLDERS = ("conformance", "crash", "grpc", "spark")
+NOT_FAST = ("process", "spark", "slow")
+TESTS = Path(__file__).parent
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast", action="store_true", help="only what needs no process, no Spark and little time"
+    )
     parser.addoption(
         "--skip-slow", action="store_true", help="leave out tests that take more than ten seconds"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    load_profile(fast=config.getoption("--fast"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # First: so that `-m "not spark"` sees the marks that are added here.
     for item in items:
-        if "compactor" in getattr(item, "fixturenames", ()):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if "compactor" in fixtures:
             item.add_marker(pytest.mark.spark)
+        if fixtures & PROCESS_FIXTURES or item.path.relative_to(TESTS).parts[0] in PROCESS_FOLDERS:
+            item.add_marker(pytest.mark.process)
         if item.get_closest_marker("spark") and not has_java():
             item.add_marker(pytest.mark.skip(reason="needs Java 17 or newer"))
         if item.get_closest_marker("slow") and config.getoption("--skip-slow"):
             item.add_marker(pytest.mark.skip(reason="--skip-slow"))
+    if config.getoption("--fast"):
+        left_out = [item for item in items if any(map(item.get_closest_marker, NOT_FAST))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Around a whole test, its fixtures included."""
+    if item.get_closest_marker("process") or item.get_closest_marker("spark"):
+        return (yield)
+    with no_processes(item.nodeid):
+        return (yield)
 
 
 @pytest.fixture

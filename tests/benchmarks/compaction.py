@@ -1,8 +1,4 @@
-"""One compaction, from the call to the commit, as an administrator sees it.
-
-timed = compact(admin, "prices")
-timed.seconds, timed.run.counts.messages_out
-"""
+"""One compaction, from the call to the commit, as an administrator sees it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """What a benchmark found: rows of figures, as a table for people or as JSON for programs.
 
-    report = Report("serve", "Start of the broker")
-    report.add("health SERVING after", 0.31, "s", against="Pulsar 8 s")
-    print(report.text()), print(report.json())
+    >>> report = Report("serve", "Start of the broker")
+    >>> report.add("health SERVING after", 0.31, "s", against="Pulsar 8 s")
+    >>> "0.31 s" in report.text()
+    True
 
 Figures are shown, never asserted: what they are compared with stands beside them.
 """

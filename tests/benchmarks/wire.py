@@ -1,8 +1,5 @@
 """Drives the bulk streams as raw frames, the same way for the broker and for the baseline.
 
-    async with connected(url) as channel:
-        seconds = await publish(Broker(channel, "topic"), frames)
-
 Frames are built beforehand, so that what is timed is the wire and what stands behind it. A
 publisher keeps at most WINDOW frames without an answer.
 """

@@ -1,9 +1,5 @@
 """The target that is this project's own broker, in a process of its own, with the real compactor.
 
-    with Brokers(folder) as brokers:
-        with brokers.target(case) as target:
-            run_case(target, case, "documented")
-
 One compactor, with one warm Spark, serves all brokers; one broker serves all cases that want the
 same options of `serve`. A case that restarts or kills its broker has one for itself; one that lets
 time pass has one with a clock that stands.

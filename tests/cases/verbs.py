@@ -1,9 +1,8 @@
 """The verbs of the notation: what each is called with, and what carries it out.
 
-A verb is declared where it is carried out (steps/), by its usage:
+A verb is declared where it is carried out (steps/), by a decorator that has its usage:
 
-    @verb("reader NAME [RC] [from=POSITION] [queue=N]")
-    def open_reader(run: Run, step: Step) -> Answer: ...
+    reader NAME [RC] [from=POSITION] [queue=N]
 
 Words in capitals stand for themselves in order; what is in brackets may be left out: a flag, or
 `name=` and what its value must be:

@@ -3,11 +3,14 @@
 Everything between the RPC handlers and the disk is the real thing; gRPC, Spark and the disk are
 not. Entries are published through a Producer, read through the handler of the Read stream.
 
-    lab = BrokerLab()
-    position = lab.publish([Message(b"a", b"1")])
-    lab.compact()
-    lab.read(EARLIEST, read_compacted=True)
-    lab.crash()
+    >>> lab = BrokerLab()
+    >>> position = lab.publish([([Message(b"a", b"1")], False)])
+    >>> run = lab.compact()
+    >>> lab.crash()
+    >>> len(lab.read(EARLIEST, read_compacted=True))
+    1
+    >>> lab.stop()
+    >>> lab.loop.close()
 """
 
 from __future__ import annotations

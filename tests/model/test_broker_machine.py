@@ -39,8 +39,9 @@ from ledgerfold.v1.records_pb2 import (
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab, ReadCall
 from tests.model.log_model import LogModel, Message, Read, final_state
 from tests.support.lossy_files import TAILS, Tail
+from tests.support.property_tests import examples
 
-EXAMPLES = int(os.environ.get("LEDGERFOLD_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LEDGERFOLD_EXAMPLES", examples(60)))
 KEYS = st.sampled_from([b"a", b"b", b"c", b"", None])
 MESSAGES = st.builds(Message, KEYS, st.sampled_from([b"", b"1", b"2", b"x" * 90]))
 ENTRIES = st.one_of(

@@ -30,6 +30,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, Emulation, Policies
 from ledgerfold.v1.records_pb2 import MessageId as MessageIdRecord
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.property_tests import examples
 
 # "MQ==" is also what the key b"1" looks like on the wire: the two are one key.
 KEYS = st.sampled_from([b"a", b"b", b"", b"MQ==", None])
@@ -224,7 +225,7 @@ def _id(record: MessageIdRecord) -> Id:
     [[_VALUE], "compact", "limit", [_OTHER], "unload", [_OTHER], "compact", "compact"], DOCUMENTED
 )
 @example([[_VALUE, _GONE], "compact", "compact", [_VALUE], "compact"], PULSAR_4)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_what_runs_do(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
@@ -241,7 +242,7 @@ def test_explain_agrees_with_what_runs_do(
 
 
 @given(STEPS, PROFILES)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_message_is_told_of_by_its_id_as_by_its_key(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:

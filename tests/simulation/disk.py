@@ -13,9 +13,6 @@ What is modelled:
 * Calls that fail with an errno, half done where that is possible; calls that take long; a disk that
   is full.
 
-    disk = Disk(jobs, random)
-    files = SimFiles(disk, process)      # a storage.files.Files
-
 Not modelled: reads that return old pages while the machine is up; a disk that lies about a sync.
 """
 

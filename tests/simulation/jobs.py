@@ -4,8 +4,6 @@ A job, as an executor runs it, is on a thread of its own, and gives the baton ba
 the file system and of the metadata store (tests/simulation/disk.py, key_value.py): so a flush can
 be half done while the loop goes on. Which job takes the next step, and when its result arrives, the
 loop's seed says. While the loop's own thread is in such a call, jobs may take steps, too.
-
-    jobs.switch(process)     # at a seam: others may run now; Crash when the process is dead
 """
 
 from __future__ import annotations

@@ -8,8 +8,13 @@
 * Time stands still but for a little at each step; when nothing is ready it jumps to the next timer.
 * Picks are by number of creation, never by address or by hash, so that a seed is the same run.
 
-    loop = SimLoop(Random(1), Pace())
-    loop.run_until_complete(main())
+    >>> async def an_hour() -> float:
+    ...     await asyncio.sleep(3_600)
+    ...     return asyncio.get_running_loop().time()
+    >>> loop = SimLoop(Random(1), Pace())
+    >>> loop.run_until_complete(an_hour()) >= 3_600
+    True
+    >>> loop.close()
 """
 
 from __future__ import annotations

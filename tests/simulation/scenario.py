@@ -1,7 +1,7 @@
 """A scenario: what is drawn from a seed up front, and its run.
 
-outcome = run(Scenario.draw(seed=7))
-outcome.failure, outcome.trace
+>>> print(run(Scenario.draw(seed=7)).failure)
+None
 """
 
 from __future__ import annotations

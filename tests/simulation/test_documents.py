@@ -20,6 +20,7 @@ def commands(script: str) -> list[list[str]]:
     return [each.split() for each in re.findall(rf"\$ scripts/{script}(.*)", TEXT)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("arguments", commands("simulate"), ids=" ".join)
 def test_the_simulator_is_called_so(arguments: list[str]) -> None:
     """With fewer seeds: their number is what the document chooses."""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation.mutants import load, mutated, names
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("name", names())

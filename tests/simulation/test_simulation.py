@@ -22,6 +22,7 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("kind", "share"), [("faults", 0.8), ("damage", 0.2), ("partitions", 0.1)])
@@ -39,6 +40,7 @@ def test_a_seed_is_the_same_run_twice(seed: int) -> None:
     assert first.loop_steps == second.loop_steps
 
 
+@pytest.mark.process
 def test_usage_is_told() -> None:
     """A kind that there is none of."""
     assert _simulate("--kind", "nonsense").returncode == 2

@@ -1,15 +1,9 @@
 """The real broker, in a process of its own.
 
-    with BrokerProcess(tmp_path / "data") as broker:
-        client = Client(broker.url)
-        broker.kill()               # as kill -9
-        broker.restart()            # the same directory, a new process, perhaps a new port
-
 The process is `python -m ledgerfold serve --data DIR --listen 127.0.0.1:0`. It is ready when it has
 printed its JSON line. Standard error of all its lives goes to one file, which a failure shows.
 Whatever it started (worker, JVM, Python workers) carries a mark in its environment, so that `close`
-ends what is left of them too, also after kill -9.
-"""
+ends"""
 
 from __future__ import annotations
 

@@ -4,8 +4,13 @@ It speaks data.proto through the generated classes, keeps each topic as a list o
 one ledger, and does what a test tells it to: lose a connection before or after storing an entry,
 keep receipts back, stay away. It runs on the client's own event loop (gRPC wants one per process).
 
-    with running_broker() as broker:
-        client = Client(broker.address)
+    >>> from ledgerfold.broker.client import Client
+    >>> with running_broker() as broker:
+    ...     client = Client(broker.address)
+    ...     sent = client.create_producer("t").send(b"v")
+    ...     client.close()
+    >>> broker.topic("t").values()
+    [b'v']
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A git repository of a test's own, made with git, as if nobody had ever configured it.
-
-repository = Repository(tmp_path / "repository")
-repository.write("a")
-repository.commit()
-"""
+"""A git repository of a test's own, made with git, as if nobody had ever configured it."""
 
 from __future__ import annotations
 

@@ -2,10 +2,7 @@
 
 Nothing in between takes time or has threads, so a test decides in which order things happen, and
 the same decisions end the same way.
-
-    connection = MemoryConnection(FakeDataService())
-    core = await ProducerCore.open(connection, config, lambda: True)
-    connection.break_off()          # both ends notice; what was on its way is lost
+`break_off` is noticed by both ends; what was on its way is lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Verify and repair on a disk in memory, as the commands do it on a real one.
-
-offline = Offline(DATA, pairs, files)
-offline.repair()
-assert offline.damage() == []
-"""
+"""Verify and repair on a disk in memory, as the commands do it on a real one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """The processes that a test or benchmark started, found by a mark in their environment.
 
-    environment[MARK] = mark = new_mark()
-    ...
-    memory_bytes(marked(mark)), end(mark)
+    >>> mark = new_mark()  # for environment[MARK] of what is started
+    >>> memory_bytes(marked(mark))
+    0
+    >>> end(mark)
 
 A child inherits the mark whatever session or group it puts itself into, and keeps it when its
 parent dies. Read from /proc: where there is none (macOS) nothing is found, and what the product

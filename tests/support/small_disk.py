@@ -1,9 +1,5 @@
 """A disk of a few MiB, to be filled: a tmpfs of its own.
 
-    with SmallDisk(tmp_path / "disk") as disk:
-        disk.fill(leave_bytes=1_000_000)
-        disk.free()
-
 Mounting needs root. Where that is not allowed, `CannotMount` says so.
 """
 

@@ -1,9 +1,5 @@
 """One round of torture, from an empty directory to the verdict.
 
-    with Round(TortureSettings(minutes=1), folder, say=print) as torture:
-        verdict = torture.run()
-    assert not verdict.wrong
-
 Everything it starts ends with the `with` block. The data lie on a tmpfs of their own where one may
 be mounted; after a failure, or when told to keep them, they are copied to `folder` before it goes.
 """

@@ -4,7 +4,8 @@ A patch begins with what it breaks, in words; then `kind:` of the scenarios that
 within how many, counted from 1, and `says:` what the failure says. It is applied to a copy of the
 tree, and fails loudly when it does not fit any more: then it is to be made anew.
 
-    with mutated(load("commit-in-two-batches")) as tree: ...
+    >>> load("commit-in-two-batches").kind
+    'faults'
 """
 
 from __future__ import annotations

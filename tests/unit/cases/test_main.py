@@ -11,6 +11,8 @@ import pytest
 
 from tests.cases.__main__ import EXIT_FAILED, EXIT_USAGE, main
 
+pytestmark = pytest.mark.process
+
 # Answers everything; the status is always SUCCESS.
 COMMAND = """
 import json, sys

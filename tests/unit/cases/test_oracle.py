@@ -13,6 +13,8 @@ import pytest
 from tests.cases.oracle import OracleTarget
 from tests.cases.protocol import Refused, Unsupported
 
+pytestmark = pytest.mark.process
+
 COMMAND = """
 import json, sys
 ANSWERS = {

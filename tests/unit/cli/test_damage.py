@@ -16,6 +16,8 @@ from ledgerfold.storage.rocks_reading import read_pairs
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 
+pytestmark = pytest.mark.process
+
 DOCS = (Path(__file__).parents[3] / "docs" / "RELIABILITY.md").read_text()
 FEW = ("--compactor", "off", "--ledger-entries", "4")
 TOPIC = "persistent://public/default/t"

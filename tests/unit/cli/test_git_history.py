@@ -25,6 +25,8 @@ from ledgerfold.broker.demo.git_history import (
 from ledgerfold.storage.errors import InvalidRequest
 from tests.support.git_repository import Repository as GitRepository
 
+pytestmark = pytest.mark.process
+
 
 class Repository(GitRepository):
     """One whose history can be compared with what git says is left of it."""

@@ -20,6 +20,8 @@ from tests.support.command_line import TIMEOUT_S, command, ledgerfold, run
 from tests.support.waiting import wait_until
 from tests.unit.cli.conftest import Ledgerfold
 
+pytestmark = pytest.mark.process
+
 # More than a pipe holds, so that a writer must notice that nobody reads any more.
 LINES = b"a line of text that is some fifty characters long\n" * 20_000
 

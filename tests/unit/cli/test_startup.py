@@ -13,6 +13,8 @@ import pytest
 from ledgerfold.broker.cli.main import make_parser
 from tests.support.command_line import TIMEOUT_S, ledgerfold
 
+pytestmark = pytest.mark.process
+
 # None of them is needed to start, and each takes longer than all the rest.
 HEAVY = {"pyspark", "py4j", "pyarrow", "pandas", "numpy"}
 # Not even these are needed before a verb runs.

@@ -81,6 +81,7 @@ def test_no_broker_is_an_error_that_says_so() -> None:
         admin.list_topics()
 
 
+@pytest.mark.process
 def test_the_import_is_light() -> None:
     """A command that only asks something loads no codec and no part of the data client."""
     code = "import sys, ledgerfold.broker.client.admin; print(*sys.modules)"

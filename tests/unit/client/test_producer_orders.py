@@ -24,6 +24,7 @@ from ledgerfold.storage.codec import decode
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from tests.support.fake_data_service import BreakAt, FakeDataService
 from tests.support.memory_connection import MemoryConnection
+from tests.support.property_tests import examples
 
 _ENTRY_BYTES_MAX = 600
 _TOO_LARGE = 700
@@ -178,7 +179,7 @@ class Run:
             assert mine == sorted(mine)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_shapes, st.lists(_events, max_size=40))
 def test_nothing_is_lost_doubled_or_swallowed(
     shape: dict[str, Any], events: list[tuple[Any, ...]]
@@ -196,7 +197,7 @@ def test_nothing_is_lost_doubled_or_swallowed(
     asyncio.run(run())
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(_shapes, st.lists(_events, max_size=25), st.integers(1, 3), st.lists(_events, max_size=10))
 def test_a_disk_failure_fails_what_is_pending_in_order(
     shape: dict[str, Any],

@@ -23,7 +23,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
     RunRecord,
 )
-from tests.unit.compaction.compaction_fakes import FIRST_LEDGER_ID, FakeCompactor, FakeTopic, Lab
+from tests.support.compaction_lab import FIRST_LEDGER_ID, HeldCompactor, Lab, LabTopic
 
 DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 GONE = FileNotFoundError(2, "No such file or directory", "100/0.log.tmp")
@@ -33,7 +33,7 @@ class TheEnd(BaseException):
     """Stands for what ends a task from outside: it is no Exception."""
 
 
-def in_a_run(body: Callable[[Lab, FakeTopic], Awaitable[None]], lab: Lab | None = None) -> None:
+def in_a_run(body: Callable[[Lab, LabTopic], Awaitable[None]], lab: Lab | None = None) -> None:
     """`body` gets a topic whose run is in the worker."""
 
     async def main() -> None:
@@ -47,7 +47,7 @@ def in_a_run(body: Callable[[Lab, FakeTopic], Awaitable[None]], lab: Lab | None 
     asyncio.run(main())
 
 
-async def compact(lab: Lab, topic: FakeTopic) -> RunRecord:
+async def compact(lab: Lab, topic: LabTopic) -> RunRecord:
     """Another run, to its success."""
     number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
     await lab.compactor.started()
@@ -60,7 +60,7 @@ async def compact(lab: Lab, topic: FakeTopic) -> RunRecord:
 def test_a_removal_that_fails_is_made_up_for_before_the_next_run(failure: Exception) -> None:
     """FLT-01: the killed worker's tasks still wrote; the run ends with its own error, not that."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         lab.store.failure = failure
         lab.compactor.fail(CompactionFailed("phase two", "the worker died (signal SIGKILL)"))
         await lab.ended(topic)
@@ -78,15 +78,15 @@ def test_a_removal_that_fails_is_made_up_for_before_the_next_run(failure: Except
 def test_a_run_ends_though_its_record_cannot_be_written(failure: Exception) -> None:
     """Also when it is interrupted, and also when it never began."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         queued = lab.topic("queued")
         await lab.scheduler.trigger(queued, RUN_TRIGGER_ADMIN)
-        lab.metadata.failure = failure
+        lab.pairs.failure = failure
         await lab.scheduler.fence(queued.name)
         await lab.scheduler.fence(topic.name)
         assert not lab.scheduler.is_on_its_way(topic.name)
         assert not lab.scheduler.is_on_its_way(queued.name)
-        lab.metadata.failure = None
+        lab.pairs.failure = None
         assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
 
     in_a_run(body)
@@ -126,7 +126,7 @@ def test_a_commit_that_is_cut_off_behind_its_write_is_a_success() -> None:
     def cut_off() -> None:
         raise asyncio.CancelledError
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         topic.after_commit = cut_off
         lab.compactor.finish()
         await lab.scheduler.ended(topic.name)
@@ -142,7 +142,7 @@ def test_files_stay_when_nobody_can_say_whether_they_are_published(
 ) -> None:
     """The next start knows."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         def unreadable(ledger_id: int) -> None:
             raise DISK_FULL
 
@@ -158,7 +158,7 @@ def test_files_stay_when_nobody_can_say_whether_they_are_published(
 def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
     """The next run begins, and the others are told."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         told: list[int] = []
 
         def fail(record: RunRecord) -> None:
@@ -182,7 +182,7 @@ def test_a_topic_that_cannot_tell_its_backlog_does_not_stop_the_queue(
 ) -> None:
     """It is last; its run says what is wrong with it."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         broken, other = lab.topic("broken"), lab.topic("other")
 
         def unreadable() -> int:
@@ -204,7 +204,7 @@ def test_a_topic_that_cannot_tell_its_backlog_does_not_stop_the_queue(
 def test_two_interruptions_end_a_run_once() -> None:
     """The first one counts; the second waits for the same end."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         cancelled, _ = await asyncio.gather(
             lab.scheduler.cancel(topic.name), lab.scheduler.fence(topic.name)
         )
@@ -229,7 +229,7 @@ def test_an_interruption_at_each_step() -> None:
             assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
             assert (await compact_after(lab, topic)).state == RUN_STATE_SUCCESS
 
-    async def compact_after(lab: Lab, topic: FakeTopic) -> RunRecord:
+    async def compact_after(lab: Lab, topic: LabTopic) -> RunRecord:
         while not lab.compactor._arrivals.empty():
             lab.compactor._arrivals.get_nowait()
         return await compact(lab, topic)
@@ -238,7 +238,7 @@ def test_an_interruption_at_each_step() -> None:
         asyncio.run(main(turns))
 
 
-class Deaf(FakeCompactor):
+class Deaf(HeldCompactor):
     """A worker's call that answers a cancellation with something else than CancelledError."""
 
     def __init__(self, answer: Exception | None) -> None:
@@ -258,7 +258,7 @@ class Deaf(FakeCompactor):
 def test_an_interruption_holds_whatever_the_worker_makes_of_it(answer: Exception | None) -> None:
     """Also a manifest that comes nevertheless: who cancelled was promised an end without effect."""
 
-    async def body(lab: Lab, topic: FakeTopic) -> None:
+    async def body(lab: Lab, topic: LabTopic) -> None:
         assert await lab.scheduler.cancel(topic.name) == 1
         assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
         assert lab.store.removed == [FIRST_LEDGER_ID]

@@ -21,7 +21,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
     RUN_TRIGGER_THRESHOLD,
 )
-from tests.unit.compaction.compaction_fakes import Lab
+from tests.support.compaction_lab import Lab
 
 DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 
@@ -57,8 +57,8 @@ def test_adm_14_a_trigger_that_meets_a_delete_starts_nothing() -> None:
         assert lab.metadata.runs(topic.name) == []
         await lab.scheduler.trigger(other, RUN_TRIGGER_ADMIN)
         await lab.compactor.started()
-        del lab.metadata.topics_by_name[other.name]
-        lab.metadata.runs_by_key.clear()
+        with lab.metadata.batch() as batch:
+            batch.delete_topic(other.name)
         await lab.scheduler.fence(other.name)
         assert lab.metadata.runs(None) == []
 
@@ -135,11 +135,11 @@ def test_a_failed_metadata_write_gives_no_run_number_out() -> None:
         lab = Lab()
         topic = lab.topic("t")
         topic.record.compaction_cursor = True
-        lab.metadata.failure = DISK_FULL
+        lab.pairs.failure = DISK_FULL
         with pytest.raises(DiskFailure):
             await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         assert topic.record.last_run_number == 0
-        lab.metadata.failure = None
+        lab.pairs.failure = None
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
         await lab.scheduler.stop()
 

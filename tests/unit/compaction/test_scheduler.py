@@ -37,7 +37,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_THRESHOLD,
     RunRecord,
 )
-from tests.unit.compaction.compaction_fakes import FIRST_LEDGER_ID, Lab, position
+from tests.support.compaction_lab import FIRST_LEDGER_ID, Lab, position
 
 DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 
@@ -57,7 +57,7 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         topic = lab.topic("t", entries=5)
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
         assert lab.run_of(topic, 1).state == RUN_STATE_QUEUED
-        assert lab.metadata.topic(topic.name).last_run_number == 1
+        assert lab.topic_record(topic).last_run_number == 1
         assert topic.record.compaction_cursor
         plan = await lab.compactor.started()
         assert (plan.topic, plan.strategy, plan.ledger_id) == (

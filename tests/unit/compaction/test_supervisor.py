@@ -40,6 +40,8 @@ from ledgerfold.v1.admin_pb2 import (
 )
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 
+pytestmark = pytest.mark.process
+
 FAKE = str(Path(__file__).parents[2] / "support" / "fake_compactor.py")
 LIMITS = SupervisorLimits(ready=20, listening=20, warm=20, cancel=5, stop=5)
 

@@ -22,7 +22,7 @@ from ledgerfold.v1.records_pb2 import (
     Policies,
     RunRecord,
 )
-from tests.unit.compaction.compaction_fakes import Lab
+from tests.support.compaction_lab import Lab
 
 MINUTE_MS = 60_000
 TOPIC = "persistent://public/default/t"
@@ -116,15 +116,16 @@ def test_thr_03_the_monitor_follows_the_levels() -> None:
     topic = lab.topic("t")
     monitor = lab.scheduler.monitor
     asked = [monitor.decide(topic).fire]
-    lab.metadata.namespaces["public/default"] = NamespaceRecord(
-        policies=Policies(compaction_threshold_bytes=1)
-    )
+    with lab.metadata.batch() as batch:
+        one = Policies(compaction_threshold_bytes=1)
+        batch.put_namespace(NamespaceRecord(name="public/default", policies=one))
     asked.append(monitor.decide(topic).fire)
     topic.record.policies.compaction_threshold_bytes = 0
     asked.append(monitor.decide(topic).fire)
     topic.record.policies.ClearField("compaction_threshold_bytes")
     asked.append(monitor.decide(topic).fire)
-    del lab.metadata.namespaces["public/default"]
+    with lab.metadata.batch() as batch:
+        batch.delete_namespace("public/default")
     asked.append(monitor.decide(topic).fire)
     assert asked == [False, True, False, True, False]
 

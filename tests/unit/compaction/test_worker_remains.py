@@ -22,7 +22,10 @@ from ledgerfold.broker.compaction.worker_remains import (
 )
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="found in /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc").is_dir(), reason="found in /proc"),
+]
 
 # As Spark's daemon does: a process group of its own, with a child in it that outlives it.
 DAEMON = """

@@ -13,6 +13,8 @@ import pytest
 from ledgerfold.compactor.java import find_java
 from ledgerfold.storage.errors import CompactorUnavailable
 
+pytestmark = pytest.mark.process
+
 
 def _java(home: Path, release: str = "", prints: str = "") -> dict[str, str]:
     """An environment whose JAVA_HOME says that."""

@@ -25,8 +25,8 @@ from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.entry_pb2 import NativeKeys
 from tests.model.strategy_model import Message
 from tests.support.compaction import LOGS, Batch, LogBuilder, Stored, read_messages
+from tests.support.local_run import run_tasks
 from tests.support.strategies import FIRST, NEWEST_EVENT
-from tests.unit.compactor.local_run import run_tasks
 
 LogShape = list[list[list[Message]]]
 ALL = [*STRATEGIES.values(), FIRST, NEWEST_EVENT]

@@ -24,7 +24,7 @@ from tests.support.compaction import (
     damage,
     read_messages,
 )
-from tests.unit.compactor.local_run import run_tasks
+from tests.support.local_run import run_tasks
 
 A1, A2, B1, B2 = (
     Message(b"a", b"1"),

@@ -9,7 +9,7 @@ from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
-from tests.unit.log.fake_log import FakeLog
+from tests.support.memory_log import MemoryLog
 
 
 def counted(ledgers: dict[int, int], after: Position, upto: Position) -> int:
@@ -38,7 +38,7 @@ def test_sums_count_as_one_by_one() -> None:
                 assert sums.entries_in([(after, upto)] * 2) == 2 * expected
 
 
-class CountingLog(FakeLog):
+class CountingLog(MemoryLog):
     """Of a hundred ledgers; how often somebody went through them."""
 
     passes = 0

@@ -39,14 +39,13 @@ from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
     Policies,
     SegmentRecord,
-    TopicRecord,
 )
 from ledgerfold.version import __version__
-from tests.unit.compaction.compaction_fakes import FakeTopic, Lab, position
-from tests.unit.log.fake_log import FakeLog as SubscriptionLog
+from tests.support.compaction_lab import Lab, LabTopic, position
+from tests.support.memory_log import MemoryLog
 
 
-class StatsTopic(FakeTopic):
+class StatsTopic(LabTopic):
     """With what stats and subscriptions need besides."""
 
     messages_in, bytes_in, entries_in = 12, 600, 5
@@ -105,7 +104,9 @@ class AdminLab(Lab):
         self.add(name)
 
     async def delete_topic(self, name: str, force: bool) -> None:
-        del self.topics[name], self.metadata.topics_by_name[name]
+        del self.topics[name]
+        with self.metadata.batch() as batch:
+            batch.delete_topic(name)
 
     def list_topics(self, namespace: str) -> list[str]:
         return [n for n in self.topics if namespace in ("", TopicName.parse(n).namespace)]
@@ -417,7 +418,7 @@ def test_topic_stats() -> None:
     topic: Any = lab.add("t")
     topic.record.compaction_cursor = True
     topic.subscriptions["s"] = Subscription(
-        topic.name, "s", SubscriptionLog(), Cursor(Position(0, 1)), topic.persist_cursor
+        topic.name, "s", MemoryLog(), Cursor(Position(0, 1)), topic.persist_cursor
     )
     stats = topic_stats(topic, lab.scheduler.stats(topic))
     assert stats["msgInCounter"] == 12
@@ -445,7 +446,8 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
     assert internal_stats(broker, topic)["cursors"]["__compaction"]["readPosition"] == "0:0"
     topic.record.compacted.CopyFrom(CompactedView(ledger_id=7, horizon=position(1, 4)))
     topic.log.horizon = Position(1, 4)
-    lab.metadata.ledgers_by_id[7] = LedgerRecord(ledger_id=7)
+    with lab.metadata.batch() as batch:
+        batch.put_ledger(LedgerRecord(ledger_id=7))
     stats = internal_stats(broker, topic)
     assert stats["compactedLedger"] == none | {"ledgerId": 7, "entries": 0, "size": 0}
     cursor = stats["cursors"]["__compaction"]
@@ -484,7 +486,7 @@ def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:
                     scope=admin_pb2.PolicyScope(topic="t"), set=Policies(retain_null_key=True)
                 )
             )
-        stored: TopicRecord = lab.metadata.topic(topic.name)
+        stored = lab.topic_record(topic)
         assert (stored.last_run_number, stored.policies.retain_null_key) == (9, True)
         assert topic.policies().retain_null_key
 

@@ -24,7 +24,7 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import ProducerRecord
-from tests.unit.subscriptions.turns import Turns
+from tests.support.turns import Turns
 
 
 class FakeProducer:

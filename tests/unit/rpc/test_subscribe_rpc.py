@@ -9,13 +9,9 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.traffic import Traffic
-from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.rpc.subscribe import SLICE_POSITIONS, _frames, seek, subscribe, unsubscribe
 from ledgerfold.broker.subscriptions.consumer import Delivery, Output
 from ledgerfold.broker.subscriptions.cursor import Cursor
-from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import error_from_rpc
@@ -33,53 +29,26 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1 import data_pb2
-from ledgerfold.v1.records_pb2 import CursorRecord, Position
+from ledgerfold.v1.records_pb2 import Position
 from tests.support.inline_executor import InlineExecutor
-from tests.unit.log.fake_log import FakeLog
-from tests.unit.subscriptions.turns import Turns
+from tests.support.subscription_lab import MemoryTopic
+from tests.support.turns import Turns
 
 SERVICE = "ledgerfold.v1.DataService"
 
 
-class FakeTopic:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_loaded = True
-        self.log = FakeLog()
-        self.clock = ManualClock(1_000)
-        self.subscriptions: dict[str, Subscription] = {}
-        self.records: dict[str, CursorRecord] = {}
-        self.sent = Traffic()
-
-    def count_out(self, sent: Traffic) -> None:
-        self.sent = self.sent.plus(sent)
-
-    def emulation(self) -> Emulation:
-        return Emulation()
-
-    async def persist_cursor(self, record: CursorRecord) -> None:
-        self.records[record.subscription] = record
-
-    async def delete_cursor(
-        self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
-    ) -> None:
-        check()
-        del self.records[subscription]
-        deleted()
-
-
-class FakeBroker:
+class TopicsInMemory:
     def __init__(self) -> None:
-        self.topics: dict[str, FakeTopic] = {}
+        self.topics: dict[str, MemoryTopic] = {}
         self.partitions = Partitions(MetadataStore(MemoryKeyValue()), InlineExecutor, self.clock_ms)
 
     def clock_ms(self) -> int:
         return 1_000
 
-    async def topic(self, name: str, create: bool = True) -> FakeTopic:
+    async def topic(self, name: str, create: bool = True) -> MemoryTopic:
         if name not in self.topics and not create:
             raise TopicNotFound(name)
-        return self.topics.setdefault(name, FakeTopic(name))
+        return self.topics.setdefault(name, MemoryTopic(name))
 
 
 class Stream:
@@ -132,9 +101,9 @@ class Stream:
         raise AssertionError("the stream ended well")
 
 
-def run(test: Callable[[FakeBroker, grpc.aio.Channel], Awaitable[None]]) -> None:
+def run(test: Callable[[TopicsInMemory, grpc.aio.Channel], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
-        broker = FakeBroker()
+        broker = TopicsInMemory()
         async with asyncio.timeout(20), serving(broker) as channel:
             await test(broker, channel)
 
@@ -188,7 +157,7 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def has_consumers(broker: FakeBroker) -> bool:
+def has_consumers(broker: TopicsInMemory) -> bool:
     subscriptions = broker.topics["persistent://public/default/t"].subscriptions
     return any(each.consumers for each in subscriptions.values())
 
@@ -196,7 +165,7 @@ def has_consumers(broker: FakeBroker) -> bool:
 def test_deliver_acknowledge_redeliver_and_leave() -> None:
     """The life of a consumer: entries, an answered ack, a redelivery, half-close, detached."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         stream = Stream(channel)
         assert await stream.open(consumer_name="me") == "me"
         await stream.send(permits=10)
@@ -206,8 +175,8 @@ def test_deliver_acknowledge_redeliver_and_leave() -> None:
         ack = data_pb2.Ack(positions=[Position(ledger_id=0, entry_id=0)], request_id=7)
         await stream.send(ack=ack)
         assert list((await stream.read()).acked_request_ids) == [7]
-        assert topic.records["s"].mark_delete.entry_id == 0
-        assert topic.records["s"].created_ms == 1_000
+        assert topic.written[-1].mark_delete.entry_id == 0
+        assert topic.written[-1].created_ms == 1_000
         await stream.send(redeliver=data_pb2.Redeliver())
         assert await stream.entries(2) == [(1, 1), (2, 1)]
         await stream.call.done_writing()
@@ -220,7 +189,7 @@ def test_deliver_acknowledge_redeliver_and_leave() -> None:
 def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
     """A client that vanishes is detached, and a non-durable subscription goes with it."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         one, two = Stream(channel), Stream(channel)
         shared = data_pb2.SUBSCRIPTION_TYPE_SHARED
         await one.open(type=shared)
@@ -244,7 +213,7 @@ def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
 def test_failover_consumers_are_told() -> None:
     """The state comes as a response of its own."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         one, two = Stream(channel), Stream(channel)
         failover = data_pb2.SUBSCRIPTION_TYPE_FAILOVER
         await one.open(type=failover)
@@ -262,7 +231,7 @@ def test_failover_consumers_are_told() -> None:
 def test_seek_and_unsubscribe_end_streams_with_a_reason() -> None:
     """Moved, then come back to another incarnation; busy without force; not found afterwards."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         stub_seek = channel.unary_unary(
             f"/{SERVICE}/Seek",
             data_pb2.SeekRequest.SerializeToString,
@@ -316,7 +285,7 @@ def test_a_refused_opening_creates_nothing(
 ) -> None:
     """SUB-01, SUB-05 and malformed requests: an error with its reason, and no topic."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         stream = Stream(channel)
         fields = {"topic": "t", "subscription": "s", "durable": True, **opening}
         await stream.send(open=data_pb2.SubscribeOpen(**fields))
@@ -329,7 +298,7 @@ def test_a_refused_opening_creates_nothing(
 def test_steps_out_of_place_end_the_stream() -> None:
     """The first request opens, and only the first; acks must make sense."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         first = Stream(channel)
         await first.send(permits=5)
         assert isinstance(await first.error(), RequestError)
@@ -352,7 +321,7 @@ def test_many_acknowledgements_let_others_have_their_turn(
 ) -> None:
     """One request that names them all has one answer, when all are durable."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         acked = list[EntryPosition]()
         acknowledge = Cursor.acknowledge
 
@@ -371,7 +340,7 @@ def test_many_acknowledgements_let_others_have_their_turn(
         async with Turns(lambda: len(acked)) as turns:
             await stream.send(ack=data_pb2.Ack(positions=named, request_id=7))
             assert list((await stream.read()).acked_request_ids) == [7]
-        assert topic.records["s"].mark_delete.entry_id == 1_999
+        assert topic.written[-1].mark_delete.entry_id == 1_999
         assert turns.most <= SLICE_POSITIONS
 
     run(test)
@@ -380,7 +349,7 @@ def test_many_acknowledgements_let_others_have_their_turn(
 def test_a_request_that_is_too_long_or_none_at_all_ends_the_stream() -> None:
     """Both with a sentence."""
 
-    async def test(broker: FakeBroker, channel: grpc.aio.Channel) -> None:
+    async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         stream = Stream(channel)
         await stream.open()
         named = [Position(ledger_id=2**40, entry_id=2**40)] * 150_000

@@ -216,6 +216,7 @@ print(len(held))
 """
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_two_thousand_ledgers_under_a_limit_of_1024(tmp_path: Path) -> None:
     """All of them written in turns, read, and some deleted when not one descriptor is left."""

@@ -19,6 +19,7 @@ from ledgerfold.storage.key_scan import KeyVersion, scan_keys, versions_of
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.records_pb2 import SegmentRecord
+from tests.support.property_tests import examples
 
 Row = tuple[bytes | None, bytes | None, int]
 ROWS = st.lists(
@@ -54,7 +55,7 @@ def scanned(folder: Path, segment: SegmentRecord, key: bytes | None) -> Iterator
 
 
 @given(st.lists(ROWS, min_size=1, max_size=6), st.sampled_from([100, 300, 4096]))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_versions_are_those_that_decoding_finds(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[Row]], block_bytes: int
 ) -> None:

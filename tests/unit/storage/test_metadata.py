@@ -213,6 +213,7 @@ with DirectoryLock(Path(sys.argv[1]), "9.9"):
 """
 
 
+@pytest.mark.process
 def test_a_second_process_is_told_who_owns_the_directory(tmp_path: Path) -> None:
     """Process id and version of the owner; when it is killed the directory is free."""
     command = [sys.executable, "-c", _HOLD, str(tmp_path)]

@@ -213,6 +213,7 @@ os._exit(0)
     return next(each for each in folder.glob("*.log") if each.stat().st_size)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("is_same_boot", [False, True])
 def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
     tmp_path: Path, is_same_boot: bool
@@ -225,6 +226,7 @@ def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
     pairs.close()
 
 
+@pytest.mark.process
 def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) -> None:
     """Otherwise it may be what a power loss left of the last write."""
     log = written_log(tmp_path)

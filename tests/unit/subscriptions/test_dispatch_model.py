@@ -34,6 +34,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
+from tests.support.property_tests import examples
 
 # Few and far apart, so that consumers share them in every way.
 SLOTS = [0, 21_000, 47_000]
@@ -268,7 +269,7 @@ class ExclusiveMachine(OrderedMachine):
     consumers_max = 1
 
 
-COMMON = settings(max_examples=80, stateful_step_count=40, deadline=None)
+COMMON = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
 TestSharedDispatch = SharedMachine.TestCase
 TestSharedDispatch.settings = COMMON
 TestKeySharedDispatch = KeySharedMachine.TestCase
@@ -295,6 +296,8 @@ class LosingMachine(SharedMachine):
 
 def test_the_model_notices_a_dispatcher_that_loses_entries() -> None:
     """A canary: this machine must fail."""
-    quick = settings(COMMON, derandomize=True, database=None, phases=[Phase.generate])
+    quick = settings(
+        COMMON, max_examples=80, derandomize=True, database=None, phases=[Phase.generate]
+    )
     with pytest.raises(AssertionError, match="nothing is lost"):
         run_state_machine_as_test(LosingMachine, settings=quick)

@@ -15,13 +15,13 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     SubscriptionBusy,
 )
-from tests.unit.subscriptions.subscriptions import (
+from tests.support.subscription_lab import (
     COMPACTED,
     EXCLUSIVE,
     FAILOVER,
     KEY_SHARED,
     SHARED,
-    FakeTopic,
+    MemoryTopic,
     acknowledge,
     backlog,
     quiet,
@@ -36,7 +36,7 @@ from tests.unit.subscriptions.subscriptions import (
 def test_entries_come_in_order_and_only_for_permits() -> None:
     """RTE-24: with one permit there is one entry; a batch may overdraw the permits."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=2 b=3", "c=4", "d=5")
         consumer = await subscribed(topic, EXCLUSIVE, permits=1)
         assert text(await receive(consumer, 1)) == "a=1"
@@ -55,7 +55,7 @@ def test_entries_come_in_order_and_only_for_permits() -> None:
 def test_a_waiting_consumer_is_woken_by_a_publish(options: ConsumerOptions) -> None:
     """Also on a compacted topic (Pulsar #22634), and across a roll of the ledger."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         topic.log.compact(Position(0, 0))
         consumer = await subscribed(topic, options)
@@ -75,7 +75,7 @@ def test_a_waiting_consumer_is_woken_by_a_publish(options: ConsumerOptions) -> N
 def test_an_idle_subscription_does_not_read() -> None:
     """Acknowledgements and permits at the end of the log cause no reads."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
         consumer = await subscribed(topic, SHARED)
         received = await receive(consumer, 2)
@@ -92,7 +92,7 @@ def test_an_idle_subscription_does_not_read() -> None:
 def test_what_was_not_acknowledged_comes_again_after_a_disconnect() -> None:
     """Acknowledged entries stay away, also those acknowledged one by one."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1", "d=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         received = await receive(consumer, 4)
@@ -108,7 +108,7 @@ def test_what_was_not_acknowledged_comes_again_after_a_disconnect() -> None:
 def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
     """After a reconnect a consumer may acknowledge what it had got before."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1", "d=1")
         consumer = await subscribed(topic, EXCLUSIVE, permits=0)
         topic.subscriptions["s"].acknowledge(consumer, [positions[2]], cumulative=True)
@@ -122,7 +122,7 @@ def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
 def test_acks_of_what_does_not_exist_are_ignored() -> None:
     """Beyond the end of the log, before its beginning: nothing changes, the answer comes."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         subscription = topic.subscriptions["s"]
@@ -143,7 +143,7 @@ def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
     monkeypatch.setattr("ledgerfold.broker.subscriptions.subscription.OUTGOING_BYTES_MAX", 400)
     monkeypatch.setattr(consumer_module, "FRAME_BYTES_MAX", 200)
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish(*(f"k{n}=v" for n in range(50)))
         slow = await subscribed(topic, SHARED)
         quick = await subscribed(topic, SHARED)
@@ -164,7 +164,7 @@ def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
 def test_negative_acks_come_again_with_a_count() -> None:
     """Only what was given back, ordered by id, before new entries."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1", "d=1")
         consumer = await subscribed(topic, SHARED, permits=3)
         received = await receive(consumer, 3)
@@ -182,7 +182,7 @@ def test_negative_acks_come_again_with_a_count() -> None:
 def test_replayed_entries_that_left_the_log_count_as_acknowledged() -> None:
     """A trim by force takes away what waits for redelivery; nobody waits for it."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
         topic.log.roll()
         topic.log.publish("c=1")
@@ -203,7 +203,7 @@ def test_replayed_entries_that_left_the_log_count_as_acknowledged() -> None:
 def test_key_shared_keeps_a_key_together() -> None:
     """Each key is seen by one consumer only, in order; a leaver's keys go to others, in order."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish(*(f"k{n % 10}={n}" for n in range(60)), "=none1", "=none2")
         one, two = await subscribed(topic, KEY_SHARED), await subscribed(topic, KEY_SHARED)
         await settled(topic)
@@ -228,7 +228,7 @@ def test_key_shared_keeps_a_key_together() -> None:
 def test_failover_tells_who_is_active_and_hands_over() -> None:
     """The passive one gets nothing until the active one leaves; then all that was not acked."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1")
         first = await subscribed(topic, FAILOVER)
         second = await subscribed(topic, FAILOVER)
@@ -251,7 +251,7 @@ def test_failover_tells_who_is_active_and_hands_over() -> None:
 def test_failover_lower_priority_number_takes_over() -> None:
     """What waited unsent at the old one is taken back, with its permits."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
         old = await subscribed(topic, FAILOVER, permits=10)
         await settled(topic)
@@ -271,7 +271,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
 def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
     """Of a, b, c the second is active on partition 1: b, and c when a is gone."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.name = "t-partition-1"
         topic.log.publish("a=1", "b=1")
         a, b, c = [
@@ -295,7 +295,7 @@ def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves
 def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
     """The order is kept: everything unacknowledged comes again, then the rest, nothing twice."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1")
         consumer = await subscribed(topic, EXCLUSIVE, permits=2)
         received = await receive(consumer, 2)
@@ -316,7 +316,7 @@ def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
 def test_what_a_subscription_refuses() -> None:
     """SUB-05; a second Exclusive consumer; another type or durability; cumulative on Shared."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         consumer = await subscribed(topic, EXCLUSIVE)
         subscription = topic.subscriptions["s"]
         with pytest.raises(SubscriptionBusy, match="Exclusive and has a consumer"):

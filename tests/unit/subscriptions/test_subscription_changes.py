@@ -22,11 +22,11 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     SubscriptionNotFound,
 )
-from tests.unit.subscriptions.subscriptions import (
+from tests.support.subscription_lab import (
     COMPACTED,
     EXCLUSIVE,
     FROM_EARLIEST,
-    FakeTopic,
+    MemoryTopic,
     acknowledge,
     at,
     receive,
@@ -39,7 +39,7 @@ from tests.unit.subscriptions.subscriptions import (
 def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
     """Consumers are sent away with Moved, refused meanwhile, and find the exact place."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
         topic.log.compact(*positions)
         topic.log.roll()
@@ -66,7 +66,7 @@ def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
 def test_seek_to_the_first_entry_of_a_ledger() -> None:
     """It is exact: the mark-delete is the end of the ledger before, not (L, -1)."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         first = topic.log.publish("a=1", "b=1")
         topic.log.roll()
         second = topic.log.publish("c=1")
@@ -82,7 +82,7 @@ def test_seek_to_the_first_entry_of_a_ledger() -> None:
 def test_rte_01_seek_earliest_gives_each_consumer_its_own_view() -> None:
     """Read-compacted: the survivors; without: the raw log."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("k=0", "k=1", "k=2")
         topic.log.compact(positions[2])
         for options, expected in ((COMPACTED, "k=2"), (EXCLUSIVE, "k=0 k=1 k=2")):
@@ -100,7 +100,7 @@ def test_rte_01_seek_earliest_gives_each_consumer_its_own_view() -> None:
 def test_a_non_durable_subscription_goes_with_its_last_consumer_but_not_at_a_seek() -> None:
     """It writes nothing; a seek sends its consumer away and keeps the place for its return."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
         options = ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False, read_compacted=True)
         consumer = await subscribed(topic, options)
@@ -121,7 +121,7 @@ def test_a_non_durable_subscription_goes_with_its_last_consumer_but_not_at_a_see
 def test_close_ends_consumers_and_keeps_the_cursor() -> None:
     """Consumers get the error, or Moved; nobody may come any more."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         received = await receive(consumer, 1)
@@ -140,7 +140,7 @@ def test_close_ends_consumers_and_keeps_the_cursor() -> None:
 def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
     """The cursor goes, durably, and is not written again afterwards."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         received = await receive(consumer, 1)
@@ -159,7 +159,7 @@ def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
 def test_two_creators_get_one_subscription() -> None:
     """Whoever comes second during the first one's write uses the same one."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         both = await asyncio.gather(
             create_subscription(topic, "s", at(Position(0, 0), inclusive=True)),
             create_subscription(topic, "s", at(Position(0, 0), inclusive=True)),
@@ -176,7 +176,7 @@ def test_two_creators_get_one_subscription() -> None:
 def test_stats_speak_pulsars_names() -> None:
     """Backlog in entries, messages out, the consumer's permits, and the cursor's positions."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1 a=2", "b=1", "c=1")
         consumer = await subscribed(topic, ConsumerOptions(SubscriptionType.SHARED, name="me"))
         consumer.peer = Peer("ipv6:%5B::1%5D:99", 1_000, {"team": "prices"})

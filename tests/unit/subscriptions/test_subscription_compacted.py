@@ -11,10 +11,10 @@ from ledgerfold.broker.subscriptions.lifecycle import (
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.data_pb2 import StartPosition
-from tests.unit.subscriptions.subscriptions import (
+from tests.support.subscription_lab import (
     COMPACTED,
     EXCLUSIVE,
-    FakeTopic,
+    MemoryTopic,
     acknowledge,
     backlog,
     quiet,
@@ -25,7 +25,7 @@ from tests.unit.subscriptions.subscriptions import (
 )
 
 
-async def compacted_topic(topic: FakeTopic) -> None:
+async def compacted_topic(topic: MemoryTopic) -> None:
     """k0..k9, each twice; the last message is a tombstone of k9: k0..k8 survive."""
     first = topic.log.publish(*(f"k{n}=old" for n in range(10)))
     topic.log.roll()
@@ -37,7 +37,7 @@ async def compacted_topic(topic: FakeTopic) -> None:
 def test_without_acks_the_whole_log_is_there_for_a_consumer_that_is_not_read_compacted() -> None:
     """CompactionTest#testCompaction: read-compacted is a property of the consumer."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         await compacted_topic(topic)
         compacted = await subscribed(topic, COMPACTED)
         assert len(await receive(compacted, 9)) == 9
@@ -57,7 +57,7 @@ def test_acknowledging_all_that_was_delivered_empties_the_backlog(
 ) -> None:
     """Superseded entries and tombstones, at the end too, do not stay behind (Pulsar #23245)."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         await compacted_topic(topic)
         consumer = await subscribed(topic, COMPACTED)
         received = await receive(consumer, 9)
@@ -81,7 +81,7 @@ def test_acknowledging_all_that_was_delivered_empties_the_backlog(
 def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
     """A topic of tombstones: a read-compacted consumer gets nothing, and has nothing left."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "a=")
         topic.log.compact()
         consumer = await subscribed(topic, COMPACTED)
@@ -94,7 +94,7 @@ def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
 def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
     """Raw ledgers are gone: reading and acknowledging goes on over restarts, nothing twice."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
         topic.log.compact(*positions)
         topic.log.roll()
@@ -117,7 +117,7 @@ def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
 def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> None:
     """The mark-delete does not pass unacknowledged entries of ledgers that are gone."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
         topic.log.compact(*positions)
         topic.log.roll()
@@ -135,7 +135,7 @@ def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> No
 def test_sub_08_and_sub_10_a_successor_begins_behind_the_cumulative_ack() -> None:
     """After a reconnect, and at a Failover takeover."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
         topic.log.compact(*positions)
         options = ConsumerOptions(SubscriptionType.FAILOVER, read_compacted=True)
@@ -156,7 +156,7 @@ def test_sub_08_and_sub_10_a_successor_begins_behind_the_cumulative_ack() -> Non
 def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
     """Behind the mark-delete; at the very start when that is before its ledger's first entry."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         early = await create_subscription(topic, "early", StartPosition(latest=True))
         assert early.mark_delete == Position(0, -1)
         positions = topic.log.publish("a=1", "b=1", "c=1")
@@ -175,7 +175,7 @@ def test_rte_11_and_rte_12_where_a_read_compacted_consumer_begins() -> None:
 def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_what_comes() -> None:
     """Its subscription is behind the last entry, though that is trimmed."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
         topic.log.compact(*positions)
         topic.log.roll()
@@ -194,7 +194,7 @@ def test_a_consumer_at_the_latest_of_a_trimmed_topic_gets_what_comes() -> None:
 def test_a_subscription_at_the_latest_of_an_empty_ledger_gets_the_compacted_data() -> None:
     """Pulsar's first-read rule; acknowledging that data neither fails nor moves the cursor back."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
         topic.log.compact(*positions)
         topic.log.roll()

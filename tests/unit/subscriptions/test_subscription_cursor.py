@@ -15,10 +15,10 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
-from tests.unit.subscriptions.subscriptions import (
+from tests.support.subscription_lab import (
     EXCLUSIVE,
     SHARED,
-    FakeTopic,
+    MemoryTopic,
     acknowledge,
     receive,
     run,
@@ -28,7 +28,7 @@ from tests.unit.subscriptions.subscriptions import (
 )
 
 
-def without_delay(topic: FakeTopic) -> Subscription:
+def without_delay(topic: MemoryTopic) -> Subscription:
     """Its cursor is written, and tried again, at the next turn of the loop."""
     subscription = Subscription(
         "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
@@ -41,7 +41,7 @@ def without_delay(topic: FakeTopic) -> Subscription:
 def test_acks_that_wait_for_durability_share_writes() -> None:
     """While a write is in flight others gather; each is answered after the write that has it."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}=v" for n in range(10)))
         consumer = await subscribed(topic, EXCLUSIVE)
         subscription = topic.subscriptions["s"]
@@ -71,7 +71,7 @@ def test_acks_that_wait_for_durability_share_writes() -> None:
 def test_acks_without_an_answer_are_written_late_but_surely() -> None:
     """Not one by one; by count, and at close."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}=v" for n in range(1_500)))
         consumer = await subscribed(topic, EXCLUSIVE, permits=1_500)
         await receive(consumer, 1_500)
@@ -95,7 +95,7 @@ def test_acks_without_an_answer_are_written_late_but_surely() -> None:
 def test_acks_without_an_answer_are_written_after_a_while() -> None:
     """The delay is an argument; here it is none."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         subscription = without_delay(topic)
         subscription.acknowledge(subscription.attach(EXCLUSIVE), positions)
@@ -109,7 +109,7 @@ def test_acks_without_an_answer_are_written_after_a_while() -> None:
 def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
     """The cursor of the last write, with its ranges, is where the next consumer begins."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1", "d=1")
         consumer = await subscribed(topic, SHARED)
         received = await receive(consumer, 4)
@@ -125,7 +125,7 @@ def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
 def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """Consumers read on meanwhile; who asked for an answer gets it when the disk takes it."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
         subscription = without_delay(topic)
         consumer = await subscribed(topic, EXCLUSIVE)
@@ -153,7 +153,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
 def test_a_closed_subscription_writes_nothing_more() -> None:
     """Not even what the disk refused before: the next load may have gone on from there."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         subscription = without_delay(topic)
         consumer = await subscribed(topic, EXCLUSIVE)
@@ -178,7 +178,7 @@ def test_a_failed_read_is_an_error_not_silence(
 ) -> None:
     """Nothing is skipped: consumers get the error, and meet it again when they come back."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         topic.log.error = error
         for _ in range(2):
@@ -194,7 +194,7 @@ def test_a_failed_read_is_an_error_not_silence(
 def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
     """Trimming goes by it: what a crash brings back must still be there."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         subscription = topic.subscriptions["s"]
@@ -213,7 +213,7 @@ def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
 def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
     """Backwards: at once. And acknowledgements behind it do not let go of it until they are."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
         consumer = await subscribed(topic, EXCLUSIVE)
         await acknowledge(topic, consumer, await receive(consumer, 3))
@@ -234,7 +234,7 @@ def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
 
 
 def test_a_write_that_failed_is_not_durable() -> None:
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         await subscribed(topic, EXCLUSIVE)
         subscription = topic.subscriptions["s"]
@@ -252,7 +252,7 @@ def test_a_write_that_failed_is_not_durable() -> None:
 
 
 def test_without_a_record_the_mark_delete_is_as_durable_as_it_gets() -> None:
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
         await subscribed(topic, ConsumerOptions(SubscriptionType.EXCLUSIVE, durable=False))
         subscription = topic.subscriptions["s"]

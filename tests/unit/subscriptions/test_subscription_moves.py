@@ -26,7 +26,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord, Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
-from tests.unit.subscriptions.subscriptions import receive
+from tests.support.subscription_lab import receive
 
 MINUTE_MS = 60_000
 

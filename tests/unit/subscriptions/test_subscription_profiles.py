@@ -9,9 +9,9 @@ import pytest
 from ledgerfold.broker.policies.profiles import PROFILES, PULSAR_4, Emulation
 from ledgerfold.broker.subscriptions.lifecycle import seek_subscription
 from ledgerfold.v1.data_pb2 import StartPosition
-from tests.unit.subscriptions.subscriptions import (
+from tests.support.subscription_lab import (
     COMPACTED,
-    FakeTopic,
+    MemoryTopic,
     acknowledge,
     backlog,
     quiet,
@@ -28,7 +28,7 @@ NO_PASSING = replace(Emulation(), acks_pass_compacted_out=False)
 def test_rte_17_a_consumer_that_a_run_overtakes(profile: str, expected: str) -> None:
     """It goes on in the raw ledgers and learns of the deletion, or misses it."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = PROFILES[profile]
         topic.log.publish("a=1", "b=1")
         consumer = await subscribed(topic, COMPACTED, permits=2)
@@ -51,7 +51,7 @@ def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
 ) -> None:
     """It goes on in the compacted ledger it began with, then behind that one's horizon."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = PROFILES[profile]
         _, _, c = topic.log.publish("a=1", "b=1", "c=1")
         topic.log.compact(*[each.header.position for each in topic.log.raw])
@@ -69,7 +69,7 @@ def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
 def test_a_consumer_that_had_all_of_the_compacted_entries_is_overtaken() -> None:
     """It has read nothing raw so far, and learns of the deletion all the same."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         topic.log.compact(*[each.header.position for each in topic.log.raw])
         consumer = await subscribed(topic, COMPACTED, permits=1)
@@ -85,7 +85,7 @@ def test_a_consumer_that_had_all_of_the_compacted_entries_is_overtaken() -> None
 def test_who_lags_where_the_raw_ledger_is_gone_reads_the_compacted_one() -> None:
     """Truncation and deletion do not ask; nothing that is left is skipped."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
         consumer = await subscribed(topic, COMPACTED, permits=1)
         assert text(await receive(consumer, 1)) == "a=1"
@@ -102,7 +102,7 @@ def test_who_lags_where_the_raw_ledger_is_gone_reads_the_compacted_one() -> None
 def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_one() -> None:
     """Pulsar 4.0.7: what compaction left out is never acknowledged (apache/pulsar#23245)."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = NO_PASSING
         ids = topic.log.publish("a=1", "a=2", "b=1", "b=")
         topic.log.compact(ids[1])
@@ -119,7 +119,7 @@ def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_o
 def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expected: str) -> None:
     """Pulsar 4.0.7 does not look at acknowledgements in compacted ledgers (apache/pulsar#23494)."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = replace(Emulation(), acks_pass_compacted_out=passing)
         topic.log.compact(*topic.log.publish("a=1", "b=1", "c=1"))
         topic.log.publish("d=1", "e=1")
@@ -137,7 +137,7 @@ def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expec
 def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> None:
     """Where no entry is, there is nothing to acknowledge: the end of a ledger, say."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = NO_PASSING
         topic.log.publish("a=1")
         topic.log.roll()
@@ -154,7 +154,7 @@ def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> Non
 def test_rte_21_a_seek_by_time_to_the_first_entry_of_a_ledger(exact: bool, expected: str) -> None:
     """Pulsar 4 puts the mark-delete before the ledger, and the first-read rule does the rest."""
 
-    async def test(topic: FakeTopic) -> None:
+    async def test(topic: MemoryTopic) -> None:
         topic.profile = replace(Emulation(), seek_by_time_reads_view=exact)
         topic.log.publish("a=1")
         topic.log.compact(*[each.header.position for each in topic.log.raw])

@@ -29,7 +29,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
     Policies,
 )
-from tests.unit.compaction.compaction_fakes import FakeTopic, Lab
+from tests.support.compaction_lab import Lab, LabTopic
 
 T = "persistent://public/default/t"
 NOT_RUN, RUNNING = COMPACTION_STATUS_NOT_RUN, COMPACTION_STATUS_RUNNING
@@ -47,11 +47,11 @@ class PartitionsLab:
     async def open(self) -> None:
         await self.partitions.create(T, self.partitions_wanted)
         names = self.partitions.names(T)
-        self.topics: list[FakeTopic] = [self.lab.topic(name) for name in names]
+        self.topics: list[LabTopic] = [self.lab.topic(name) for name in names]
         self.compaction = self.lab.scheduler
         self.compactor = self.lab.compactor
 
-    async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> FakeTopic:
+    async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> LabTopic:
         if name not in self.lab.topics:
             raise TopicNotFound(name)
         return self.lab.topics[name]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ledgerfold.broker.ground.clock import ManualClock
+from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -18,7 +19,7 @@ from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord, MessageId
-from tests.unit.log.fake_log import FakeLog
+from tests.support.memory_log import MemoryLog
 
 EXCLUSIVE = ConsumerOptions(SubscriptionType.EXCLUSIVE)
 FAILOVER = ConsumerOptions(SubscriptionType.FAILOVER)
@@ -28,18 +29,19 @@ COMPACTED = ConsumerOptions(SubscriptionType.EXCLUSIVE, read_compacted=True)
 FROM_EARLIEST = StartPosition(earliest=True)
 
 
-class FakeTopic:
+class MemoryTopic:
     """A topic whose cursor records are kept in a list; a test may hold writes, or fail them."""
 
-    def __init__(self) -> None:
-        self.name = "t"
+    def __init__(self, name: str = "t") -> None:
+        self.name = name
         self.is_loaded = True
         self.profile = Emulation()
-        self.log = FakeLog()
+        self.log = MemoryLog()
         self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
         self.written: list[CursorRecord] = []
         self.deleted: list[str] = []
+        self.sent = Traffic()
         self.error: Exception | None = None
         self.may_write = asyncio.Event()
         self.may_write.set()
@@ -47,6 +49,9 @@ class FakeTopic:
 
     def emulation(self) -> Emulation:
         return self.profile
+
+    def count_out(self, sent: Traffic) -> None:
+        self.sent = self.sent.plus(sent)
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.writing.set()
@@ -73,9 +78,9 @@ class FakeTopic:
         return self.subscriptions[name]
 
 
-def run(test: Callable[[FakeTopic], Awaitable[None]]) -> None:
+def run(test: Callable[[MemoryTopic], Awaitable[None]]) -> None:
     async def all_of_it() -> None:
-        topic = FakeTopic()
+        topic = MemoryTopic()
         async with asyncio.timeout(10):
             await test(topic)
             for subscription in topic.subscriptions.values():
@@ -85,7 +90,7 @@ def run(test: Callable[[FakeTopic], Awaitable[None]]) -> None:
 
 
 async def subscribed(
-    topic: FakeTopic, options: ConsumerOptions, *, permits: int = 1_000
+    topic: MemoryTopic, options: ConsumerOptions, *, permits: int = 1_000
 ) -> Consumer:
     """A consumer of subscription s, which begins at earliest when it is new."""
     subscription = await create_subscription(
@@ -107,13 +112,13 @@ async def receive(consumer: Consumer, count: int) -> list[Delivery]:
     return received
 
 
-async def quiet(topic: FakeTopic, consumer: Consumer) -> None:
+async def quiet(topic: MemoryTopic, consumer: Consumer) -> None:
     """Returns when the pump has nothing more to do; `consumer` got nothing."""
     await settled(topic)
     assert not consumer._deliveries
 
 
-async def settled(topic: FakeTopic) -> None:
+async def settled(topic: MemoryTopic) -> None:
     """Lets the loop turn until no read has begun for a while."""
     before = -1
     while before != len(topic.log.reads):
@@ -128,7 +133,7 @@ def text(deliveries: list[Delivery]) -> str:
     return " ".join(f"{(m.key or b'').decode()}={m.value.decode()}" for m in messages)
 
 
-async def acknowledge(topic: FakeTopic, consumer: Consumer, deliveries: list[Delivery]) -> None:
+async def acknowledge(topic: MemoryTopic, consumer: Consumer, deliveries: list[Delivery]) -> None:
     """Durably, one by one."""
     subscription = topic.subscriptions["s"]
     subscription.acknowledge(consumer, [each.position for each in deliveries], request_id=99)
@@ -137,7 +142,7 @@ async def acknowledge(topic: FakeTopic, consumer: Consumer, deliveries: list[Del
     assert output.acked_request_ids == [99]
 
 
-def backlog(topic: FakeTopic) -> int:
+def backlog(topic: MemoryTopic) -> int:
     return topic.subscriptions["s"].backlog_entries()
 
 

@@ -1,9 +1,13 @@
 """A topic's log in memory, for tests of subscriptions: raw ledgers, and a compacted view if wanted.
 
-log = FakeLog()
-log.publish("a=1", "b=1 b=2", "=keyless")      # three entries, the second one of two messages
-log.roll()                                      # the next entry begins a new ledger
-log.compact(Position(0, 0))                     # only that entry is left up to here
+>>> async def example() -> None:
+...     log = MemoryLog()
+...     log.publish("a=1", "b=1 b=2", "=keyless")  # the second one is of two messages
+...     log.roll()  # the next entry begins a new ledger
+...     log.compact(Position(0, 0))  # only that entry is left up to here
+...     print(log.horizon, log.last_position())
+>>> asyncio.run(example())
+0:2 1:-1
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ class Result(NamedTuple):
     next_position: Position
 
 
-class FakeLog:
+class MemoryLog:
     def __init__(self) -> None:
         self.raw: list[Entry] = []
         self.view = RAW

@@ -1,8 +1,15 @@
 """How long a piece of work keeps the loop: measured in its own steps, not in time.
 
-async with Turns(lambda: len(done)) as turns:
-    await work()
-assert turns.most <= 100                        # steps between two turns of anybody else
+>>> async def example() -> int:
+...     done: list[int] = []
+...     async with Turns(lambda: len(done)) as turns:
+...         for number in range(100):
+...             done.append(number)
+...             if number % 10 == 9:
+...                 await asyncio.sleep(0)
+...     return turns.most  # steps between two turns of anybody else
+>>> asyncio.run(example())
+10
 """
 
 from __future__ import annotations

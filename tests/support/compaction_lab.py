@@ -1,18 +1,23 @@
 """A broker without files, Spark or network, for tests of compaction control.
 
-lab = Lab()
-topic = lab.topic("t", backlog_bytes=100)
-await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-await lab.compactor.started()           # the run is in the worker, and waits there
-lab.compactor.finish()                  # or .fail(error)
+>>> from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN
+>>> async def example() -> bool:
+...     lab = Lab()
+...     topic = lab.topic("t", backlog_bytes=100)
+...     number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+...     await lab.compactor.started()  # the run is in the worker, and waits there
+...     lab.compactor.finish()  # or .fail(error)
+...     await lab.ended(topic)
+...     return lab.run_of(topic, number).state == RUN_STATE_SUCCESS
+>>> asyncio.run(example())
+True
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,16 +31,13 @@ from ledgerfold.broker.policies.effective import broker_policies, effective_poli
 from ledgerfold.broker.policies.profiles import Emulation, emulation
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
     CompactedView,
-    CursorRecord,
     LedgerRecord,
-    NamespaceRecord,
-    PartitionedTopicRecord,
     Policies,
     RunCounts,
     RunRecord,
@@ -47,88 +49,25 @@ from tests.support.inline_executor import InlineExecutor
 FIRST_LEDGER_ID = 100
 
 
-class FakeBatch:
-    """Collects; FakeMetadata applies it on a clean exit."""
-
-    def __init__(self, metadata: FakeMetadata) -> None:
-        self.metadata = metadata
-        self.steps: list[Callable[[], object]] = []
-
-    def put_topic(self, record: TopicRecord) -> None:
-        self._put(self.metadata.topics_by_name, record.name, record)
-
-    def put_partitioned_topic(self, record: PartitionedTopicRecord) -> None:
-        self._put(self.metadata.partitioned, record.name, record)
-
-    def put_namespace(self, record: NamespaceRecord) -> None:
-        self._put(self.metadata.namespaces, record.name, record)
-
-    def put_ledger(self, record: LedgerRecord) -> None:
-        self._put(self.metadata.ledgers_by_id, record.ledger_id, record)
-
-    def put_run(self, record: RunRecord) -> None:
-        self._put(self.metadata.runs_by_key, (record.topic, record.number), record)
-
-    def delete_run(self, topic: str, number: int) -> None:
-        self.steps.append(lambda: self.metadata.runs_by_key.pop((topic, number), None))
-
-    def _put(self, table: dict[Any, Any], key: object, record: Any) -> None:
-        copy = type(record).FromString(record.SerializeToString())
-        self.steps.append(lambda: table.__setitem__(key, copy))
-
-
-class FakeMetadata:
-    """Records by key, as copies; a batch is all or nothing. `failure`: what a write raises."""
+class FailingPairs(MemoryKeyValue):
+    """What the metadata are kept in. `failure`: what a write raises."""
 
     def __init__(self) -> None:
-        self.topics_by_name: dict[str, TopicRecord] = {}
-        self.partitioned: dict[str, PartitionedTopicRecord] = {}
-        self.namespaces: dict[str, NamespaceRecord] = {}
-        self.ledgers_by_id: dict[int, LedgerRecord] = {}
-        self.runs_by_key: dict[tuple[str, int], RunRecord] = {}
-        self.failure: LedgerfoldError | None = None
-        self._next_ledger_id = FIRST_LEDGER_ID
+        super().__init__()
+        self.failure: Exception | None = None
 
-    def topic(self, name: str) -> TopicRecord | None:
-        return self.topics_by_name.get(name)
-
-    def topics(self) -> list[TopicRecord]:
-        return list(self.topics_by_name.values())
-
-    def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
-        return self.partitioned.get(name)
-
-    def cursors(self, topic: str) -> list[CursorRecord]:
-        return []
-
-    def namespace(self, name: str) -> NamespaceRecord | None:
-        return self.namespaces.get(name)
-
-    def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        return self.ledgers_by_id.get(ledger_id)
-
-    def runs(self, topic: str | None) -> list[RunRecord]:
-        keys = sorted(key for key in self.runs_by_key if topic in (None, key[0]))
-        return [self.runs_by_key[key] for key in keys]
-
-    def allocate_ledger_id(self) -> int:
-        self._next_ledger_id += 1
-        return self._next_ledger_id - 1
-
-    @contextmanager
-    def batch(self) -> Iterator[FakeBatch]:
-        batch = self.begin()
-        yield batch
-        self.write(batch)
-
-    def begin(self) -> FakeBatch:
-        return FakeBatch(self)
-
-    def write(self, batch: FakeBatch) -> None:
+    def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         if self.failure is not None:
             raise self.failure
-        for step in batch.steps:
-            step()
+        super().write(puts, deletes)
+
+
+def _metadata(pairs: FailingPairs) -> MetadataStore:
+    """The next ledger id is FIRST_LEDGER_ID, and needs no write."""
+    metadata = MetadataStore(pairs)
+    metadata.skip_ledger_ids(FIRST_LEDGER_ID - 2)
+    assert metadata.allocate_ledger_id() == FIRST_LEDGER_ID - 1
+    return metadata
 
 
 class FakeStore:
@@ -156,7 +95,7 @@ class FakeSnapshot:
 
 
 @dataclass
-class FakeLog:
+class CountedLog:
     """`entries`: how many lie in ledger 1."""
 
     entries: int = 0
@@ -177,10 +116,10 @@ class FakeLog:
 
 
 @dataclass
-class FakeTopic:
+class LabTopic:
     lab: Lab
     stored: StoredTopic
-    log: FakeLog
+    log: CountedLog
     backlog_bytes: int
     commit_failure: BaseException | None = None
     snapshot_failure: BaseException | None = None
@@ -248,7 +187,7 @@ class FakeTopic:
         self.after_commit()
 
 
-class FakeCompactor:
+class HeldCompactor:
     """A worker whose runs wait until the test lets them go. Plans are kept in order."""
 
     def __init__(self) -> None:
@@ -314,13 +253,17 @@ class Lab:
     settings: BrokerSettings = field(
         default_factory=lambda: BrokerSettings(data_dir=Path("unused"), compaction_queue_max=3)
     )
-    metadata: Any = field(default_factory=FakeMetadata)
+    pairs: FailingPairs = field(default_factory=FailingPairs)
+    metadata: MetadataStore = field(init=False)
     store: Any = field(default_factory=FakeStore)
-    compactor: FakeCompactor = field(default_factory=FakeCompactor)
-    topics: dict[str, FakeTopic] = field(default_factory=dict)
+    compactor: HeldCompactor = field(default_factory=HeldCompactor)
+    topics: dict[str, LabTopic] = field(default_factory=dict)
     executor: Executor = field(default_factory=InlineExecutor)
     now_ms: int = 1_000_000
     _scheduler: CompactionScheduler | None = None
+
+    def __post_init__(self) -> None:
+        self.metadata = _metadata(self.pairs)
 
     def clock_ms(self) -> int:
         self.now_ms += 1
@@ -338,24 +281,30 @@ class Lab:
 
     def topic(
         self, name: str, *, entries: int = 5, backlog_bytes: int = 100, **policies: Any
-    ) -> FakeTopic:
+    ) -> LabTopic:
         full = str(TopicName.parse(name))
         record = TopicRecord(name=full, policies=Policies(**policies))
-        self.metadata.topics_by_name[full] = TopicRecord.FromString(record.SerializeToString())
+        with self.metadata.batch() as batch:
+            batch.put_topic(record)
         stored = StoredTopic(record, self.metadata, self.executor)
-        self.topics[full] = FakeTopic(self, stored, FakeLog(entries), backlog_bytes)
+        self.topics[full] = LabTopic(self, stored, CountedLog(entries), backlog_bytes)
         return self.topics[full]
 
-    async def ended(self, topic: FakeTopic) -> None:
+    async def ended(self, topic: LabTopic) -> None:
         """Until the topic has no run on its way."""
         async with asyncio.timeout(5):
             async for _ in self.scheduler.watch(topic):
                 pass
 
-    def run_of(self, topic: FakeTopic, number: int) -> RunRecord:
+    def topic_record(self, topic: LabTopic) -> TopicRecord:
         """As it is in the metadata."""
-        record: RunRecord = self.metadata.runs_by_key[topic.name, number]
+        record = self.metadata.topic(topic.name)
+        assert record is not None
         return record
+
+    def run_of(self, topic: LabTopic, number: int) -> RunRecord:
+        """As it is in the metadata."""
+        return next(run for run in self.metadata.runs(topic.name) if run.number == number)
 
 
 def position(ledger_id: int, entry_id: int) -> PositionRecord:
