@@ -9,10 +9,13 @@ again when it is next written to. Rules:
 2. A failed write or sync, also one of rule 1, ends that file for ever, and no other.
 3. A file that is in use is not closed: with more threads than the bound there is one for each.
 
-    appending = AppendFiles(files, 256)
-    file = appending.create(path)
-    file.write([entry])
-    file.sync()
+    >>> from ledgerfold.storage.files import REAL
+    >>> file = AppendFiles(REAL, open_max=256).create(folder / "0.log")
+    >>> file.write([b"an entry"])
+    >>> file.sync()
+    >>> file.size_bytes
+    8
+    >>> file.close()
 
 Bounds: `open_max` descriptors; fewer when the process has no more to give.
 """

@@ -3,9 +3,18 @@
 Reads header after header with the key section behind it, in blocks; values larger than a block are
 hopped over. Headers and key sections are verified, and that ids rise; damage is an error.
 
-    for header, keys in scan_keys(file.pread, segment):
-        for version in versions_of(header, keys, b"p3"):
-            print(version.position, version.value_bytes)
+    >>> from ledgerfold.storage.entry import stamp
+    >>> from ledgerfold.storage.native import NativeBatchBuilder
+    >>> builder = NativeBatchBuilder("p")
+    >>> builder.add(b"10", key=b"p3")
+    >>> entry = builder.build(sequence_id=0, publish_time_ms=1)
+    >>> file = stamp(entry, 7, 0, append_time_ms=1, producer_number=1)
+    >>> first = {"ledger_id": 7, "entry_id": 0}
+    >>> segment = SegmentRecord(size_bytes=len(file), entries=1, first=first, last=first)
+    >>> for header, keys in scan_keys(lambda size, offset: file[offset : offset + size], segment):
+    ...     for version in versions_of(header, keys, b"p3"):
+    ...         print(version.position, version.value_bytes)
+    7:0 2
 
 Bounds: one block, or one key section where that is larger.
 """

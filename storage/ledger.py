@@ -3,10 +3,14 @@
 A ledger's record is written before anything that needs it, and its files go before its record does:
 after a crash recovery (storage/recovery.py) sees either all of a ledger or what is to be removed.
 
-    store = LedgerStore(data_dir, metadata, settings=StoreSettings(), clock_ms=clock)
-    store.recover()
-    with metadata.batch() as batch:
-        writer = store.create_ledger("persistent://public/default/t", batch)
+    >>> from ledgerfold.storage.key_value import MemoryKeyValue
+    >>> metadata = MetadataStore(MemoryKeyValue())
+    >>> store = LedgerStore(folder, metadata, settings=StoreSettings(), clock_ms=lambda: 1_000)
+    >>> report = store.recover()
+    >>> with metadata.batch() as batch:
+    ...     writer = store.create_ledger("persistent://public/default/t", batch)
+    >>> writer.ledger_id
+    1
 
 Bounds: OPEN_FILES_MAX descriptors for reading, OPEN_WRITERS_MAX for writing; READERS_MAX readers,
 with the offsets they remember.

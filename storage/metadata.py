@@ -2,9 +2,13 @@
 
 Everything that must change together goes into one batch, which is one synced write:
 
-    with metadata.batch() as batch:
-        batch.put_topic(record)
-        batch.put_ledger(ledger)
+    >>> from ledgerfold.storage.key_value import MemoryKeyValue
+    >>> metadata = MetadataStore(MemoryKeyValue())
+    >>> with metadata.batch() as batch:
+    ...     batch.put_topic(TopicRecord(name="t", ledger_ids=[7]))
+    ...     batch.put_ledger(LedgerRecord(ledger_id=7, topic="t"))
+    >>> metadata.ledger(7).topic
+    't'
 
 Keys (docs/FORMATS.md, "Metadata"): store, namespace/<tenant>/<ns>, topic/<name>,
 partitioned/<name>, ledger/<id, 20 digits>, cursor/<topic>NUL<subscription>,

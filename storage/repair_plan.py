@@ -17,9 +17,12 @@ What is chosen, so that nobody has to choose at night:
 * What a later build wrote is refused, not lost: an entry's ledger stays as it is; a record, and
   nothing is repaired.
 
-    plan = make_plan(survey, now_ms)
-    for step in plan.steps:
-        print(step.what, step.messages)
+    >>> survey = Survey()
+    >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
+    >>> for step in make_plan(survey, now_ms=0).steps:
+    ...     print(step.what)
+    is gone, with all that it held; the topic names it no longer
+    the next ledger is to be 8
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a repair consists of: words for people, records, files to split, to cut and to copy.
-
-plan = RepairPlan()
-kept = plan.keep(check, check.extents[0], "12/00000000000000000007.log")
-"""
+"""What a repair consists of: words for people, records, files to split, to cut and to copy."""
 
 from __future__ import annotations
 

@@ -14,8 +14,11 @@ RocksDB's log may end with a write that a power loss has torn: what comes from t
 acknowledged and is passed over. A process that dies tears nothing that it has written whole; so
 where the machine has not been restarted since, a bad record is damage, and the store is not opened.
 
-    pairs = RocksKeyValue(data_dir / "metadata")
-    pairs.write({b"key": b"value"}, ())
+    >>> pairs = RocksKeyValue(folder / "metadata")
+    >>> pairs.write({b"key": b"value"}, ())
+    >>> pairs.get(b"key")
+    b'value'
+    >>> pairs.close()
 """
 
 from __future__ import annotations

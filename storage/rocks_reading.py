@@ -3,8 +3,13 @@
 RocksDB opened for reading writes nothing, but its Python binding writes a file of its own into the
 folder. So the store is opened through a temporary folder of links.
 
-    found = read_pairs(data_dir / "metadata")
-    found.pairs.scan(b"topic/"), found.damage
+    >>> from ledgerfold.storage.rocks import RocksKeyValue
+    >>> pairs = RocksKeyValue(folder / "metadata")
+    >>> pairs.write({b"key": b"value"}, ())
+    >>> pairs.close()
+    >>> found = read_pairs(folder / "metadata")
+    >>> found.pairs.scan(b"key"), found.damage
+    ([(b'key', b'value')], None)
 
 RocksDB's log may end with a write that was cut short, which was never acknowledged; or be damaged,
 and then a broker that starts passes over all that comes behind. Here both are told apart from a

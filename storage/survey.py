@@ -5,8 +5,15 @@ storage/verify.py tells what is wrong with it, storage/repair_plan.py what can b
 name a ledger whose record is gone while its files are there: then the record is made up from them,
 as that of an open ledger (`made_up`).
 
-    survey = take(data_dir, pairs, files)
-    survey.ledgers[12].segments[0].is_whole
+    >>> from ledgerfold.storage.files import REAL
+    >>> from ledgerfold.storage.key_value import MemoryKeyValue
+    >>> from ledgerfold.storage.metadata import MetadataStore
+    >>> pairs = MemoryKeyValue()
+    >>> with MetadataStore(pairs).batch() as batch:
+    ...     batch.put_ledger(LedgerRecord(ledger_id=7, topic="t"))
+    >>> survey = take(folder, pairs, REAL)
+    >>> survey.ids(), survey.ledgers[7].is_whole
+    ({7}, True)
 
 Bounds: the records of the store in memory, as a broker has them when it starts, and what
 segment_check says of one file; the files themselves are read in blocks.

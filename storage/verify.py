@@ -6,8 +6,12 @@ to be given out) and every byte of every segment: headers, both sections' checks
 ids, gaps between segments, and the record's sums. A *note* is nothing wrong: what a start of the
 broker deals with, and copies that somebody may want to look at.
 
-    for finding in findings(survey):
-        print(finding.kind, finding.path, finding.offset, finding.expected, finding.found)
+    >>> survey = Survey()
+    >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
+    >>> for finding in findings(survey):
+    ...     print(f"{finding.kind}: {finding.expected}, {finding.found}")
+    reference: raw ledger 7, no record of it
+    record: a store record, none
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The part of a file that is in memory while somebody goes through it from front to back.
 
-    window = Window(file.pread, file.size_bytes)
-    at = window.place(offset, HEADER_BYTES, BLOCK_BYTES)
-    header = read_header(window.view, at)
+    >>> data = b"0123456789"
+    >>> window = Window(lambda size, offset: data[offset : offset + size], len(data))
+    >>> at = window.place(4, size=2, wanted=4)
+    >>> bytes(window.view[at : at + 2])
+    b'45'
 
 Bounds: the last read, which is what was asked for or what is needed where that is larger.
 """

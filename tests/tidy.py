@@ -8,7 +8,9 @@
                 folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
     words       no notes to self, no paths of somebody's machine
-    docstrings  every module begins with one
+    docstrings  every module begins with one; what looks like code in one has prompts, and is run
+                (tests/support/examples.py)
+    test files  have names of their own, in the folders of what they test; no fake stands twice
 
 Each rule takes modules (or files) and returns what breaks it, one line each, as `path:line: what`.
 tests/unit/test_tidy.py runs them over the tree, and shows that each can fail. After TigerBeetle's
@@ -22,8 +24,10 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +41,7 @@ FUNCTION_LINES_MAX = 70
 ENTRY_POINTS = (
     r".*\.__main__",
     r"ledgerfold\.broker\.cli\.main",
+    r"ledgerfold\.broker\.client(\.aio)?",
     r"ledgerfold\.\w+",
     r"tests\..*test_\w+",
     r"tests\..*conftest",
@@ -106,6 +111,7 @@ FORBIDDEN_IMPORTS = {
 }
 _HEAVY_ALLOWED = ("compactor/", "tests/")
 
+_FAKE = re.compile(r"(?:Fake|Memory|Lossy|Held|Sim)[A-Z]")
 _NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
 _MACHINE_PATHS = re.compile(r"(?<![\w.~-])/(?:work|root|home/\w+|Users/\w+|tmp/v)(?:/|\b)")
 
@@ -121,6 +127,10 @@ class Module:
     @classmethod
     def parse(cls, path: str, source: str) -> Module:
         return cls(path, source, ast.parse(source))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
     @property
     def name(self) -> str:
@@ -156,10 +166,6 @@ def texts() -> dict[str, str]:
     }
 
 
-def _walk(module: Module) -> Iterator[ast.AST]:
-    return ast.walk(module.tree)
-
-
 def long_modules(found: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:1: {lines} lines, {most} is the most"
@@ -175,7 +181,7 @@ def long_functions(found: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{node.lineno}: {node.name}: {lines} lines, {FUNCTION_LINES_MAX} is the most"
         for module in found
-        for node in _walk(module)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
     ]
@@ -195,7 +201,7 @@ def banned_calls(found: Iterable[Module]) -> list[str]:
 
 def _uses(module: Module) -> Iterator[tuple[str, int]]:
     # Calls, and attributes of a class that count as one (SparkSession.builder).
-    for node in _walk(module):
+    for node in module.nodes:
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node.lineno
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -206,7 +212,7 @@ def _uses(module: Module) -> Iterator[tuple[str, int]]:
 
 def _imports(module: Module) -> Iterator[tuple[str, int]]:
     """Dotted names; `from a import b` gives both a and a.b, for b may be a module."""
-    for node in _walk(module):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -249,7 +255,7 @@ def dead_modules(found: Iterable[Module]) -> list[str]:
         # A string names a module too: some are imported only when they are needed.
         strings = (
             node.value
-            for node in _walk(module)
+            for node in module.nodes
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
         for name in {name for name, _ in _imports(module)} | set(strings):
@@ -284,4 +290,61 @@ def bad_words(found: dict[str, str]) -> list[str]:
         for number, line in enumerate(text.splitlines(), 1)
         for match in (_NOTES.search(line), _MACHINE_PATHS.search(line))
         if match
+    ]
+
+
+def unrun_examples(found: Iterable[Module]) -> list[str]:
+    """Code in docstrings that nobody runs is wrong sooner or later."""
+    return [
+        f"{module.path}:{node.body[0].lineno}: code without prompts: {paragraph.split()[0]}"
+        for module in found
+        for node in module.nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for paragraph in re.split(r"\n\s*\n", ast.get_docstring(node) or "")
+        if ">>>" not in paragraph and _is_code(textwrap.dedent(paragraph))
+    ]
+
+
+def _is_code(paragraph: str) -> bool:
+    """Statements that do something; `await` may stand outside of a function."""
+    try:
+        tree = ast.parse(f"async def example():\n{textwrap.indent(paragraph, ' ')}")
+    except SyntaxError:
+        return False
+    return any(isinstance(node, ast.Call | ast.Import | ast.ImportFrom) for node in ast.walk(tree))
+
+
+def test_files_of_one_name(paths: Iterable[str]) -> list[str]:
+    """A failure's last line names the file: it should say which one."""
+    first: dict[str, str] = {}
+    return [
+        f"{path}:1: there is {first[name]}"
+        for path in sorted(paths)
+        if (name := path.rpartition("/")[2]).startswith("test_")
+        and first.setdefault(name, path) != path
+    ]
+
+
+def strange_unit_folders(paths: Iterable[str], rooms: Iterable[str]) -> list[str]:
+    """tests/unit/X tests the room X, or what tests share under that name."""
+    known = set(rooms)
+    return [
+        f"{path}:1: there is no room {folder}"
+        for path in sorted(paths)
+        if path.startswith("tests/unit/")
+        and "/" in path.removeprefix("tests/unit/")
+        and (folder := path.split("/")[2]) not in known
+    ]
+
+
+def fakes_twice(found: Iterable[Module]) -> list[str]:
+    """Two fakes of one thing drift apart."""
+    first: dict[str, str] = {}
+    return [
+        f"{module.path}:{node.lineno}: {node.name} stands in {first[node.name]}, too"
+        for module in found
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef)
+        and _FAKE.match(node.name)
+        and first.setdefault(node.name, module.path) != module.path
     ]

@@ -1,9 +1,9 @@
 """Administration: topics, subscriptions, policies, compaction.
 
-    with Admin("127.0.0.1:7650") as admin:
-        run = admin.trigger_compaction("prices")
-        for status in admin.watch_compaction("prices"):
-            print(status.progress.tasks_done, "of", status.progress.tasks_total)
+    >>> with Admin("127.0.0.1:7650") as admin:
+    ...     admin.create_topic("prices")
+    ...     print(admin.list_topics("public/default"))
+    ['persistent://public/default/prices']
 
 A thin typed layer over ledgerfold.v1.AdminService, on a plain synchronous channel: commands that
 only ask something need no event loop. Verbs are those of pulsar-admin. Every call raises the errors

@@ -1,14 +1,18 @@
 """The client for asyncio, with the names of `pulsar.asyncio`.
 
-    from ledgerfold import MessageId
-    from ledgerfold.aio import Client
-
-    async with Client("127.0.0.1:7650") as client:
-        producer = await client.create_producer("prices")
-        await asyncio.gather(*(producer.send(b"10", partition_key=f"p{n}") for n in range(100)))
-        reader = await client.create_reader("prices", MessageId.earliest)
-        async for message in reader:
-            print(message.data())
+    >>> import asyncio
+    >>> from ledgerfold import MessageId
+    >>> from ledgerfold.aio import Client
+    >>> async def example() -> None:
+    ...     async with Client("127.0.0.1:7650") as client:
+    ...         producer = await client.create_producer("prices")
+    ...         await asyncio.gather(*(producer.send(b"%d" % price) for price in (10, 7)))
+    ...         reader = await client.create_reader("prices", MessageId.earliest)
+    ...         async for message in reader:
+    ...             print(message.data())
+    >>> asyncio.run(example())
+    b'10'
+    b'7'
 
 It runs on the caller's event loop, and knows the same errors, limits and rules as the synchronous
 API, whose docstrings explain them. Use one of the two in a process: gRPC wants one event loop.

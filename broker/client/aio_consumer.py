@@ -1,9 +1,4 @@
-"""Consumers and readers for asyncio. consumer.py and reader.py explain the rules.
-
-reader = await client.create_reader("prices", MessageId.earliest)
-async for message in reader:
-    print(message.data())
-"""
+"""Consumers and readers for asyncio. consumer.py and reader.py explain the rules."""
 
 from __future__ import annotations
 

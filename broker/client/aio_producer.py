@@ -1,8 +1,4 @@
-"""Producers for asyncio. producer.py explains the rules.
-
-producer = await client.create_producer("prices")
-await asyncio.gather(*(producer.send(b"10", partition_key=f"p{n}") for n in range(100)))
-"""
+"""Producers for asyncio. producer.py explains the rules."""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
 """Table views for asyncio. The synchronous ones explain the rules (table_view.py).
 
-    async with await client.create_table_view("prices") as view:
-        view.for_each_and_listen(lambda key, value: print(key, value))
-        await view.refresh()
+    >>> import asyncio
+    >>> from ledgerfold.broker.client.aio import Client
+    >>> async def example() -> None:
+    ...     async with Client("127.0.0.1:7650") as client:
+    ...         producer = await client.create_producer("prices")
+    ...         await producer.send(b"10", partition_key="p3")
+    ...         async with await client.create_table_view("prices") as view:
+    ...             view.for_each_and_listen(lambda key, value: print(key, value))
+    >>> asyncio.run(example())
+    p3 b'10'
 
 Listeners are plain functions, called on the event loop between two of its turns: they must not
 block, and start a task for what takes time.

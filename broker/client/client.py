@@ -1,12 +1,12 @@
 """The client of the synchronous API.
 
-    from ledgerfold import Client, MessageId
-
-    with Client("127.0.0.1:7650") as client:
-        with client.create_producer("prices", batching_enabled=True) as producer:
-            producer.send(b"10", partition_key="p3")
-        with client.create_reader("prices", MessageId.earliest) as reader:
-            print([message.data() for message in reader])
+    >>> from ledgerfold import Client, MessageId
+    >>> with Client("127.0.0.1:7650") as client:
+    ...     with client.create_producer("prices", batching_enabled=True) as producer:
+    ...         sent = producer.send(b"10", partition_key="p3")
+    ...     with client.create_reader("prices", MessageId.earliest) as reader:
+    ...         print([message.data() for message in reader])
+    [b'10']
 
 Everything it opens shares one channel; the synchronous clients of a process share one I/O thread
 (io_thread.py). Names and defaults are those of Apache Pulsar's Python client unless a docstring

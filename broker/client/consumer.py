@@ -1,8 +1,14 @@
 """Consumers of the synchronous API.
 
-    consumer = client.subscribe("orders", "billing", ConsumerType.Shared)
-    message = consumer.receive(timeout_millis=1000)
-    consumer.acknowledge(message)
+    >>> from ledgerfold.broker.client import Client, ConsumerType
+    >>> client = Client("127.0.0.1:7650")
+    >>> consumer = client.subscribe("orders", "billing", ConsumerType.Shared)
+    >>> sent = client.create_producer("orders").send(b"12.50", partition_key="p3")
+    >>> message = consumer.receive(timeout_millis=10_000)
+    >>> consumer.acknowledge(message)
+    >>> message.partition_key(), message.data()
+    ('p3', b'12.50')
+    >>> client.close()
 
 Acknowledgements are sent without waiting, as in Pulsar. They are kept until the broker says that
 they are durable, and sent again after a lost connection; what was received and not acknowledged

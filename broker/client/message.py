@@ -1,10 +1,7 @@
 """Received messages: a view of one row of a decoded entry.
 
 An entry is decoded once, when its first message is taken; a message is no more than the entry and a
-row number, and reads its parts when asked.
-
-    for message in reader:
-        print(message.message_id(), message.partition_key(), message.data())
+row number, and reads its parts when asked. reader.py shows one.
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ opened as itself. Otherwise one producer, consumer, reader or follower is opened
 fails then is tried again at the next interval. Source: Pulsar's PartitionedProducerImpl and
 MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
 
-    >>> names_of("orders", 2)
-    ['persistent://public/default/orders-partition-0',
-     'persistent://public/default/orders-partition-1']
+    >>> names_of("orders", 2)[1]
+    'persistent://public/default/orders-partition-1'
 """
 
 from __future__ import annotations

@@ -1,9 +1,14 @@
 """Producers of the synchronous API, and what both APIs share of them.
 
-producer = client.create_producer("orders", batching_enabled=True)
-producer.send_async(b"12.50", None, partition_key="p3")
-producer.send(None, partition_key="p7")     # a tombstone
-producer.flush()
+>>> from ledgerfold.broker.client import Client
+>>> client = Client("127.0.0.1:7650")
+>>> producer = client.create_producer("orders", batching_enabled=True)
+>>> producer.send_async(b"12.50", None, partition_key="p3")
+>>> tombstone = producer.send(None, partition_key="p7")
+>>> producer.flush()
+>>> producer.last_sequence_id()
+1
+>>> client.close()
 """
 
 from __future__ import annotations

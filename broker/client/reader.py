@@ -1,8 +1,13 @@
 """Readers of the synchronous API, and what both APIs share of them.
 
-reader = client.create_reader("prices", MessageId.earliest, is_read_compacted=True)
-for message in reader:                 # up to the end of the topic
-    print(message.partition_key(), message.data())
+>>> from ledgerfold.broker.client import Client
+>>> client = Client("127.0.0.1:7650")
+>>> sent = client.create_producer("prices").send(b"10", partition_key="p3")
+>>> reader = client.create_reader("prices", MessageId.earliest, is_read_compacted=True)
+>>> for message in reader:  # up to the end of the topic
+...     print(message.message_id() == sent, message.partition_key(), message.data())
+True p3 b'10'
+>>> client.close()
 """
 
 from __future__ import annotations

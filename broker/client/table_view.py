@@ -1,8 +1,14 @@
 """Table views of the synchronous API: a topic as a dictionary that keeps itself up to date.
 
-    with client.create_table_view("prices") as view:
-        print(view.get("p3"), len(view), view.snapshot())
-        view.for_each_and_listen(lambda key, value: print(key, value))
+    >>> from ledgerfold.broker.client import Client
+    >>> client = Client("127.0.0.1:7650")
+    >>> sent = client.create_producer("prices").send(b"10", partition_key="p3")
+    >>> with client.create_table_view("prices") as view:
+    ...     view.for_each_and_listen(lambda key, value: print(key, value))
+    ...     print(view.get("p3"), len(view))
+    p3 b'10'
+    b'10' 1
+    >>> client.close()
 
 Names are those of Pulsar's Python client, and of its Java client where that has more (`listen`,
 `refresh`, `keys`). Listeners are called in a thread of the view's own, one update after the other,

@@ -4,7 +4,11 @@ What lies at or below the horizon is read from the compacted ledger for ever, an
 it has passed may go: so an entry that a run did not see, however that came about, would be lost.
 The snapshot asks before a run begins, the commit asks again before anything changes.
 
-    check_coverage(log.ledger_records(), sealed, after=view.horizon, upto=last)
+    >>> from ledgerfold.storage.entry import EARLIEST
+    >>> segment = SegmentRecord(last={"ledger_id": 1, "entry_id": 4})
+    >>> segment.first.ledger_id = 1
+    >>> log = [LedgerRecord(ledger_id=1, segments=[segment])]
+    >>> check_coverage(log, [segment], after=EARLIEST, upto=Position(1, 4))
 """
 
 from __future__ import annotations

@@ -4,9 +4,6 @@ A worker that was killed may leave tasks that write for a moment longer, and a d
 removal that fails is not the run's concern: it is tried again before the next run, and the next
 start removes what is left even then (storage/recovery.py). No run is ever harmed by such files:
 each has a folder of its own, whose number is never given out again.
-
-    await files.remove(12)
-    await files.retry()
 """
 
 from __future__ import annotations

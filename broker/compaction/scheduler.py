@@ -15,10 +15,6 @@ Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic)
   is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
   "cancelled".
 * Unloading or deleting a topic fences its run, which then changes nothing.
-
-    number = await scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
-    async for status in scheduler.watch(topic):
-        print(status.progress)
 """
 
 from __future__ import annotations

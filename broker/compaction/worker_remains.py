@@ -13,9 +13,10 @@ their own files, whoever comes next ends them first:
 Where there is no /proc (macOS), and before Linux 5.3, nobody is found, and the chain above is
 relied upon: the worker ends with its standard input, the JVM with the worker, the rest with it.
 
-    folder = new_scratch(data_dir)
-    ... start a worker with environment[WORKER_VARIABLE] = folder.name ...
-    end_left_over(data_dir)
+    >>> scratch = new_scratch(folder)  # its name is the token
+    >>> end_left_over(folder)
+    >>> scratch.exists()
+    False
 """
 
 from __future__ import annotations

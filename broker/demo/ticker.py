@@ -1,7 +1,7 @@
 """A stock ticker, the example of Pulsar's documentation: symbols as keys, prices with a time.
 
 >>> [quote.symbol for quote in quotes(seed=1, symbols=3, messages=4)][:2]
-['S0000', 'S0000']
+['S0000', 'S0002']
 """
 
 from __future__ import annotations

@@ -4,7 +4,17 @@ A call whose client has hung up is cancelled at whatever it waits for. Half of a
 or a flush must not be all that is ever done of it: a thread cannot be called back, and what has
 been taken out of memory must get to the disk.
 
-    await to_its_end(self._unload(name))
+    >>> async def unload() -> None:
+    ...     await asyncio.sleep(0)
+    ...     print("unloaded")
+    >>> async def example() -> None:
+    ...     caller = asyncio.create_task(to_its_end(unload()))
+    ...     await asyncio.sleep(0)
+    ...     caller.cancel()
+    ...     await asyncio.wait([caller])
+    ...     await asyncio.sleep(0)
+    >>> asyncio.run(example())
+    unloaded
 
 Bound: what is on its way is what was asked for; each piece ends by itself.
 """

@@ -4,11 +4,6 @@ It has threads of its own. A scrape asks the event loop for readings (broker/met
 and writes them out in its thread, so that the loop does nothing but what only it can; one scrape is
 served at a time. What the process counts by itself (syncs, and its memory, CPU time and open files,
 on Linux) is prometheus_client's to count and to write.
-
-    metrics = Metrics("127.0.0.1:0")
-    store = LedgerStore(..., files=metrics.files)
-    print(metrics.serve(broker))      # 127.0.0.1:38211
-    metrics.stop()
 """
 
 from __future__ import annotations

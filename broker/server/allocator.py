@@ -4,7 +4,7 @@ Frames of 1 MiB come and go all the time. As it is set at the start, glibc gives
 back to the system and gets new ones, zeroed, for the next: more time than all else that a read
 takes. With more slack they are used again.
 
-    keep_freed_memory()      # once, when the process starts
+    >>> keep_freed_memory()  # once, when the process starts
 
 Bounds: KEPT_BYTES of free memory at the top of the heap. Source: mallopt(3).
 """

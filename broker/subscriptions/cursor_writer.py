@@ -11,10 +11,16 @@ there.
 A write that the disk refuses is tried again after DELAY_MS, as long as it takes: nobody reads the
 worse for it, and who asked for an answer waits.
 
-    writer = CursorWriter(snapshot, persist, on_error)
-    writer.changed()                                     # soon
-    writer.when_durable(lambda: consumer.answer_ack(7))  # now; called when it is
-    await writer.flush()
+    >>> async def persist(record: CursorRecord) -> None:
+    ...     print("written:", record.subscription)
+    >>> async def example() -> None:
+    ...     writer = CursorWriter(lambda: CursorRecord(subscription="s"), persist, print)
+    ...     writer.changed()  # soon
+    ...     writer.when_durable(lambda: print("durable"))  # now
+    ...     await writer.flush()
+    >>> asyncio.run(example())
+    written: s
+    durable
 """
 
 from __future__ import annotations

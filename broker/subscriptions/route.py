@@ -13,9 +13,12 @@ unless the reader keeps that view, it is read again. After an unload, which lets
 keep, what was read counts for nothing, nor do errors: whoever loads the topic may have compacted
 it, and deleted what this log names.
 
->>> route = Route(Emulation(), read_compacted=True)
->>> route.view(Position(3, 0), log) is log.view
-True
+    >>> from types import SimpleNamespace
+    >>> log = SimpleNamespace(view=View())
+    >>> Route(Emulation(), read_compacted=True).view(Position(3, 0), log) is log.view
+    True
+    >>> Route(Emulation(), read_compacted=False).view(Position(3, 0), log) is RAW
+    True
 
 Bounds: a kept view holds one compacted ledger, and the raw ledgers behind its horizon, on disk, for
 as long as its reader is connected.

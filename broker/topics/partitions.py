@@ -13,10 +13,13 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
   name, using it makes a plain topic; creating it is refused.
 * Policies are the partitioned topic's, and refused for a partition.
 
-    >>> await partitions.create("persistent://public/default/orders", 2)
-    >>> partitions.names("persistent://public/default/orders")
-    ['persistent://public/default/orders-partition-0',
-     'persistent://public/default/orders-partition-1']
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> from ledgerfold.storage.key_value import MemoryKeyValue
+    >>> metadata = MetadataStore(MemoryKeyValue())
+    >>> with metadata.batch() as batch:
+    ...     batch.put_partitioned_topic(PartitionedTopicRecord(name="orders", partitions=2))
+    >>> Partitions(metadata, ThreadPoolExecutor, clock_ms=lambda: 1_000).names("orders")
+    ['orders-partition-0', 'orders-partition-1']
 """
 
 from __future__ import annotations

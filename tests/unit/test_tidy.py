@@ -29,6 +29,11 @@ MODULE_RULES: dict[Rule, list[tuple[str, str]]] = {
     tidy.bare_imports: [("tests/a.py", "import broker"), ("broker/a.py", "import storage.x")],
     tidy.dead_modules: [("broker/a.py", '"""Nobody names it."""')],
     tidy.missing_docstrings: [("broker/a.py", "x = 1")],
+    tidy.unrun_examples: [
+        ("broker/a.py", '"""A.\n\n    f(1)\n"""'),
+        ("broker/a.py", 'def f():\n    """A.\n\n    await g()\n    """'),
+    ],
+    tidy.fakes_twice: [],
 }
 
 
@@ -48,6 +53,30 @@ def test_no_file_holds_notes_to_self_or_machine_paths() -> None:
     """Whatever a person wrote reads well elsewhere and later."""
     found = tidy.bad_words(tidy.texts())
     assert not found, "\n" + "\n".join(found)
+
+
+def test_test_files_have_names_of_their_own(tree: list[Module]) -> None:
+    """Across all folders of tests."""
+    assert not tidy.test_files_of_one_name(module.path for module in tree)
+    assert tidy.test_files_of_one_name(["tests/a/test_x.py", "tests/b/test_x.py"])
+
+
+def test_unit_folders_mirror_the_rooms(tree: list[Module]) -> None:
+    """What is tested is found by its path."""
+    rooms = {
+        folder.name
+        for root in ("", "broker", "tests")
+        for folder in (tidy.ROOT / root).iterdir()
+        if folder.is_dir()
+    }
+    assert not tidy.strange_unit_folders((module.path for module in tree), rooms)
+    assert tidy.strange_unit_folders(["tests/unit/attic/test_x.py"], rooms)
+
+
+def test_no_fake_stands_twice() -> None:
+    """A canary: it needs two modules."""
+    twice = [Module.parse(f"tests/{name}.py", "class FakeLog: ...") for name in "ab"]
+    assert tidy.fakes_twice(twice) == ["tests/b.py:1: FakeLog stands in tests/a.py, too"]
 
 
 @pytest.mark.parametrize(
