@@ -18,7 +18,8 @@ from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.storage.errors import Corruption, InvalidRequest
-from ledgerfold.storage.native import HAS_KEY, parse_keys
+from ledgerfold.storage.native import HAS_KEY
+from ledgerfold.storage.native_batch import parse_keys
 
 
 class _Place(NamedTuple):

@@ -33,7 +33,7 @@ from ledgerfold.storage.entry import (
     rebuild_header,
 )
 from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
-from ledgerfold.storage.native import parse_keys
+from ledgerfold.storage.native_batch import parse_keys
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 Column = NDArray[np.integer]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ledgerfold.storage import recovery
@@ -32,10 +31,11 @@ from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import ledgers_dir, reserve_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
 from ledgerfold.storage.recent import Recent
-from ledgerfold.storage.recovery import RecoveryReport
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
+from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -55,22 +55,6 @@ READERS_MAX = 1024
 SCRATCH_BYTES = 1024 * 1024
 # What must be free before a disk that was full is written to again: room for any entry.
 ROOM_BYTES = ENTRY_BYTES_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """When segments and ledgers roll, and what an acknowledgement means.
-
-    `durability`: "fsync", on the disk; "os", in the page cache, which outlives the process only.
-    Defaults of ledgers: Pulsar's managedLedgerMaxSizePerLedgerMbytes, ...MaxEntriesPerLedger,
-    ...MaxLedgerRolloverTimeMinutes.
-    """
-
-    segment_bytes_max: int = 64 * 1024 * 1024
-    ledger_bytes_max: int = 2 * 1024 * 1024 * 1024
-    ledger_entries_max: int = 50_000
-    ledger_age_max_ms: int = 4 * 60 * 60 * 1000
-    durability: str = "fsync"
 
 
 class LedgerStore:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,10 +47,10 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.window import Window
-from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
@@ -67,35 +66,6 @@ _TALLIED_AT_ONCE = 1024
 _SEARCH_BYTES = 4 * 1024 * 1024
 _MAX_MS = 2**63 - 1
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What was done, by ledger id or path."""
-
-    # Whether the machine has run on since somebody last wrote.
-    is_same_boot: bool = False
-    ledgers: int = 0
-    closed: list[int] = field(default_factory=list)
-    torn: list[str] = field(default_factory=list)
-    deleted: list[int] = field(default_factory=list)
-    orphans: list[str] = field(default_factory=list)
-    # Raw segments that no record names, under their new names.
-    kept: list[str] = field(default_factory=list)
-    # Ledgers with files that could not be removed.
-    left: list[int] = field(default_factory=list)
-    damaged: dict[int, StorageError] = field(default_factory=dict)
-    # Damaged ledgers that could not be closed, as far as they are known. Their records stay open.
-    damaged_records: dict[int, LedgerRecord] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return (
-            f"{counted(self.ledgers, 'ledger')}, {len(self.closed)} closed, "
-            f"{counted(len(self.torn), 'torn tail')} cut, "
-            f"{len(self.deleted)} deleted, {counted(len(self.orphans), 'orphan')} removed, "
-            f"{len(self.left)} left for later, {len(self.kept)} that no record names kept, "
-            f"{len(self.damaged)} damaged"
-        )
 
 
 def recover_all(

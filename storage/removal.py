@@ -14,17 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ledgerfold.storage.entry import HEADER_BYTES, has_header, read_header
 from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import KEPT_SUFFIX, SEGMENT_SUFFIX, TORN_SUFFIX, parse_ledger_dir
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LEDGER_STATE_DELETING
-
-if TYPE_CHECKING:
-    from ledgerfold.storage.recovery import RecoveryReport
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.crash_points import reach
@@ -28,13 +28,11 @@ from ledgerfold.storage.files import AppendFile, Files
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.segment import SegmentTally
+from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 # Bytes of the stamped header.
 _HEADER_CRC = slice(0, 4)
-
-if TYPE_CHECKING:
-    from ledgerfold.storage.ledger import StoreSettings
 
 
 class _Queued(NamedTuple):

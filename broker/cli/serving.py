@@ -109,7 +109,7 @@ def _start_ms(text: str) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from ledgerfold.broker.ground.settings import BrokerSettings
     from ledgerfold.broker.server.process import serve
-    from ledgerfold.storage.ledger import StoreSettings
+    from ledgerfold.storage.settings import StoreSettings
 
     store = {
         "segment_bytes_max": options.segment_size,

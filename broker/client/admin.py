@@ -22,7 +22,7 @@ from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.storage.codec import key_bytes
+from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import (
     admin_pb2,

@@ -49,8 +49,8 @@ from ledgerfold.broker.client.options import (
     InitialPosition,
     PartitionsRoutingMode,
 )
-from ledgerfold.broker.client.producer import PENDING_MESSAGES_MAX, ProducerConfig
-from ledgerfold.broker.client.reader import ReaderConfig
+from ledgerfold.broker.client.producer_core import PENDING_MESSAGES_MAX, ProducerConfig
+from ledgerfold.broker.client.reader_core import ReaderConfig
 from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view_core import TableViewConfig, TableViewCore
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError

@@ -13,7 +13,7 @@ from ledgerfold.broker.client.message import Message
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
 from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.reader import ReaderCore
+from ledgerfold.broker.client.reader_core import ReaderCore
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 

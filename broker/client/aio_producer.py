@@ -9,7 +9,7 @@ from ledgerfold.broker.client.connection import full_topic_name
 from ledgerfold.broker.client.forks import belongs_to_this_process
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.partitioned_producer import PartitionedProducerCore
-from ledgerfold.broker.client.producer import ProducerCore
+from ledgerfold.broker.client.producer_core import ProducerCore
 from ledgerfold.storage.errors import Overloaded
 
 

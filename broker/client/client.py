@@ -43,8 +43,10 @@ from ledgerfold.broker.client.options import (
     InitialPosition,
     PartitionsRoutingMode,
 )
-from ledgerfold.broker.client.producer import PENDING_MESSAGES_MAX, Producer, ProducerConfig
-from ledgerfold.broker.client.reader import Reader, ReaderConfig
+from ledgerfold.broker.client.producer import Producer
+from ledgerfold.broker.client.producer_core import PENDING_MESSAGES_MAX, ProducerConfig
+from ledgerfold.broker.client.reader import Reader
+from ledgerfold.broker.client.reader_core import ReaderConfig
 from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view import TableView
 from ledgerfold.broker.client.table_view_core import TableViewConfig

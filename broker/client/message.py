@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.storage.codec import DecodedBatch
+from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 

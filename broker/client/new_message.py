@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ledgerfold.storage.codec import key_bytes
+from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
 

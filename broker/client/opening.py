@@ -10,8 +10,8 @@ from ledgerfold.broker.client.partition_set import names_of, partition_count
 from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
 from ledgerfold.broker.client.partitioned_producer import PartitionedProducerCore
 from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.producer import ProducerConfig, ProducerCore
-from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.reader_core import ReaderConfig, ReaderCore
 
 
 async def open_producer(

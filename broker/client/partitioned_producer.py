@@ -18,7 +18,7 @@ from ledgerfold.broker.client.batching import Listener, QuickRows
 from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.options import PartitionsRoutingMode
 from ledgerfold.broker.client.partition_set import PartitionSet
-from ledgerfold.broker.client.producer import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
 from ledgerfold.broker.client.routing import (
     DELAYS_PER_TURN,
     HASHES,

@@ -15,7 +15,7 @@ from ledgerfold.broker.client.inbox import MergedInbox
 from ledgerfold.broker.client.message import Message
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.partition_set import PartitionSet
-from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.reader_core import ReaderConfig, ReaderCore
 from ledgerfold.broker.client.receiver import Receiver
 from ledgerfold.broker.client.rotation import Rotation
 from ledgerfold.storage.errors import InvalidRequest

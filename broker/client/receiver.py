@@ -18,7 +18,8 @@ from ledgerfold.broker.client.inbox import Delivery, Inbox
 from ledgerfold.broker.client.message import Message, ReceivedEntry
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.ground.names import partition_index
-from ledgerfold.storage.codec import DecodedBatch, decode, decoding
+from ledgerfold.storage.codec import decode, decoding
+from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
 from ledgerfold.storage.errors import LedgerfoldError
 

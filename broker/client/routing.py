@@ -23,7 +23,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from ledgerfold.broker.client.options import HashingScheme
-from ledgerfold.storage.codec import key_bytes
+from ledgerfold.storage.decoded import key_bytes
 
 HashKey = Callable[[str], int]
 # Of so many batching delays is a turn (Pulsar's roundRobinRouterBatchingPartitionSwitchFrequency).

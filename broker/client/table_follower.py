@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.broker.client.reader import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.reader_core import ReaderConfig, ReaderCore
 from ledgerfold.broker.client.start import last_message_id
 from ledgerfold.broker.client.table import Table
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
-from ledgerfold.storage.ledger import StoreSettings
+from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.v1.records_pb2 import Emulation
 
 # For what an entry holds beside values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ledgerfold.storage.codec import StoredMessage
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,

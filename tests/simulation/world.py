@@ -19,7 +19,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.recovery import RecoveryReport
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import Emulation
 from tests.simulation.compactor import SimCompactor
 from tests.simulation.disk import DATA, Disk

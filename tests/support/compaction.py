@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Compression, read_header, stamp, verify_sections
 from ledgerfold.storage.names import ledgers_dir
 from ledgerfold.storage.native import NativeBatchBuilder

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ledgerfold.broker.client.options import HashingScheme, PartitionsRoutingMode
 from ledgerfold.broker.client.partitioned_producer import config_of_each, router_for
-from ledgerfold.broker.client.producer import ProducerConfig
+from ledgerfold.broker.client.producer_core import ProducerConfig
 from ledgerfold.broker.client.routing import (
     HASHES,
     RoundRobinRouter,

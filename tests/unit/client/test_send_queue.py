@@ -16,7 +16,8 @@ from ledgerfold.broker.client.io_thread import IoThread
 from ledgerfold.broker.client.options import BatchingType
 from ledgerfold.broker.client.partition_set import PartitionSet
 from ledgerfold.broker.client.partitioned_producer import RoutedQueue
-from ledgerfold.broker.client.producer import Producer, ProducerConfig, ProducerCore
+from ledgerfold.broker.client.producer import Producer
+from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
 from ledgerfold.broker.client.publish_stream import Outcome, PendingEntry, PublishStream
 from ledgerfold.broker.client.routing import Router
 from ledgerfold.broker.client.send_queue import SendQueue

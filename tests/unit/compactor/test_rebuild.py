@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.rebuild import RawEntry, keep_rows
-from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     Compression,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.storage.codec import StoredMessage, decode
+from ledgerfold.storage.codec import decode
 from ledgerfold.storage.compression import UNCOMPRESSED_BYTES_MAX, compress, decompress
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     HEADER_BYTES,

@@ -24,7 +24,7 @@ from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFil
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.recovery import RecoveryReport
+from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
 from tests.support.ledgers import append, as_version_1, plain
 

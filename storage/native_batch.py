@@ -1,0 +1,210 @@
+"""The native codec (storage/native.py), read: an entry's columns, and its messages from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from google.protobuf.message import DecodeError
+
+from ledgerfold.storage.columns import from_column, offsets_of
+from ledgerfold.storage.compression import decompress
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
+from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
+
+
+class NativeBatch:
+    """A decoded entry. Columns are public; the value section is parsed on first use."""
+
+    __slots__ = (
+        "_section",
+        "_values",
+        "batch_indexes",
+        "batch_size",
+        "event_times",
+        "flags",
+        "header",
+        "key_blob",
+        "key_offsets",
+        "rows",
+        "value_blob",
+        "value_offsets",
+    )
+
+    def __init__(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
+        keys = parse_keys(key_section)
+        self.header = header
+        self.flags: bytes = keys.flags
+        self.rows = rows = len(self.flags)
+        self.key_blob: bytes = keys.keys
+        self.key_offsets = from_column("I", keys.key_offsets).tolist()
+        self.value_offsets: list[int] = offsets_of(from_column("I", keys.value_sizes).tolist())
+        self.event_times = from_column("q", keys.event_times).tolist() if keys.event_times else None
+        self.batch_indexes = (
+            from_column("I", keys.batch_indexes).tolist() if keys.batch_indexes else None
+        )
+        self.batch_size: int = keys.batch_size or rows
+        if not (
+            rows == header.message_count
+            and len(self.key_offsets) == len(self.value_offsets) == rows + 1
+            and self.key_offsets[-1] == len(self.key_blob)
+            and (self.event_times is None or len(self.event_times) == rows)
+            and (self.batch_indexes is None or len(self.batch_indexes) == rows)
+        ):
+            raise InvalidRequest("The columns of a native key section do not fit together.")
+        self._values: NativeValues | None = None
+        self._section = value_section
+        self.value_blob = b""
+
+    @property
+    def values(self) -> NativeValues:
+        """The value section; its blob is `value_blob` from here on."""
+        if self._values is None:
+            try:
+                self._values = NativeValues.FromString(
+                    decompress(self.header.compression, self._section)
+                )
+            except DecodeError as error:
+                raise InvalidRequest(
+                    f"A native value section that does not parse: {error}"
+                ) from error
+            self.value_blob = self._values.values
+            if len(self.value_blob) != self.value_offsets[-1]:
+                raise InvalidRequest("The value sizes of a native entry do not fit its values.")
+        return self._values
+
+    @property
+    def producer_name(self) -> str:
+        return self.values.producer_name
+
+    @property
+    def schema_version(self) -> bytes:
+        return self.values.schema_version
+
+    def batch_index(self, row: int) -> int:
+        """-1 for a message that was published alone."""
+        if self.header.is_plain:
+            return -1
+        return row if self.batch_indexes is None else self.batch_indexes[row]
+
+    def key(self, row: int) -> bytes | None:
+        if not self.flags[row] & HAS_KEY:
+            return None
+        return self.key_blob[self.key_offsets[row] : self.key_offsets[row + 1]]
+
+    def value(self, row: int) -> bytes:
+        if self._values is None:
+            self.values  # noqa: B018 - parses the section
+        offsets = self.value_offsets
+        return self.value_blob[offsets[row] : offsets[row + 1]]
+
+    def value_bytes(self, row: int) -> int:
+        return self.value_offsets[row + 1] - self.value_offsets[row]
+
+    def contents(self) -> list[bytes]:
+        self.values  # noqa: B018 - parses the section
+        blob = self.value_blob
+        return [blob[start:end] for start, end in pairwise(self.value_offsets)]
+
+    def key_is_base64(self, row: int) -> bool:
+        return bool(self.flags[row] & KEY_IS_BASE64)
+
+    def is_null(self, row: int) -> bool:
+        return bool(self.flags[row] & NULL_VALUE)
+
+    def event_time_ms(self, row: int) -> int:
+        return 0 if self.event_times is None else self.event_times[row]
+
+    def sequence_id(self, row: int) -> int:
+        column = self.values.sequence_ids
+        if column:
+            return int.from_bytes(column[row * 8 : row * 8 + 8], "little", signed=True)
+        index = row if self.batch_indexes is None else self.batch_indexes[row]
+        return self.header.sequence_id - self.batch_size + 1 + index
+
+    def properties(self, row: int) -> dict[str, str]:
+        values = self.values
+        if not values.property_offsets:
+            return {}
+        first, end = _pair(values.property_offsets, row)
+        try:
+            return {
+                _slice(values.property_names, values.property_name_offsets, pair).decode(): _slice(
+                    values.property_values, values.property_value_offsets, pair
+                ).decode()
+                for pair in range(first, end)
+            }
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"A property of a message is not UTF-8: {error}") from error
+
+    def ordering_key(self, row: int) -> bytes | None:
+        if not self.values.ordering_key_offsets:
+            return None
+        return _slice(self.values.ordering_keys, self.values.ordering_key_offsets, row) or None
+
+    def messages(self) -> Iterator[StoredMessage]:
+        for row in range(self.rows):
+            flags = self.flags[row]
+            yield StoredMessage(
+                batch_index=self.batch_index(row),
+                batch_size=self.batch_size,
+                key=self.key(row),
+                key_is_base64=bool(flags & KEY_IS_BASE64),
+                value=self.value(row),
+                value_is_null=bool(flags & NULL_VALUE),
+                properties=self.properties(row),
+                event_time_ms=self.event_time_ms(row),
+                sequence_id=self.sequence_id(row),
+                ordering_key=self.ordering_key(row),
+            )
+
+
+def _pair(offsets: bytes, row: int) -> tuple[int, int]:
+    at = row * 4
+    return int.from_bytes(offsets[at : at + 4], "little"), int.from_bytes(
+        offsets[at + 4 : at + 8], "little"
+    )
+
+
+def _slice(blob: bytes, offsets: bytes, row: int) -> bytes:
+    start, end = _pair(offsets, row)
+    return blob[start:end]
+
+
+def parse_keys(key_section: Buffer) -> NativeKeys:
+    """The key section. Raises InvalidRequest."""
+    try:
+        keys: NativeKeys = NativeKeys.FromString(bytes(key_section))
+        return keys
+    except DecodeError as error:
+        raise InvalidRequest(f"A native key section that does not parse: {error}") from error
+
+
+class NativeCodec:
+    """The codec object that storage/codec.py hands out."""
+
+    def decode(
+        self, header: EntryHeader, key_section: Buffer, value_section: Buffer
+    ) -> NativeBatch:
+        return NativeBatch(header, key_section, value_section)
+
+    def first_key(self, key_section: Buffer) -> bytes | None:
+        keys = parse_keys(key_section)
+        if not keys.flags or not keys.flags[0] & HAS_KEY:
+            return None
+        return keys.keys[: int.from_bytes(keys.key_offsets[4:8], "little")]
+
+    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
+        if header.is_plain:
+            return -1
+        keys = parse_keys(key_section)
+        rows, column = len(keys.flags), keys.batch_indexes
+        if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
+            raise InvalidRequest("The columns of a native key section do not fit together.")
+        return int.from_bytes(column[-4:], "little") if column else rows - 1
+
+
+NATIVE = NativeCodec()

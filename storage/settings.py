@@ -1,0 +1,21 @@
+"""How a data directory's ledgers are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """When segments and ledgers roll, and what an acknowledgement means.
+
+    `durability`: "fsync", on the disk; "os", in the page cache, which outlives the process only.
+    Defaults of ledgers: Pulsar's managedLedgerMaxSizePerLedgerMbytes, ...MaxEntriesPerLedger,
+    ...MaxLedgerRolloverTimeMinutes.
+    """
+
+    segment_bytes_max: int = 64 * 1024 * 1024
+    ledger_bytes_max: int = 2 * 1024 * 1024 * 1024
+    ledger_entries_max: int = 50_000
+    ledger_age_max_ms: int = 4 * 60 * 60 * 1000
+    durability: str = "fsync"
