@@ -22,7 +22,7 @@ from typing import NamedTuple
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent.parent.parent
 _HEAD = r"(?P<words>.+)\n\nkind: (?P<kind>\w+)\nseeds: (?P<seeds>\d+)\nsays: (?P<says>.+)\n"
-_COPIED = ("broker", "storage", "compactor", "proto", "tests")
+_COPIED = ("ledgerfold", "broker", "storage", "compactor", "proto", "tests")
 
 
 class Mutant(NamedTuple):
@@ -53,7 +53,8 @@ def mutated(mutant: Mutant) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ledgerfold-mutant-") as folder:
         for each in _COPIED:
             ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / each, Path(folder) / each, ignore=ignored)
+            # `ledgerfold` links to the others: to those of the copy.
+            shutil.copytree(ROOT / each, Path(folder) / each, symlinks=True, ignore=ignored)
         patch = str(FOLDER / f"{mutant.name}.patch")
         # Two lines of context, and any line numbers.
         command = ["git", "apply", "-p0", "-C1", "--recount", patch]
