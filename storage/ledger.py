@@ -32,7 +32,7 @@ from ledgerfold.storage.names import ledgers_dir, reserve_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
 from ledgerfold.storage.recent import Recent
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.storage.removal import delete_ledger, delete_left
+from ledgerfold.storage.removal import delete_ledger, delete_left, folders_of
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
 from ledgerfold.storage.settings import StoreSettings
@@ -127,7 +127,7 @@ class LedgerStore:
                 recovery.close_at_durable(
                     durable, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
                 )
-                self._forget(ledger_id)
+                self._forget(ledger_id, {str(ledger_id)})
 
     def drop_writer(self, ledger_id: int) -> None:
         """Of a ledger that did not come into being: nothing that waits in it is written."""
@@ -264,6 +264,7 @@ class LedgerStore:
         writer = self._writers.get(ledger_id)
         if writer is not None:
             writer.abandon()
+        folders = folders_of(ledger_id, self._metadata.ledger(ledger_id))
         with self._left_lock:
             left, self._left = self._left - {ledger_id}, set()
         failed = {ledger_id}
@@ -272,7 +273,7 @@ class LedgerStore:
             failed.clear()
         finally:
             # Not before: who reads meanwhile would have it kept anew.
-            self._forget(ledger_id)
+            self._forget(ledger_id, folders)
             failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
                 self._left |= failed
@@ -291,13 +292,13 @@ class LedgerStore:
         self._appending.close_idle(0)
         self._open_files.forget(lambda _: True)
 
-    def _forget(self, ledger_id: int) -> None:
+    def _forget(self, ledger_id: int, folders: Collection[str]) -> None:
         self._writers.pop(ledger_id, None)
         self._damaged.pop(ledger_id, None)
         self._damage.pop(ledger_id, None)
         # What is asked for from here on knows nothing of them.
         self._readers.forget(lambda each: each == ledger_id)
-        self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
+        self._open_files.forget(lambda relative: relative.split("/")[0] in folders)
 
 
 def _summary(segment: SegmentRecord) -> str:

@@ -37,9 +37,10 @@ class Recent(Generic[K, V]):
     def get(self, key: K, make: Callable[[], V]) -> V:
         """Raises what `make` raises; then nothing is kept."""
         with self._lock:
-            if key in self._kept:
+            kept = self._kept.get(key)
+            if kept is not None:
                 self._kept.move_to_end(key)
-                return self._kept[key]
+                return kept
             forgettings = self._forgettings
         made = make()
         gone = None

@@ -21,7 +21,11 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import KEPT_SUFFIX, SEGMENT_SUFFIX, TORN_SUFFIX, parse_ledger_dir
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LEDGER_STATE_DELETING
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_STATE_DELETING,
+    LedgerRecord,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +37,6 @@ def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, fi
     """
     record = metadata.ledger(ledger_id)
     shared: set[str] = set()
-    listed: list[str] = []
-    # Only a compacted ledger may list a segment of another, and only another compacted one's.
     if record is not None and record.kind == LEDGER_KIND_COMPACTED:
         shared = {
             segment.path
@@ -42,8 +44,7 @@ def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, fi
             if other.ledger_id != ledger_id and other.state != LEDGER_STATE_DELETING
             for segment in other.segments
         }
-        listed = [segment.path for segment in record.segments]
-    for folder in {str(ledger_id), *(path.split("/")[0] for path in listed)}:
+    for folder in folders_of(ledger_id, record):
         if not files.exists(ledgers_dir / folder):
             continue
         named = {path for path in shared if path.startswith(f"{folder}/")}
@@ -56,6 +57,15 @@ def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, fi
     if record is not None:
         with metadata.batch() as batch:
             batch.delete_ledger(ledger_id)
+
+
+def folders_of(ledger_id: int, record: LedgerRecord | None) -> set[str]:
+    """Where a ledger's files are: its own, and those of others whose segments it lists."""
+    folders = {str(ledger_id)}
+    # Only a compacted ledger may list a segment of another, and only another compacted one's.
+    if record is not None and record.kind == LEDGER_KIND_COMPACTED:
+        folders.update(segment.path.split("/")[0] for segment in record.segments)
+    return folders
 
 
 def delete_left(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from ledgerfold.storage.entry import (
     HEADER_BYTES_MIN,
     EntryFields,
@@ -53,3 +56,14 @@ def as_version_1(entry: bytes) -> bytes:
     header = read_header(entry)
     body = b"\x01" + entry[5:HEADER_BYTES_MIN]
     return crc32c(body).to_bytes(4, "little") + body + entry[header.header_bytes :]
+
+
+def deleted_but_open(folder: Path) -> list[str]:
+    """Files of that folder whose bytes stay on the disk, for this process has them open."""
+    links = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            links.append(os.readlink(f"/proc/self/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    return [each for each in links if each.startswith(str(folder)) and each.endswith("(deleted)")]

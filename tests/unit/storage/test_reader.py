@@ -28,7 +28,7 @@ from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, S
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.segment import SegmentWriter, scan_segment, segments_sealed, tally_segment
 from ledgerfold.v1.records_pb2 import SegmentRecord
-from tests.support.ledgers import append, plain
+from tests.support.ledgers import append, deleted_but_open, plain
 from tests.support.lossy_files import LossyFiles
 
 
@@ -367,6 +367,7 @@ def test_a_segment_that_two_compacted_ledgers_list_outlives_the_first(opened: Op
     assert opened.store.recover().orphans == []
     opened.store.delete_files(second_id)
     assert list(opened.store.ledgers_dir.iterdir()) == []
+    assert deleted_but_open(opened.store.ledgers_dir) == []
 
 
 def test_deleting_is_done_once_and_may_be_asked_twice(opened: Opened) -> None:

@@ -20,7 +20,7 @@ from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.writer import LedgerWriter
-from tests.support.ledgers import append
+from tests.support.ledgers import append, deleted_but_open
 
 PATIENCE_S = 30
 TOPICS, TURNS = 6, 40
@@ -118,16 +118,6 @@ class Opened:
             self.store.mark_deleting(ledger_id, batch)
         self.store.delete_files(ledger_id)
 
-    def descriptors_of_what_is_deleted(self) -> list[str]:
-        links = []
-        for name in os.listdir("/proc/self/fd"):
-            try:
-                links.append(os.readlink(f"/proc/self/fd/{name}"))
-            except FileNotFoundError:
-                continue
-        folder = str(self.store.ledgers_dir)
-        return [each for each in links if each.startswith(folder) and each.endswith("(deleted)")]
-
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
@@ -155,7 +145,7 @@ def test_what_is_opened_while_it_is_deleted_is_not_kept(opened: Opened) -> None:
     ledger_id = opened.closed_id()
     with opened.files.opened.held(lambda: opened.read(ledger_id)):
         opened.delete(ledger_id)
-    assert opened.descriptors_of_what_is_deleted() == []
+    assert deleted_but_open(opened.store.ledgers_dir) == []
     with pytest.raises(MissingFile):
         opened.read(ledger_id)
 
@@ -165,7 +155,7 @@ def test_a_ledger_is_known_until_its_files_are_gone(opened: Opened) -> None:
     ledger_id = opened.closed_id()
     with opened.files.removal.held(lambda: opened.delete(ledger_id)):
         assert opened.read(ledger_id) == 1
-    assert opened.descriptors_of_what_is_deleted() == []
+    assert deleted_but_open(opened.store.ledgers_dir) == []
     with pytest.raises(MissingFile):
         opened.store.open_reader(ledger_id)
 
@@ -249,7 +239,7 @@ def test_topics_side_by_side(opened: Opened) -> None:
             each.result()
     assert opened.metadata.ledgers() == []
     assert os.listdir(opened.store.ledgers_dir) == []
-    assert opened.descriptors_of_what_is_deleted() == []
+    assert deleted_but_open(opened.store.ledgers_dir) == []
     assert not opened.store._writers
     assert len(opened.store._readers) == len(opened.store._open_files) == 0
 

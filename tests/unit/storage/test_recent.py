@@ -1,0 +1,52 @@
+"""What was asked for last: bounded, made once, and not kept when it may be of what is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.storage.recent import Recent
+
+
+def test_the_one_asked_for_longest_ago_goes() -> None:
+    made = list[int]()
+
+    def get(key: int) -> str:
+        return recent.get(key, lambda: made.append(key) or str(key))  # type: ignore[func-returns-value]
+
+    recent = Recent[int, str](2)
+    assert [get(key) for key in (1, 2, 1, 3, 1, 2)] == ["1", "2", "1", "3", "1", "2"]
+    assert made == [1, 2, 3, 2]
+    assert len(recent) == 2
+
+
+def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
+    recent = Recent[int, list[str]](2)
+    first = ["first"]
+
+    def make() -> list[str]:
+        # Another thread, meanwhile.
+        assert recent.get(1, lambda: first) is first
+        return ["second"]
+
+    assert recent.get(1, make) is first
+
+
+def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
+    """Whoever asked gets it all the same."""
+    recent = Recent[int, str](2)
+
+    def make() -> str:
+        recent.forget(lambda key: key == 1)
+        return "old"
+
+    assert recent.get(1, make) == "old"
+    assert recent.get(1, lambda: "new") == "new"
+    recent.forget(lambda key: key != 1)
+    assert recent.get(1, lambda: "other") == "new"
+
+
+def test_what_cannot_be_made_is_tried_again() -> None:
+    recent = Recent[int, float](2)
+    with pytest.raises(ZeroDivisionError):
+        recent.get(1, lambda: 1 / 0)
+    assert recent.get(1, lambda: 1.0) == 1.0
