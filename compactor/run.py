@@ -125,7 +125,7 @@ class CompactionRun:
         self._before = self._session.progress.value
         memory.reset_peaks()
         crash_points.reach("worker.phase-one")
-        with self._session.job_group(self.plan.run_id):
+        with self._session.job_group(self.plan.run_id, self.plan.topic):
             self._check_cancelled()
             segments, counts = run_job(
                 self._session.context, self._tasks, self._session.progress, self._clock

@@ -76,9 +76,9 @@ class Session:
         return bool(self.context._jsc.sc().isLocal())
 
     @contextlib.contextmanager
-    def job_group(self, name: str) -> Iterator[None]:
+    def job_group(self, name: str, topic: str) -> Iterator[None]:
         """What this thread starts inside belongs to the group, and ends with it."""
-        self.context.setJobGroup(name, f"compaction {name}", interruptOnCancel=True)
+        self.context.setJobGroup(name, f"compaction of {topic}", interruptOnCancel=True)
         try:
             yield
         finally:

@@ -25,14 +25,20 @@ from pathlib import Path
 from ledgerfold.storage import recovery
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
-from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile, StorageError
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    Corruption,
+    DiskFailure,
+    MissingFile,
+    StorageError,
+)
 from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.names import ledgers_dir, reserve_path
+from ledgerfold.storage.names import ledgers_dir, parse_segment_name, reserve_path, segment_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
 from ledgerfold.storage.recent import Recent
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.storage.removal import delete_ledger, delete_left, folders_of
+from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
 from ledgerfold.storage.settings import StoreSettings
@@ -127,7 +133,7 @@ class LedgerStore:
                 recovery.close_at_durable(
                     durable, self.ledgers_dir, self._metadata, self._files, self._clock_ms()
                 )
-                self._forget(ledger_id, {str(ledger_id)})
+                self._forget(ledger_id)
 
     def drop_writer(self, ledger_id: int) -> None:
         """Of a ledger that did not come into being: nothing that waits in it is written."""
@@ -228,10 +234,15 @@ class LedgerStore:
     ) -> LedgerRecord:
         """The record of a compacted ledger whose files are what `segments` say. Writes nothing.
 
-        Raises Corruption, MissingFile, EntryTooLarge.
+        Raises CompactionFailed when one of them is not in its folder, Corruption, MissingFile,
+        EntryTooLarge.
         """
         last = None
         for segment in segments:
+            number = parse_segment_name(Path(segment.path).name)
+            if number is None or segment.path != segment_path(ledger_id, number):
+                where = f"it names {segment.path!r}, which is no segment of ledger {ledger_id}"
+                raise CompactionFailed("manifest", where)
             found = tally_segment(self.ledgers_dir / segment.path, segment, self._files)
             if found != segment:
                 raise Corruption(segment.path, 0, _summary(segment), _summary(found))
@@ -264,7 +275,6 @@ class LedgerStore:
         writer = self._writers.get(ledger_id)
         if writer is not None:
             writer.abandon()
-        folders = folders_of(ledger_id, self._metadata.ledger(ledger_id))
         with self._left_lock:
             left, self._left = self._left - {ledger_id}, set()
         failed = {ledger_id}
@@ -273,7 +283,7 @@ class LedgerStore:
             failed.clear()
         finally:
             # Not before: who reads meanwhile would have it kept anew.
-            self._forget(ledger_id, folders)
+            self._forget(ledger_id)
             failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
                 self._left |= failed
@@ -292,13 +302,13 @@ class LedgerStore:
         self._appending.close_idle(0)
         self._open_files.forget(lambda _: True)
 
-    def _forget(self, ledger_id: int, folders: Collection[str]) -> None:
+    def _forget(self, ledger_id: int) -> None:
         self._writers.pop(ledger_id, None)
         self._damaged.pop(ledger_id, None)
         self._damage.pop(ledger_id, None)
         # What is asked for from here on knows nothing of them.
         self._readers.forget(lambda each: each == ledger_id)
-        self._open_files.forget(lambda relative: relative.split("/")[0] in folders)
+        self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
 
 
 def _summary(segment: SegmentRecord) -> str:

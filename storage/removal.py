@@ -21,51 +21,19 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import KEPT_SUFFIX, SEGMENT_SUFFIX, TORN_SUFFIX, parse_ledger_dir
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.v1.records_pb2 import (
-    LEDGER_KIND_COMPACTED,
-    LEDGER_STATE_DELETING,
-    LedgerRecord,
-)
 
 _log = logging.getLogger(__name__)
 
 
 def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Deletes files, folder, then the record, durably. What another ledger lists stays.
-
-    Raises DiskFailure.
-    """
-    record = metadata.ledger(ledger_id)
-    shared: set[str] = set()
-    if record is not None and record.kind == LEDGER_KIND_COMPACTED:
-        shared = {
-            segment.path
-            for other in metadata.ledgers()
-            if other.ledger_id != ledger_id and other.state != LEDGER_STATE_DELETING
-            for segment in other.segments
-        }
-    for folder in folders_of(ledger_id, record):
-        if not files.exists(ledgers_dir / folder):
-            continue
-        named = {path for path in shared if path.startswith(f"{folder}/")}
-        is_own = folder == str(ledger_id)
-        if named:
-            sweep_folder(folder, named, ledgers_dir, files)
-        elif is_own or metadata.ledger(int(folder)) is None:
-            files.remove_dir(ledgers_dir / folder)
+    """Deletes files, folder, then the record, durably. Raises DiskFailure."""
+    folder = ledgers_dir / str(ledger_id)
+    if files.exists(folder):
+        files.remove_dir(folder)
     files.sync_dir(ledgers_dir)
-    if record is not None:
+    if metadata.ledger(ledger_id) is not None:
         with metadata.batch() as batch:
             batch.delete_ledger(ledger_id)
-
-
-def folders_of(ledger_id: int, record: LedgerRecord | None) -> set[str]:
-    """Where a ledger's files are: its own, and those of others whose segments it lists."""
-    folders = {str(ledger_id)}
-    # Only a compacted ledger may list a segment of another, and only another compacted one's.
-    if record is not None and record.kind == LEDGER_KIND_COMPACTED:
-        folders.update(segment.path.split("/")[0] for segment in record.segments)
-    return folders
 
 
 def delete_left(
@@ -92,9 +60,7 @@ def sweep(ledgers_dir: Path, metadata: MetadataStore, files: Files, report: Reco
         ledger_id = parse_ledger_dir(folder)
         if ledger_id is None or ledger_id in report.damaged:
             continue
-        names = _listdir(ledgers_dir / folder, files)
-        # A later ledger may list segments of one that is gone.
-        is_orphan = ledger_id not in ledgers and not any(f"{folder}/{x}" in named for x in names)
+        is_orphan = ledger_id not in ledgers
         try:
             is_orphan &= not _keep_stored(ledgers_dir / folder, ledger_id, named, files, report)
             if is_orphan:

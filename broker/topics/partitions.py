@@ -236,7 +236,6 @@ def _cursor_from_earliest(cursor: CursorRecord, topic: str, created_ms: int) -> 
         topic=topic,
         subscription=cursor.subscription,
         mark_delete=Position(ledger_id=EARLIEST.ledger_id, entry_id=EARLIEST.entry_id),
-        properties=cursor.properties,
         created_ms=created_ms,
         incarnation=created_ms,
     )

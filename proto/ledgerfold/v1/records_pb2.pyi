@@ -254,19 +254,11 @@ class PositionSpan(_message.Message):
     def __init__(self, after: _Optional[_Union[Position, _Mapping]] = ..., upto: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class CursorRecord(_message.Message):
-    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "properties", "created_ms", "incarnation", "spans")
-    class PropertiesEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: str
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    __slots__ = ("topic", "subscription", "mark_delete", "acknowledged", "created_ms", "incarnation", "spans")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     MARK_DELETE_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
-    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
@@ -274,11 +266,10 @@ class CursorRecord(_message.Message):
     subscription: str
     mark_delete: Position
     acknowledged: _containers.RepeatedCompositeFieldContainer[PositionRange]
-    properties: _containers.ScalarMap[str, str]
     created_ms: int
     incarnation: int
     spans: _containers.RepeatedCompositeFieldContainer[PositionSpan]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., properties: _Optional[_Mapping[str, str]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
     __slots__ = ("topic", "name", "number", "last_sequence_id", "position", "last_active_ms")

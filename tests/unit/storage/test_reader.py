@@ -21,14 +21,20 @@ from ledgerfold.storage.entry import (
     read_header,
     stamp,
 )
-from ledgerfold.storage.errors import AlreadyClosed, Corruption, EntryTooLarge, MissingFile
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    CompactionFailed,
+    Corruption,
+    EntryTooLarge,
+    MissingFile,
+)
 from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.segment import SegmentWriter, scan_segment, segments_sealed, tally_segment
 from ledgerfold.v1.records_pb2 import SegmentRecord
-from tests.support.ledgers import append, deleted_but_open, plain
+from tests.support.ledgers import append, plain
 from tests.support.lossy_files import LossyFiles
 
 
@@ -351,23 +357,15 @@ def test_a_scan_refuses_ids_that_do_not_rise(opened: Opened) -> None:
         list(scan_segment(path, records[0]))
 
 
-def test_a_segment_that_two_compacted_ledgers_list_outlives_the_first(opened: Opened) -> None:
-    """Files go when no ledger lists them any more."""
-    first_id, records = opened.compacted([[Position(3, 0)], [Position(3, 1)]])
-    second_id, more = opened.compacted([[Position(3, 2)]])
-    with opened.metadata.batch() as batch:
-        batch.put_ledger(opened.store.verify_compacted(first_id, "t", records))
-        batch.put_ledger(opened.store.verify_compacted(second_id, "t", [records[1], *more]))
-    opened.store.delete_files(first_id)
-    left = [each.name for each in opened.store.ledger_dir(first_id).iterdir()]
-    assert left == [Path(records[1].path).name]
-    read = opened.store.open_reader(second_id).read(Position(3, 0), bytes_max=2**20, end=LATEST)
-    assert [each.header.position.entry_id for each in read] == [1, 2]
-    assert opened.store.recover().damaged == {}
-    assert opened.store.recover().orphans == []
-    opened.store.delete_files(second_id)
-    assert list(opened.store.ledgers_dir.iterdir()) == []
-    assert deleted_but_open(opened.store.ledgers_dir) == []
+def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
+    """Another ledger's goes when that one does; and no name leads out of the ledgers folder."""
+    _, records = opened.compacted([[Position(3, 0)]])
+    second_id, more = opened.compacted([[Position(3, 1)]])
+    names = (records[0].path, f"{second_id}/../{records[0].path}", f"{second_id}/1.log", "")
+    for name in names:
+        records[0].path = name
+        with pytest.raises(CompactionFailed, match=f"no segment of ledger {second_id}"):
+            opened.store.verify_compacted(second_id, "t", [records[0], *more])
 
 
 def test_deleting_is_done_once_and_may_be_asked_twice(opened: Opened) -> None:
