@@ -39,6 +39,8 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 RECORD_VERSION = 1
+# Of all records together: the store record tells it (docs/FORMATS.md, "Versions").
+STORE_VERSION = 1
 # Ids are handed out from blocks: one synced write a block.
 _LEDGER_IDS_PER_BLOCK = 64
 _STORE = b"store"
@@ -65,9 +67,18 @@ def _decode(kind: type[M], key: bytes, value: bytes) -> M:
     if value[0] != RECORD_VERSION:
         raise IncompatibleFormat(name, value[0], f"version {RECORD_VERSION}")
     try:
-        return kind.FromString(value[1:])
+        record = kind.FromString(value[1:])
     except DecodeError as error:
         raise Corruption(name, 1, f"a {kind.__name__}", str(error)) from error
+    if isinstance(record, StoreRecord) and record.store_version > STORE_VERSION:
+        supported = f"version {STORE_VERSION}"
+        raise IncompatibleFormat("the metadata store", record.store_version, supported)
+    return record
+
+
+def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
+    """Of a directory that has none yet."""
+    return StoreRecord(next_ledger_id=next_ledger_id, store_version=STORE_VERSION)
 
 
 # What begins a key, and what its value is.
@@ -206,7 +217,9 @@ class MetadataStore:
         return [_decode(kind, key, value) for key, value in self._store.scan(prefix)]
 
     def store(self) -> StoreRecord | None:
-        """None in a directory in which no ledger was ever made."""
+        """None in a directory in which no ledger was ever made. Raises IncompatibleFormat when a
+        later build has made the store its own.
+        """
         return self._get(StoreRecord, _STORE)
 
     def topic(self, name: str) -> TopicRecord | None:
@@ -268,14 +281,14 @@ class MetadataStore:
     def skip_ledger_ids(self, upto: int) -> None:
         """Ids up to there are taken, whatever the store record says."""
         with self._ids_lock:
-            record = self.store() or StoreRecord(next_ledger_id=1)
+            record = self.store() or new_store_record()
             if record.next_ledger_id <= upto:
                 record.next_ledger_id = upto + 1
                 with self.batch() as batch:
                     batch.put_store(record)
 
     def _reserve_ledger_ids(self) -> None:
-        record = self.store() or StoreRecord(next_ledger_id=1)
+        record = self.store() or new_store_record()
         first = record.next_ledger_id
         record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
         with self.batch() as batch:

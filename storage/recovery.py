@@ -98,9 +98,12 @@ def recover_all(
 
 
 def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Without this, a lost metadata folder would make every ledger a file that nobody names."""
+    """Before anything changes: a later build's metadata are left alone, and without any that are
+    there every ledger would be a file that nobody names.
+    """
+    store = metadata.store()
     folders = [each for each in files.listdir(ledgers_dir) if parse_ledger_dir(each) is not None]
-    if folders and metadata.store() is None:
+    if folders and store is None:
         path = str(ledgers_dir.parent / METADATA)
         raise Corruption(path, 0, f"records of {len(folders)} ledgers", "no store record")
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from ledgerfold.storage.errors import IncompatibleFormat
-from ledgerfold.storage.metadata import key_of
+from ledgerfold.storage.metadata import key_of, new_store_record
 from ledgerfold.storage.names import parse_segment_name, segment_path
 from ledgerfold.storage.repair_losses import compacted_losses, new_losses
 from ledgerfold.storage.repair_steps import RepairPlan, Step
@@ -46,7 +46,6 @@ from ledgerfold.v1.records_pb2 import (
     PositionRange,
     ProducerRecord,
     SegmentRecord,
-    StoreRecord,
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -340,8 +339,11 @@ class _Planner:
         lowest = max(ids, default=0) + 1
         is_new = store is None and (ids or b"store" in self._survey.unreadable)
         if is_new or (store is not None and store.next_ledger_id < lowest):
-            version = "" if store is None else store.version
-            self._put(StoreRecord(next_ledger_id=lowest, version=version))
+            mended = new_store_record()
+            if store is not None:
+                mended.CopyFrom(store)
+            mended.next_ledger_id = lowest
+            self._put(mended)
             self._step(f"the next ledger is to be {lowest}")
 
 

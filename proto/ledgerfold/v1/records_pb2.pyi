@@ -72,12 +72,12 @@ class MessageId(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class StoreRecord(_message.Message):
-    __slots__ = ("next_ledger_id", "version")
+    __slots__ = ("next_ledger_id", "store_version")
     NEXT_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
-    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STORE_VERSION_FIELD_NUMBER: _ClassVar[int]
     next_ledger_id: int
-    version: str
-    def __init__(self, next_ledger_id: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    store_version: int
+    def __init__(self, next_ledger_id: _Optional[int] = ..., store_version: _Optional[int] = ...) -> None: ...
 
 class SegmentRecord(_message.Message):
     __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms")

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
 from ledgerfold.storage.lock import DirectoryLock
-from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.metadata import STORE_VERSION, MetadataStore, encode_record
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -201,6 +201,42 @@ def test_ledger_ids_are_never_given_out_twice() -> None:
     store = MetadataStore(pairs).store()
     assert isinstance(store, StoreRecord)
     assert store.next_ledger_id > max(given)
+
+
+def test_a_store_says_its_version_from_its_first_ledger_on() -> None:
+    """Whichever way the record is made; later ones keep what it says."""
+    makers: list[Callable[[MetadataStore], object]] = [
+        MetadataStore.allocate_ledger_id,
+        lambda metadata: metadata.skip_ledger_ids(5),
+    ]
+    for make in makers:
+        pairs = MemoryKeyValue()
+        make(MetadataStore(pairs))
+        store = MetadataStore(pairs).store()
+        assert store is not None
+        assert store.store_version == STORE_VERSION
+
+
+def test_a_store_from_before_versions_were_told_is_served_on() -> None:
+    """As version 1, and it stays without."""
+    pairs = MemoryKeyValue()
+    pairs.write({b"store": encode_record(StoreRecord(next_ledger_id=9))}, ())
+    assert MetadataStore(pairs).allocate_ledger_id() == 9
+    store = MetadataStore(pairs).store()
+    assert store is not None
+    assert store.store_version == 0
+
+
+def test_a_later_builds_store_is_refused() -> None:
+    """No id is given out from it, and nothing is written."""
+    pairs = MemoryKeyValue()
+    later = encode_record(StoreRecord(next_ledger_id=9, store_version=STORE_VERSION + 1))
+    pairs.write({b"store": later}, ())
+    metadata = MetadataStore(pairs)
+    for use in (metadata.store, metadata.allocate_ledger_id, lambda: metadata.skip_ledger_ids(20)):
+        with pytest.raises(IncompatibleFormat, match=r"format version 2; .* Use a newer build"):
+            use()
+    assert pairs.get(b"store") == later
 
 
 _HOLD = """

@@ -23,9 +23,9 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
-from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.metadata import STORE_VERSION, MetadataStore, encode_record
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, StoreRecord
 from tests.support.ledgers import append, as_version_1, plain
 
 ENTRIES = 6
@@ -427,6 +427,21 @@ def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
             directory.read(first)
     with pytest.raises(Corruption):
         directory.reader().position_at_time(30)
+
+
+def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
+    """Recovery would close the open ledger, and remove what it does not know to be named."""
+    directory = Directory(tmp_path)
+    stranger = directory.path / "ledgers" / "90" / "00000000000000000000.log"
+    stranger.parent.mkdir()
+    stranger.touch()
+    later = StoreRecord(next_ledger_id=100, store_version=STORE_VERSION + 1)
+    directory.pairs.write({b"store": encode_record(later)}, ())
+    before = directory.pairs.scan(b"")
+    with pytest.raises(IncompatibleFormat, match="the metadata store has format version 2"):
+        directory.recover()
+    assert stranger.exists()
+    assert directory.pairs.scan(b"") == before
 
 
 def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -> None:

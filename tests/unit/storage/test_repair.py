@@ -8,7 +8,13 @@ import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore, encode_record, key_of
+from ledgerfold.storage.metadata import (
+    STORE_VERSION,
+    MetadataBatch,
+    MetadataStore,
+    encode_record,
+    key_of,
+)
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -160,18 +166,19 @@ def test_another_record_that_cannot_be_read_goes(disk: Disk, prefix: bytes) -> N
 
 def test_the_store_record_is_above_every_id(disk: Disk) -> None:
     """Missing, unreadable or too low."""
-    harms: list[Callable[[], None]] = [
-        lambda: disk.pairs.write({}, [b"store"]),
-        lambda: disk.spoil(b"store"),
-        lambda: disk.pairs.write({b"store": encode_record(StoreRecord(next_ledger_id=5))}, ()),
+    low = encode_record(StoreRecord(next_ledger_id=5))
+    harms: list[tuple[Callable[[], None], int]] = [
+        (lambda: disk.pairs.write({}, [b"store"]), STORE_VERSION),
+        (lambda: disk.spoil(b"store"), STORE_VERSION),
+        (lambda: disk.pairs.write({b"store": low}, ()), 0),
     ]
-    for harm in harms:
+    for harm, version in harms:
         harm()
         assert len(disk.kinds()) == 1
         disk.offline.repair()
         store = disk.metadata.store()
         assert store is not None
-        assert store.next_ledger_id == 6
+        assert (store.next_ledger_id, store.store_version) == (6, version)
         assert disk.offline.damage() == []
 
 
@@ -215,6 +222,17 @@ def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
     plan = disk.offline.plan()
     assert (len(plan.refused), plan.steps, plan.puts) == (1, [], {})
     assert "Use a newer build" in plan.refused[0].what
+
+
+def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
+    """Whatever else is wrong with it."""
+    later = StoreRecord(next_ledger_id=1, store_version=STORE_VERSION + 1)
+    disk.pairs.write({b"store": encode_record(later)}, ())
+    disk.flip(2, 50)
+    assert ("record", -1) in disk.kinds()
+    plan = disk.offline.plan()
+    assert (len(plan.refused), plan.steps, plan.puts) == (1, [], {})
+    assert plan.refused[0].what.startswith("the metadata store has format version 2")
 
 
 def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
