@@ -28,6 +28,7 @@ def taken() -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
 def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> None:
     """A conflict, in one sentence of ours."""
