@@ -1,1 +1,1 @@
-"""compaction."""
+"""When a compaction runs, what it covers, how it is committed; the worker that carries it out."""

@@ -1,1 +1,1 @@
-"""explain."""
+"""Why a message is, or is not, in the compacted view."""

@@ -1,1 +1,1 @@
-"""policies."""
+"""What is set on a broker, a namespace or a topic: policies, profiles, retention. Pure."""

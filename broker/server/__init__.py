@@ -1,1 +1,1 @@
-"""server."""
+"""The process: start, signals, the gRPC server."""

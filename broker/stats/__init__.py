@@ -1,1 +1,1 @@
-"""stats."""
+"""Figures of topics and subscriptions under Pulsar's names."""

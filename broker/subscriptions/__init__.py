@@ -1,1 +1,1 @@
-"""subscriptions."""
+"""Subscriptions: cursors, dispatch to consumers, the route that a read takes through a view."""

@@ -1,1 +1,1 @@
-"""topics."""
+"""The broker as a set of topics: producers, partitions, trimming, operations, housekeeping."""

@@ -1,1 +1,1 @@
-"""wire."""
+"""Bytes between client and broker: frames of the bulk streams, errors as gRPC statuses."""

@@ -16,7 +16,7 @@ from tests.conftest import MakeBroker
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 # Not run here: it would start this very test again, or sets up the environment this runs in.
-_NOT_HERE = ("scripts/test", "scripts/run", "ledgerfold serve")
+_NOT_HERE = ("scripts/test", "scripts/run", "ledgerfold serve", "source .venv")
 _COMMAND_TIMEOUT_S = 100
 
 
