@@ -10,6 +10,7 @@ Entries have names, E0, E1, ... in the order of publishing: ids are compared and
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -26,12 +27,11 @@ from tests.cases.model import (
     Saved,
     Value,
 )
+from tests.cases.writing import SHORT, message_text, word
 
 _POSITION = re.compile(r"(-?\d+):(-?\d+)")
 # What the same message may have differently when it is delivered again.
 _PASSING = {"handle", "redelivery"}
-# So much of a key or value is shown.
-_SHOWN = 60
 Received = dict[str, Any]
 
 
@@ -90,10 +90,14 @@ class StepFailed(Exception):
 
 
 class Judge(NamedTuple):
-    """What an answer is judged with: the names of its topic and what was saved before."""
+    """What an answer is judged with: the names of its topic and what was saved before.
+
+    `limit`: longer keys and values are cut where they are shown.
+    """
 
     names: Names
     saved: dict[str, Any]
+    limit: int | None = SHORT
 
     def differs(self, expected: Expectation, answer: Any) -> Difference | None:
         """None when the answer is as expected."""
@@ -114,8 +118,14 @@ class Judge(NamedTuple):
                 right, wanted = False, f"error {expected.code}".strip()
         return None if right else Difference(wanted, self.show(answer))
 
+    def write(self, answer: Any) -> str:
+        """As it may stand behind `->`."""
+        shown = self.show(answer)
+        is_other = isinstance(answer, dict | list) and not is_messages(answer) and not is_id(answer)
+        return word(shown) if isinstance(answer, str) or is_other else shown
+
     def show(self, answer: Any) -> str:
-        """A value as the notation writes it."""
+        """A value as the notation writes it; texts without their quotes."""
         match answer:
             case None:
                 return "null"
@@ -123,16 +133,16 @@ class Judge(NamedTuple):
                 return str(answer).lower()
             case str():
                 return self.names.of_position(answer)
-            case [int(), int(), int(), *_]:
+            case _ if is_id(answer):
                 return self.names.of(answer)
             case _ if is_messages(answer):
                 return "  ".join(map(self.message, answer)) or "nothing"
             case _:
-                return answer if isinstance(answer, str) else json.dumps(answer)
+                return json.dumps(answer, ensure_ascii=False)
 
     def message(self, received: Received) -> str:
         """ "E2.1 a=1@5{p:q}"."""
-        return shown(self._as_message(received, None))
+        return message_text(self._as_message(received, None), self.limit)
 
     def _messages(self, expected: Messages, answer: Any) -> Difference | None:
         if not is_messages(answer):
@@ -151,17 +161,15 @@ class Judge(NamedTuple):
         if not missing and (expected.order is Order.AT_LEAST or not left):
             return None
         order = "" if expected.order is Order.EXACT else f"{expected.order.value}: "
-        return Difference(
-            order + ("  ".join(map(shown, expected.messages)) or "nothing"), self.show(answer)
-        )
+        wanted_texts = (message_text(each, self.limit) for each in expected.messages)
+        return Difference(order + ("  ".join(wanted_texts) or "nothing"), self.show(answer))
 
     def _as_message(self, received: Received, wanted: Message | None) -> Message:
         """What came, with as much of it as `wanted` has; with all of it when that is None."""
-        value = received["value"]
         at = received.get("id")
         return Message(
             key=received["key"],
-            value=_value(value, wanted),
+            value=_value(received, wanted),
             id=self.names.of(at) if at and (wanted is None or wanted.id) else None,
             is_byte_key=wanted is not None and wanted.is_byte_key,
             event_time_ms=_if_wanted(wanted, "event_time_ms", lambda: received.get("eventTime", 0))
@@ -170,21 +178,8 @@ class Judge(NamedTuple):
         )
 
 
-def shown(message: Message) -> str:
-    """A message as the notation writes it."""
-    key = "~" if message.key is None else _short(message.key) or '""'
-    value = "∅" if message.value is None else _short(message.value.decode(errors="replace")) or '""'
-    text = f"{key}={value}"
-    if message.event_time_ms:
-        text += f"@{message.event_time_ms}"
-    if message.properties:
-        text += "{" + " ".join(f"{name}:{each}" for name, each in message.properties.items()) + "}"
-    return text if message.id is None else f"{message.id} {text}"
-
-
-def _short(text: str) -> str:
-    """The beginning of a long one, and how long it is."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...({len(text)})"
+def is_id(answer: Any) -> bool:
+    return isinstance(answer, list) and len(answer) >= 3 and all(type(n) is int for n in answer)
 
 
 def is_messages(answer: Any) -> bool:
@@ -200,10 +195,13 @@ def lasting(answer: Any) -> Any:
     return [{name: each[name] for name in each.keys() - _PASSING} for each in answer]
 
 
-def _value(value: str | None, wanted: Message | None) -> bytes | None:
+def _value(received: Received, wanted: Message | None) -> bytes | None:
+    if "valueB64" in received:
+        return base64.b64decode(received["valueB64"])
+    value: str | None = received["value"]
     if value is None:
         return None
-    # Values travel as text: bytes that are none have lost what tells them apart.
+    # From a broker that gives texts only: bytes that are none have lost what tells them apart.
     if wanted is not None and wanted.value and wanted.value.decode(errors="replace") == value:
         return wanted.value
     return value.encode()

@@ -5,7 +5,7 @@ Through the client library, as a user would. What is open is kept by name.
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -263,12 +263,21 @@ def position(at: Any) -> MessageId:
     return MessageId(partition[0] if partition else -1, ledger, entry, batch_index)
 
 
+def _told(value: bytes | None) -> dict[str, str | None]:
+    """A text, and the bytes where that does not tell them."""
+    try:
+        return {"value": None if value is None else value.decode()}
+    except UnicodeDecodeError as error:
+        text = error.object.decode(errors="replace")
+        return {"value": text, "valueB64": b64encode(error.object).decode()}
+
+
 def _received(message: Message) -> Received:
     value = message.value()
     return {
         "id": id_of(message.message_id()),
         "key": message.partition_key() if message.has_key() else None,
-        "value": None if value is None else value.decode(errors="replace"),
+        **_told(value),
         "size": len(message.data()),
         "eventTime": message.event_timestamp(),
         "props": message.properties(),

@@ -3,9 +3,9 @@
     >>> [token.text for token in tokens('a=1@5 [b="x y"] | RC-read -> E0 a=1', 1, 1, "-")]
     ['a', '=', '1', '@', '5', '[', 'b', '=', 'x y', ']', '|', 'RC-read', '->', 'E0', 'a', '=', '1']
 
-Text in quotes may hold anything: \\n \\t \\0 \\xHH \\" \\\\ are written so, `b"..."` is bytes, and
-`"ab"*100` is the text a hundred times. Outside of quotes a comma is a space, and a semicolon a
-bar: so the catalogue's sentences can be copied.
+Text in quotes may hold anything: \\n \\t \\0 \\xHH \\uHHHH \\" \\\\ are written so, `b"..."` is
+bytes, and `"ab"*100` is the text a hundred times. Outside of quotes a comma is a space, and a
+semicolon a bar: so the catalogue's sentences can be copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.)")
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"n": "\n", "t": "\t", "0": "\0", '"': '"', "\\": "\\"}
 
 
@@ -86,10 +86,10 @@ def _quoted(text: str, place: Place) -> Token:
 
     def unescape(match: re.Match[str]) -> str:
         code = match.group(1)
-        if code.startswith("x"):
+        if len(code) > 1:
             return chr(int(code[1:], 16))
         if code not in _ESCAPED:
-            raise place.error(f'\\{code} in a text; there are \\n \\t \\0 \\xHH \\" \\\\')
+            raise place.error(f'\\{code} in a text; there are \\n \\t \\0 \\xHH \\uHHHH \\" \\\\')
         return _ESCAPED[code]
 
     inner = _ESCAPE.sub(unescape, text[opened + 1 : closed])

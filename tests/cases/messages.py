@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 
 from tests.cases.lexer import BYTES, WORD, Cursor, Token
 from tests.cases.model import Entry, Message
+from tests.cases.writing import NO_KEY, NULL
 
-NO_KEY, NULL = "~", "∅"
 _PLACE = re.compile(r"<([^<>]*)>")
 _TERM = re.compile(r"[+\-*/%]|[^+\-*/%]+")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
@@ -145,12 +145,13 @@ def _properties(cursor: Cursor) -> list[tuple[Token, Token]] | None:
         return None
     found = []
     while not cursor.skip("}"):
-        token = cursor.take(WORD)
-        name, colon, text = token.text.partition(":")
-        if not colon:
-            raise token.place.error("a property is written name:value")
-        value = token._replace(text=text) if text else cursor.take_name()
-        found.append((token._replace(text=name), value))
+        name = cursor.take_name()
+        word = name if name.kind == WORD else cursor.take(WORD)
+        before, colon, text = word.text.partition(":")
+        if not colon or (word is not name and before):
+            raise word.place.error("a property is written name:value")
+        value = word._replace(text=text) if text else cursor.take_name()
+        found.append((word._replace(text=before) if word is name else name, value))
     return found
 
 

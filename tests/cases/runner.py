@@ -163,7 +163,7 @@ def run_case(target: Target, case: Case, profile: str) -> Outcome:
         for step in case.under(profile):
             answer = _take(run, step)
             if answer is not None and not case.expects:
-                shown = Judge(run.topic.names, run.saved).show(answer) or '""'
+                shown = Judge(run.topic.names, run.saved, limit=None).write(answer)
                 answers.append(f"{step.text} -> {shown}")
     except Unsupported as error:
         return outcome(State.NOT_HERE, error)
