@@ -1,15 +1,17 @@
 """`demo`: publish, compact on Spark, read the compacted view back, check it, show the figures.
 
-A demonstration uses the broker at --url when one answers there, else one of its own.
+A demonstration uses the broker at --url when one answers there, else one of its own. Its topic is
+told, and deleted in the end, unless it was named or is to be kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.producing import Outgoing, send_all
 from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import format_size, parse_positive
+from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -49,7 +52,8 @@ def _demo(
     run: Callable[[Stage], int],
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text)
-    parser.add_argument("--topic", help=f"default: demo-{name} and the time")
+    parser.add_argument("--topic", help="publish to this one, and keep it; default: one of its own")
+    parser.add_argument("--keep", action="store_true", help="do not delete the topic in the end")
     parser.set_defaults(run=lambda options: _on_stage(options, name, run))
     return parser
 
@@ -122,6 +126,11 @@ def _broker(options: argparse.Namespace) -> Iterator[str]:
 
     if answers(options.url):
         yield options.url
+    elif options.keep:
+        raise InvalidRequest(
+            f"No broker answers at {options.url}, and one of the demonstration's own keeps "
+            "nothing: leave --keep out, or start one with `ledgerfold serve --data DIR`."
+        )
     else:
         with own_broker() as url:
             print(f"broker      started at {url} on a temporary directory", flush=True)
@@ -129,13 +138,25 @@ def _broker(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _on_stage(options: argparse.Namespace, name: str, run: Callable[[Stage], int]) -> int:
-    topic = options.topic or f"demo-{name}-{int(time.time())}"
+    topic = options.topic or f"demo-{name}-{secrets.token_hex(4)}"
     with _broker(options) as url:
+        print(f"topic       {topic}", flush=True)
         stage = Stage(options, url, topic)
         try:
             return run(stage)
         finally:
             stage.client.close()
+            if not (options.topic or options.keep):
+                _delete(url, topic)
+
+
+def _delete(url: str, topic: str) -> None:
+    from ledgerfold.broker.client.admin import Admin
+
+    # It is not there when nothing came to be published.
+    with Admin(url) as admin, suppress(TopicNotFound):
+        admin.delete_topic(topic, force=True)
+        print("deleted     the topic; --keep leaves it there")
 
 
 def _verdict(wrong: list[str], right: str) -> int:

@@ -42,6 +42,32 @@ def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None
     assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
 
 
+def test_a_topic_of_its_own(cli: Cli) -> None:
+    """Its name is told. It is deleted in the end, unless it is to be kept."""
+
+    def topic_of(ran: Ran) -> str:
+        (line,) = (line for line in ran.out.splitlines() if line.startswith("topic "))
+        return line.split()[1]
+
+    gone, kept = cli("demo", "prices"), cli("demo", "prices", "--keep")
+    assert (gone.code, kept.code) == (0, 0)
+    assert cli("read", topic_of(gone), "--until-end").code == 3
+    assert len(cli("read", topic_of(kept), "--until-end").rows) == 7
+
+
+def test_nothing_to_keep_it_in() -> None:
+    """A broker of the demonstration's own is gone with it."""
+    ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices", "--keep")
+    assert ran.code == 2
+    assert "leave --keep out" in ran.err
+
+
+def test_a_failed_demonstration_leaves_no_topic(cli: Cli, tmp_path: Path) -> None:
+    """Also where nothing was published yet."""
+    assert cli("demo", "git", str(tmp_path)).code == 2
+    assert "demo-git" not in cli("topics", "list").out
+
+
 def test_the_ticker(cli: Cli, topic: str) -> None:
     """The same quotes every time, and the last of each symbol."""
     ran = cli("demo", "ticker", "--symbols", "20", "--messages", "5000", "--topic", topic)
