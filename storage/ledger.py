@@ -42,6 +42,7 @@ from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.storage.words import counted
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -313,6 +314,7 @@ class LedgerStore:
 
 def _summary(segment: SegmentRecord) -> str:
     return (
-        f"{segment.entries} entries and {segment.messages} messages up to "
+        f"{counted(segment.entries, 'entry', 'entries')} and "
+        f"{counted(segment.messages, 'message')} up to "
         f"{record_position(segment, last=True)}, checksum {segment.checksum:08x}"
     )

@@ -51,6 +51,7 @@ from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.window import Window
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
@@ -105,7 +106,9 @@ def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) ->
     folders = [each for each in files.listdir(ledgers_dir) if parse_ledger_dir(each) is not None]
     if folders and store is None:
         path = str(ledgers_dir.parent / METADATA)
-        raise Corruption(path, 0, f"records of {len(folders)} ledgers", "no store record")
+        raise Corruption(
+            path, 0, f"records of {counted(len(folders), 'ledger')}", "no store record"
+        )
 
 
 def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ledgerfold.broker.compaction.threshold import Decision
 from ledgerfold.broker.explain.rules import Facts
 from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.words import counted
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ class Outlook:
 
 def notes(outlook: Outlook, facts: Facts, older: int) -> list[str]:
     """`older`: versions that are not listed."""
-    found = [f"{older:,} older versions are not listed."] if older else []
+    found = []
+    if older:
+        unlisted = counted(older, "older version is", "older versions are")
+        found.append(f"{unlisted} not listed.")
     if facts.line is None:
         found.append(f"Not compacted; the log ends at {outlook.last}.")
     else:

@@ -1,1 +1,1 @@
-"""A topic's log: raw ledgers that are read and appended to, the view, the record that names them."""
+"""A topic's log: raw ledgers that are read and appended to, the view, the topic's record."""
