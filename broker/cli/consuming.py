@@ -15,14 +15,13 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
 from ledgerfold.broker.cli.start_positions import parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
-from ledgerfold.storage.errors import Timeout, TopicIsPartitioned
+from ledgerfold.storage.errors import Timeout, TopicIsPartitioned, TopicNotFound
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Consumer, Message
@@ -162,8 +161,13 @@ def _read(options: argparse.Namespace) -> None:
 
 def _check_exists(options: argparse.Namespace, topic: str) -> None:
     """Raises TopicNotFound: a reader makes the topic that it is to read, and waits in vain."""
-    with admin_of(options) as admin, suppress(TopicIsPartitioned):
-        admin.stats(topic)
+    with admin_of(options) as admin:
+        try:
+            admin.stats(topic)
+        except TopicIsPartitioned:
+            return
+        except TopicNotFound as error:
+            raise TopicNotFound(error.topic, "--create makes it.") from error
 
 
 def _messages(

@@ -241,7 +241,7 @@ def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
     for name in (topic, f"{topic}-partition-0"):
         ran = cli("read", name, "--until-end")
         assert ran.code == 3
-        assert f"{name} does not exist" in ran.err
+        assert f"{name} does not exist. --create makes it." in ran.err
     assert topic not in cli("topics", "list").out
     assert cli("read", topic, "--until-end", "--create") == (0, "", "")
     assert cli("read", topic, "--until-end", "-o", "json") == (0, "[]\n", "")
