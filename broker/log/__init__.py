@@ -1,1 +1,1 @@
-"""A topic's log: raw ledgers that are read and appended to, the view, the topic's record."""
+"""A topic's log: raw ledgers that are appended to and read, the view, the record of the topic."""
