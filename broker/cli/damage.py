@@ -34,6 +34,7 @@ def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
         help="check every byte and record of a data directory",
         description="Checks every record, reference, checksum and file of a data directory that no "
         "broker has open. Changes nothing. Ends with 6 when something is damaged.",
+        calls_broker=False,
     )
     _add_data(parser)
     parser.set_defaults(run=_verify)
@@ -45,6 +46,7 @@ def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
         help="give up what is damaged in a data directory, and keep the rest",
         description="Shows what it would do and what would be lost by it; does it with --yes. "
         "What it changes is kept as it was under DATA/repairs.",
+        calls_broker=False,
     )
     _add_data(parser)
     parser.add_argument("--yes", action="store_true", help="do it")

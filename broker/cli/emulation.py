@@ -20,13 +20,15 @@ PROFILE_NAMES = ("documented", "pulsar-4")
 
 def add_emulation_options(parser: argparse._ActionsContainer) -> None:
     """Of `serve`: the broker's level."""
-    parser.add_argument("--profile", choices=PROFILE_NAMES, help="which Pulsar to emulate")
+    parser.add_argument(
+        "--profile", choices=PROFILE_NAMES, help="the broker does as this Pulsar does"
+    )
     parser.add_argument(
         "--emulate",
         action="append",
         default=[],
         metavar="FIELD=true|false",
-        help="one field of the profile; may be repeated",
+        help="one field of the profile is changed; may be repeated",
     )
 
 

@@ -20,9 +20,11 @@ def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("segment", help="segment files")
+    parser = commands.add_parser("segment", help="segment files", calls_broker=False)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    dump = verbs.add_parser("dump", help="what a file holds, checksums verified")
+    dump = verbs.add_parser(
+        "dump", help="what a file holds, checksums verified", calls_broker=False
+    )
     dump.add_argument("file", type=Path, help="ledgers/N/N.log in a data directory")
     dump.add_argument("--messages", action="store_true", help="messages instead of entries")
     add_output(dump, ("table", "json", "jsonl"))

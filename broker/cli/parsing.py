@@ -28,20 +28,21 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """So are those of its commands, and of their verbs."""
+    """So are those of its commands, and of their verbs. `calls_broker`: it takes `--url`."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(self, *arguments: Any, calls_broker: bool = True, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._given: list[str] = []
         self._negative_number_matcher = re.compile(r"-[0-9]")
         self._is_intermixing = False
-        # A command may stand before it. What is named last counts.
-        self.add_argument(
-            "--url",
-            default=argparse.SUPPRESS,
-            metavar="HOST:PORT",
-            help="the broker; default LEDGERFOLD_URL or 127.0.0.1:7650",
-        )
+        if calls_broker:
+            # A command may stand before it. What is named last counts.
+            self.add_argument(
+                "--url",
+                default=argparse.SUPPRESS,
+                metavar="HOST:PORT",
+                help="the broker; default LEDGERFOLD_URL or 127.0.0.1:7650",
+            )
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

@@ -19,83 +19,98 @@ from ledgerfold.broker.cli.units import (
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
-MESSAGE_BYTES_MOST = 16 * 1024 * 1024
+_MESSAGE_BYTES_MOST = 16 * 1024 * 1024
 
 
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("serve", help="run a broker on a data directory")
+    what = "A broker serves one data directory, until Ctrl-C or SIGTERM ends it."
+    parser = commands.add_parser(
+        "serve", help="run a broker on a data directory", description=what, calls_broker=False
+    )
     parser.set_defaults(run=_serve)
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="created if missing")
-    add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help="port 0: any")
-    metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: nowhere"
+    data = "the data directory; it is made if it is missing"
+    add("--data", type=Path, required=True, metavar="DIR", help=data)
+    listen = f"clients connect here; default {DEFAULT_LISTEN}; port 0 is any that is free"
+    add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
+    metrics = "Prometheus finds metrics at http://HOST:PORT/metrics; by default it finds none"
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
     add(
         "--durability",
         choices=("fsync", "os"),
         default="fsync",
-        help="what a receipt promises: synced to disk (default), or handed to the system",
+        help="a receipt means: the disk has the message (fsync, the default), or the system has it",
     )
-    add("--ready-file", type=Path, metavar="PATH", help="written when it is ready to serve")
+    ready = "this file is written when the broker serves; it holds the line that is printed then"
+    add("--ready-file", type=Path, metavar="PATH", help=ready)
     add(
         "--max-message-size",
-        type=parse_message_size,
+        type=_message_size,
         default=5 * 1024 * 1024,
         metavar="SIZE",
-        help="messages and batches above it are refused; default 5M as in Pulsar, 16M at most",
+        help="larger messages and batches are refused; default 5M, as in Pulsar; 16M is the most",
     )
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
-    add("--log-level", default="INFO", choices=levels, help="default INFO")
+    level = "the broker logs what is at least as grave; default INFO"
+    add("--log-level", default="INFO", choices=levels, help=level)
     add(
         "--test-clock",
         nargs="?",
         const="now",
         type=_start_ms,
         metavar="TIME",
-        help="the time stands, at TIME or now, until `ledgerfold clock` moves it",
+        help="the broker's time stands still, at TIME or now; `ledgerfold clock` moves it",
     )
     _add_compactor(parser.add_argument_group("compaction").add_argument)
     _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
-    _add_sizes(parser.add_argument_group("when segments and ledgers are full").add_argument)
+    _add_sizes(parser.add_argument_group("the end of segments and ledgers").add_argument)
 
 
 def _add_compactor(add: Callable[..., object]) -> None:
-    elsewhere = "default: local; HOST:PORT: a worker whose LEDGERFOLD_COMPACTOR_SECRET is ours, too"
-    add("--compactor", default="local", metavar="local|off|HOST:PORT", help=elsewhere)
-    add("--spark-master", default="local[2]", metavar="MASTER", help="default: local[2]")
+    compactor = (
+        "the broker starts a worker (local, the default), compacts nothing (off), or uses the "
+        "worker at HOST:PORT, which has the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
+    )
+    add("--compactor", default="local", metavar="local|off|HOST:PORT", help=compactor)
+    master = "a worker that the broker starts runs Spark there; default local[2]"
+    add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     add(
         "--compaction-monitor-interval",
         type=parse_time_ms,
         default=60_000,
         metavar="TIME",
-        help="how often backlogs are compared with thresholds; default 60s",
+        help="backlogs are compared with thresholds this often; default 60s",
     )
 
 
 def _add_policies(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    threshold = "compact above this backlog; default 0: never"
+    threshold = "a topic is compacted when its backlog is above this; default 0: on command only"
     add("--compaction-threshold", type=parse_size, default=0, metavar="SIZE", help=threshold)
-    retention = "of raw data that every cursor has passed; default 0, -1: no limit"
-    add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=retention)
-    add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=retention)
-    ttl = "what is older counts as acknowledged; default 0: never"
+    passed, limits = "raw data that every cursor has passed stay", "default 0; -1 is no limit"
+    time_limit, size_limit = f"{passed} this long; {limits}", f"{passed} up to this size; {limits}"
+    add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=time_limit)
+    add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=size_limit)
+    ttl = "a message that is older counts as acknowledged; default 0: none does"
     add("--message-ttl", type=parse_time_ms, default=0, metavar="TIME", help=ttl)
-    add("--retain-null-key", action="store_true", help="compaction keeps messages without a key")
+    keys = "messages without a key survive compaction; by default they do not"
+    add("--retain-null-key", action="store_true", help=keys)
     add_emulation_options(group)
 
 
 def _add_sizes(add: Callable[..., object]) -> None:
-    add("--segment-size", type=parse_size, metavar="SIZE", help="default 64M")
-    add("--ledger-size", type=parse_size, metavar="SIZE", help="default 2G")
-    add("--ledger-entries", type=parse_positive, metavar="N", help="default 50000")
-    add("--ledger-age", type=parse_time_ms, metavar="TIME", help="default 4h")
+    segment, ledger = "a segment file ends at", "a ledger ends at"
+    add("--segment-size", type=parse_size, metavar="SIZE", help=f"{segment} this size; default 64M")
+    add("--ledger-size", type=parse_size, metavar="SIZE", help=f"{ledger} this size; default 2G")
+    entries = f"{ledger} this many entries; default 50000"
+    add("--ledger-entries", type=parse_positive, metavar="N", help=entries)
+    add("--ledger-age", type=parse_time_ms, metavar="TIME", help=f"{ledger} this age; default 4h")
 
 
-def parse_message_size(text: str) -> int:
-    """A size that an entry can have."""
+def _message_size(text: str) -> int:
+    """One that an entry can have."""
     size_bytes = parse_size(text)
-    if size_bytes > MESSAGE_BYTES_MOST:
+    if size_bytes > _MESSAGE_BYTES_MOST:
         raise argparse.ArgumentTypeError(f"{text!r}: 16 MiB is the most")
     if size_bytes == 0:
         raise argparse.ArgumentTypeError("1 is the least")

@@ -36,6 +36,12 @@ def test_fields_on_both_sides(cli: Ledgerfold, topic: str) -> None:
     assert (found["exact_backlog"], found["skip_run_without_new_data"]) == (True, False)
 
 
+@pytest.mark.parametrize("verb", ["serve", "verify", "repair", "segment dump"])
+def test_what_calls_no_broker_is_told_none(verb: str) -> None:
+    """It would be taken for the address to listen on, say."""
+    assert "there is no --url." in ledgerfold(*verb.split(), "--url", "h:1").err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,0 +1,40 @@
+"""What `serve --help` says."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from ledgerfold.broker.cli.main import make_parser
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from tests.support.command_line import ledgerfold
+
+
+def options() -> list[argparse.Action]:
+    (commands,) = (
+        each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction)
+    )
+    found: list[argparse.Action] = commands.choices["serve"]._actions
+    return [each for each in found if each.dest != "help"]
+
+
+@pytest.mark.parametrize("option", options(), ids=lambda each: each.option_strings[-1])
+def test_each_option_has_a_clause_of_its_own(option: argparse.Action) -> None:
+    """What happens, before the default; no bare name."""
+    text = str(option.help)
+    assert len(text.split()) >= 5
+    assert not text.startswith(("default", "of ", "when "))
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    """They are written twice, because `--help` loads neither of the modules."""
+    given = make_parser().parse_args(["serve", "--data", "d"])
+    settings = BrokerSettings(given.data)
+    assert given.max_message_size == settings.message_bytes_max
+    assert given.listen == settings.listen
+    most = str(ENTRY_BYTES_MAX)
+    given = make_parser().parse_args(["serve", "--data", "d", "--max-message-size", most])
+    assert given.max_message_size == ENTRY_BYTES_MAX
+    assert "16 MiB is the most" in ledgerfold("serve", "--max-message-size", most + "0").err
