@@ -33,6 +33,8 @@ def check_start(settings: BrokerSettings) -> None:
                 f"--metrics-listen {settings.metrics_listen}: that is --listen's; name another "
                 "port."
             )
+    if settings.compactor not in ("local", "off"):
+        _check_compactor(settings.compactor)
     if settings.ready_file is not None:
         _check_ready_file(settings.ready_file, settings.data_dir)
 
@@ -71,6 +73,12 @@ def _check_address(option: str, address: str) -> None:
         if failures[0].errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise InvalidRequest(f"{option} {address}: that is no address of this machine.")
         raise OSError(failures[0].errno, failures[0].strerror, f"{option} {address}")
+
+
+def _check_compactor(address: str) -> None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
+        raise InvalidRequest(f"--compactor {address}: write local, off or HOST:PORT.")
 
 
 def _failure(family: socket.AddressFamily, where: object) -> OSError | None:

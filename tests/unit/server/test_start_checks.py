@@ -77,6 +77,15 @@ def test_one_address_for_both(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("compactor", ["locl", "h", "h:x", "h:0", "http://h:1"])
+def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> None:
+    """Otherwise every run would wait for nobody."""
+    ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"ledgerfold: --compactor {compactor}: write local, off or HOST:PORT.\n"
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
     """Said before "ready" is, and before anything is made."""
     where = ("--listen", "127.0.0.1:0", "--ready-file")
