@@ -17,7 +17,7 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
 
@@ -100,6 +100,23 @@ class Compactor(Protocol):
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Cancelling the task ends the run in the worker before this raises CancelledError."""
         ...
+
+
+class OwnCompactor(Compactor, Protocol):
+    """As the broker sees it: it comes and goes with the broker, which shows how it is."""
+
+    state: CompactorState
+    message: str
+    # How often another worker was started.
+    restarts: int
+
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None:
+        """Returns at once."""
+        ...
+
+    async def stop(self) -> None: ...
 
 
 class CompactionBroker(Protocol):

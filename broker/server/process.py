@@ -23,6 +23,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.compaction.worker_remains import end_left_over
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -91,7 +92,7 @@ async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: Direct
     lock.record_boot()
     store.reserve.keep()
     _log.info("Recovered %s: %s", settings.data_dir, report)
-    broker = Broker(settings, metadata, store, clock)
+    broker = Broker(settings, metadata, store, CompactorSupervisor(settings), clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)
     stopped = _stop_on_signals()

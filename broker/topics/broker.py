@@ -19,9 +19,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
+from ledgerfold.broker.compaction.interfaces import CompactionSnapshot, OwnCompactor
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
-from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.names import TopicName, partition_name
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -48,6 +47,7 @@ class Broker:
         settings: BrokerSettings,
         metadata: MetadataStore,
         store: LedgerStore,
+        compactor: OwnCompactor,
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings
@@ -61,8 +61,8 @@ class Broker:
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.topics: dict[str, Topic] = {}
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
-        self.compactor = CompactorSupervisor(settings)
-        self.compaction = CompactionScheduler(self, self.compactor, self.clock.sleep)
+        self.compactor = compactor
+        self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.housekeeping = Housekeeping(self)
         # Told of every topic that was deleted.
         self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}

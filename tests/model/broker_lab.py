@@ -21,7 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import ManualClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.rpc.read import EOF
@@ -89,11 +88,9 @@ class BrokerLab:
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InlineExecutor())
         settings = BrokerSettings(data_dir=DATA, compactor="off", store=STORE)
-        self.broker = Broker(settings, self.metadata, self.store, self.clock)
-        self.broker.executor = InlineExecutor()
         self.compactor = MemoryCompactor(self.files)
-        self.broker.compactor = cast(Any, self.compactor)
-        self.broker.compaction = CompactionScheduler(self.broker, self.compactor, self.clock.sleep)
+        self.broker = Broker(settings, self.metadata, self.store, self.compactor, self.clock)
+        self.broker.executor = InlineExecutor()
         self.run(self.broker.start())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -28,7 +28,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
-from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 from tests.model.strategy_model import Message, latest
@@ -45,7 +45,8 @@ class SimCompactor:
     """One per broker process. Workers are numbered over the whole simulation."""
 
     is_disabled = False
-    state, message, pid = 0, "", 0
+    state: CompactorState = COMPACTOR_STATE_READY
+    message, restarts, pid = "", 0, 0
 
     def __init__(self, disk: Disk, new_worker: Callable[[], Process]) -> None:
         self._disk, self._new_worker = disk, new_worker

@@ -10,9 +10,8 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any, cast
+from typing import Any
 
-from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Timer
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
@@ -154,11 +153,9 @@ class World:
     async def _start(
         self, metadata: MetadataStore, store: LedgerStore, executor: SimExecutor
     ) -> None:
-        broker = Broker(self.settings, metadata, store, self.clock)
-        broker.executor = executor
         self.compactor = SimCompactor(self.disk, self._new_worker)
-        broker.compactor = cast(Any, self.compactor)
-        broker.compaction = CompactionScheduler(broker, self.compactor, self.clock.sleep)
+        broker = Broker(self.settings, metadata, store, self.compactor, self.clock)
+        broker.executor = executor
         try:
             await broker.start()
         except DiskFailure as error:

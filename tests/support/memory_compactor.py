@@ -20,7 +20,7 @@ from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
-from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts
 from tests.model.strategy_model import Message, latest
@@ -36,6 +36,8 @@ class MemoryCompactor:
     """
 
     is_disabled = False
+    state: CompactorState = COMPACTOR_STATE_READY
+    message, restarts, pid = "", 0, 0
 
     def __init__(self, files: Files) -> None:
         self._files = files
