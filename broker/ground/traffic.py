@@ -1,6 +1,6 @@
 """Who is at the other end of a stream, and what went to them: as stats show it. Pure.
 
->>> Peer("ipv4:127.0.0.1:45414", 1_700_000_000_000).stats()["address"]
+>>> Peer("127.0.0.1:45414", 1_700_000_000_000).stats()["address"]
 '/127.0.0.1:45414'
 >>> both = Traffic(messages=3, entries=1).plus(Traffic(messages=4, entries=2, last_sent_ms=9))
 >>> both.messages, both.last_sent_ms
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import unquote
 
 
 def iso_time(time_ms: int) -> str:
@@ -24,7 +23,7 @@ def iso_time(time_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`address`: as gRPC names it. `metadata`: what the client said of itself."""
+    """`address`: host and port. `metadata`: what the client said of itself."""
 
     address: str = ""
     connected_ms: int = 0
@@ -33,7 +32,7 @@ class Peer:
     def stats(self) -> dict[str, Any]:
         """With Pulsar's field names."""
         return {
-            "address": "/" + unquote(self.address.partition(":")[2]),
+            "address": f"/{self.address}",
             "connectedSince": iso_time(self.connected_ms),
             "metadata": dict(self.metadata),
         }

@@ -1,9 +1,8 @@
 """The Subscribe stream, Seek and Unsubscribe of DataService.
 
-The first request opens; then permits, acknowledgements and redeliveries are read in one task while
-the other writes deliveries. Each write waits until gRPC has accepted it, so that a slow client
-holds back its own queue (broker/subscriptions/consumer.py) and nobody else's. However the stream
-ends, the consumer is detached, and what it had not acknowledged is delivered again.
+Each write waits until gRPC has accepted it, so that a slow client holds back its own queue
+(broker/subscriptions/consumer.py) and nobody else's. However the stream ends, the consumer is
+detached, and what it had not acknowledged is delivered again.
 
 Bounds: a request is of REQUEST_BYTES_MAX at most; others have their turn after every
 SLICE_POSITIONS of the positions it names. A response is of FRAME_BYTES_MAX at most.
@@ -14,14 +13,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-import grpc
-from google.protobuf.message import DecodeError
 
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
-from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.subscriptions.consumer import Consumer, Output
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
@@ -31,22 +27,18 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     seek_subscription,
 )
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each
-from ledgerfold.broker.wire.errors import rpc_errors
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_deliveries
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.broker import Broker
-    from ledgerfold.broker.topics.topic import Topic
-
-Requests = AsyncIterator[data_pb2.SubscribeRequest]
-Context = grpc.aio.ServicerContext[Any, Any]
 REQUEST_BYTES_MAX = 2 * 1024 * 1024
+REQUESTS = Requests(data_pb2.SubscribeRequest, REQUEST_BYTES_MAX, "Name fewer positions in each.")
 # About a millisecond's work.
 SLICE_POSITIONS = 200
 _REQUEST_IDS_PER_FRAME_MAX = 10_000
@@ -61,22 +53,21 @@ _TYPES = {
 }
 
 
-@rpc_errors
-async def subscribe(
-    broker: Broker, request_iterator: AsyncIterator[bytes], context: Context
-) -> None:
+async def subscribe(broker: Broker, context: Context) -> None:
     """Requests are serialized SubscribeRequest messages; so are the responses."""
-    requests = _parsed(request_iterator)
-    opening = await _opening(requests)
+    opening = await REQUESTS.opening(context)
     if opening is None:
         return
     options = _options(opening)
     options.check()
     topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
     subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
-    consumer.peer = Peer(context.peer(), broker.clock_ms(), opening.properties)
-    receiver = asyncio.create_task(_receive(requests, subscription, consumer, broker.clock_ms))
-    try:
+    consumer.peer = peer_of(context, broker.clock_ms(), opening.properties)
+
+    async def take(frame: bytes) -> None:
+        await _handle(REQUESTS.parse(frame), subscription, consumer, broker.clock_ms)
+
+    async def deliver() -> None:
         ready = data_pb2.SubscribeReady(
             consumer_name=consumer.name, incarnation=subscription.cursor.incarnation
         )
@@ -87,29 +78,26 @@ async def subscribe(
                 topic.count_out(_traffic(output))
             for frame in _frames(output):
                 await context.write(frame)
+
+    try:
+        await exchange(context, consumer, take, deliver())
     finally:
         subscription.detach(consumer)
         if subscription.is_abandoned:
             remove_subscription(topic, subscription)
-        receiver.cancel()
-        await asyncio.gather(receiver, return_exceptions=True)
 
 
-@rpc_errors
 @runs_to_its_end
-async def seek(
-    broker: Broker, request: data_pb2.SeekRequest, context: Context
-) -> data_pb2.SeekResponse:
+async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekResponse:
     """Answers when the cursor has moved durably; its consumers are disconnected before that."""
     topic = await broker.topic(persistent_topic(request.topic), create=False)
     subscription = await seek_subscription(topic, request.subscription, request.start)
     return data_pb2.SeekResponse(incarnation=subscription.cursor.incarnation)
 
 
-@rpc_errors
 @runs_to_its_end
 async def unsubscribe(
-    broker: Broker, request: data_pb2.UnsubscribeRequest, context: Context
+    broker: Broker, request: data_pb2.UnsubscribeRequest
 ) -> data_pb2.UnsubscribeResponse:
     """Answers when the cursors are deleted durably: one, or one on each partition.
 
@@ -126,30 +114,6 @@ async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeR
     else:
         topic = await broker.topic(name, create=False)
         await delete_subscription(topic, request.subscription, force=request.force)
-
-
-async def _parsed(frames: AsyncIterator[bytes]) -> Requests:
-    async for frame in frames:
-        if len(frame) > REQUEST_BYTES_MAX:
-            raise InvalidRequest(
-                f"A request of {len(frame)} bytes: {REQUEST_BYTES_MAX} is the most. "
-                "Name fewer positions in each."
-            )
-        try:
-            yield data_pb2.SubscribeRequest.FromString(frame)
-        except DecodeError as error:
-            raise InvalidRequest(
-                "A request of a Subscribe stream is no SubscribeRequest."
-            ) from error
-
-
-async def _opening(requests: Requests) -> data_pb2.SubscribeOpen | None:
-    """None: the client went away without a word."""
-    async for request in requests:
-        if request.WhichOneof("step") != "open":
-            raise InvalidRequest("The first request of a Subscribe stream must be `open`.")
-        return request.open
-    return None
 
 
 def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
@@ -197,39 +161,18 @@ def _traffic(output: Output) -> Traffic:
     )
 
 
-async def _receive(
-    requests: Requests,
+async def _handle(
+    request: data_pb2.SubscribeRequest,
     subscription: Subscription,
     consumer: Consumer,
     clock_ms: Callable[[], int],
 ) -> None:
-    try:
-        async for request in requests:
-            await _handle(request, subscription, consumer)
-            if request.WhichOneof("step") == "ack":
-                consumer.traffic.last_acked_ms = clock_ms()
-    except LedgerfoldError as error:
-        consumer.end(error)
-    finally:
-        # The client has nothing more to say: it is leaving.
-        consumer.end(None)
-
-
-async def _handle(
-    request: data_pb2.SubscribeRequest, subscription: Subscription, consumer: Consumer
-) -> None:
     step = request.WhichOneof("step")
     if step == "permits":
         subscription.add_permits(consumer, request.permits)
-    elif step == "ack" and request.ack.cumulative:
-        subscription.acknowledge(
-            consumer,
-            _positions(request.ack.positions[:2]),
-            cumulative=True,
-            request_id=request.ack.request_id,
-        )
     elif step == "ack":
         await _acknowledge(request.ack, subscription, consumer)
+        consumer.traffic.last_acked_ms = clock_ms()
     elif step == "redeliver":
         named = list[Position]()
         async for positions in _slices(request.redeliver.positions):
@@ -240,7 +183,15 @@ async def _handle(
 
 
 async def _acknowledge(ack: data_pb2.Ack, subscription: Subscription, consumer: Consumer) -> None:
-    """One by one; the answer is for all of them."""
+    """One answer, for all of them."""
+    if ack.cumulative:
+        subscription.acknowledge(
+            consumer,
+            _positions(ack.positions[:2]),
+            cumulative=True,
+            request_id=ack.request_id,
+        )
+        return
     async for positions in _slices(ack.positions):
         subscription.acknowledge(consumer, positions)
     if ack.request_id:

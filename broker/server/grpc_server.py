@@ -1,4 +1,4 @@
-"""The gRPC server: which handler serves which call, health, reflection, limits.
+"""The gRPC server: its services, health, reflection, limits.
 
 The streams (Publish, Subscribe, Read) move raw bytes (broker/wire/frames.py); everything else
 uses the generated messages.
@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from ledgerfold.broker.rpc import partitions, publish, read, subscribe
-from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.rpc.admin import admin_calls
+from ledgerfold.broker.rpc.data import data_calls
+from ledgerfold.broker.rpc.handlers import service_handlers
 from ledgerfold.broker.rpc.health import HealthService
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.storage.errors import AddressInUse
 from ledgerfold.v1 import admin_pb2, data_pb2
-from ledgerfold.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 
-DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"].full_name
-ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"]
+ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 
 OPTIONS = [
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
@@ -35,8 +33,6 @@ OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
 ]
-
-Handler = Callable[[Broker, Any, Any], Awaitable[Any]]
 
 
 class Server:
@@ -49,11 +45,17 @@ class Server:
 
     async def start(self) -> str:
         """Listens, and says where: "host:port", with the real port. Raises AddressInUse."""
-        self._server.add_generic_rpc_handlers((self._data_handlers(),))
-        add_AdminServiceServicer_to_server(AdminService(self._broker), self._server)
+        self._server.add_generic_rpc_handlers(
+            (
+                service_handlers(DATA_SERVICE, data_calls(self._broker)),
+                service_handlers(ADMIN_SERVICE, admin_calls(self._broker)),
+            )
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (DATA_SERVICE, ADMIN_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
+        names = DATA_SERVICE.full_name, ADMIN_SERVICE.full_name
+        reflection.enable_server_reflection(
+            (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
         listen = self._broker.settings.listen
         try:
             port = self._server.add_insecure_port(listen)
@@ -61,7 +63,7 @@ class Server:
             # The address was free, and could be one, when the start was checked.
             raise AddressInUse(listen, "--listen") from error
         await self._server.start()
-        await self._health.serve("", DATA_SERVICE, ADMIN_SERVICE)
+        await self._health.serve("", *names)
         return f"{listen.rpartition(':')[0]}:{port}"
 
     async def drain(self) -> None:
@@ -77,41 +79,3 @@ class Server:
         self._health.stop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._server.stop(grace_s), 2 * grace_s)
-
-    def _data_handlers(self) -> Any:
-        def stream(handler: Handler) -> Any:
-            async def call(request_iterator: Any, context: Any) -> None:
-                await handler(self._broker, request_iterator, context)
-
-            return grpc.stream_stream_rpc_method_handler(call)
-
-        def unary(handler: Handler, request: Any, response: Any) -> Any:
-            async def call(message: Any, context: Any) -> Any:
-                return await handler(self._broker, message, context)
-
-            return grpc.unary_unary_rpc_method_handler(
-                call, request.FromString, response.SerializeToString
-            )
-
-        return grpc.method_handlers_generic_handler(
-            DATA_SERVICE,
-            {
-                "Publish": stream(publish.publish),
-                "Subscribe": stream(subscribe.subscribe),
-                "Read": stream(read.read),
-                "GetPartitions": unary(
-                    partitions.get_partitions,
-                    data_pb2.GetPartitionsRequest,
-                    data_pb2.GetPartitionsResponse,
-                ),
-                "GetLastMessageId": unary(
-                    read.get_last_message_id,
-                    data_pb2.GetLastMessageIdRequest,
-                    data_pb2.GetLastMessageIdResponse,
-                ),
-                "Seek": unary(subscribe.seek, data_pb2.SeekRequest, data_pb2.SeekResponse),
-                "Unsubscribe": unary(
-                    subscribe.unsubscribe, data_pb2.UnsubscribeRequest, data_pb2.UnsubscribeResponse
-                ),
-            },
-        )

@@ -8,33 +8,15 @@ subscription that is not durable, with one consumer.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ledgerfold.broker.ground.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.storage.entry import Position
-
-
-class Reader(Protocol):
-    """What is shown of one (broker/rpc/read.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def log(self) -> LogReader: ...
-    @property
-    def read_position(self) -> Position: ...
-    @property
-    def permits(self) -> int: ...
-    @property
-    def read_compacted(self) -> bool: ...
-    @property
-    def peer(self) -> Peer: ...
-    @property
-    def traffic(self) -> Traffic: ...
 
 
 def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict[str, Any]:

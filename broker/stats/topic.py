@@ -18,7 +18,12 @@ from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.stats.subscription import describe, describe_cursor
+from ledgerfold.broker.stats.subscription import (
+    describe,
+    describe_cursor,
+    describe_reader,
+    describe_reader_cursor,
+)
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -42,7 +47,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         subscriptions[COMPACTION_CURSOR] = _compaction_subscription(topic, sums)
         durable.append(_compaction_mark_delete(topic))
     for reader in topic.readers:
-        subscriptions[reader.subscription] = reader.stats()
+        subscriptions[reader.subscription] = describe_reader(reader)
     return {
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
@@ -80,7 +85,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     if topic.record.compaction_cursor:
         cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
     for reader in topic.readers:
-        cursors[reader.subscription] = reader.internal_stats()
+        cursors[reader.subscription] = describe_reader_cursor(reader)
     return {
         "entriesAddedCounter": topic.entries_in,
         "numberOfEntries": sum(map(_entries, ledgers)),

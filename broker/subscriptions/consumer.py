@@ -1,8 +1,8 @@
 """A connected consumer: what waits to be sent to it.
 
-The subscription pushes, the stream's handler takes. The queue is bounded in bytes by the room that
-dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more; what
-was taken is one frame, and the handler takes the next when gRPC has accepted it.
+The subscription pushes, whoever serves the stream takes. The queue is bounded in bytes by the room
+that dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more;
+what was taken is one frame, and the next is taken when that one is on its way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Output(NamedTuple):
 
 
 class Consumer:
-    """One end of a Subscribe stream. Made by Subscription.attach."""
+    """Belongs to one stream. Made by Subscription.attach."""
 
     def __init__(
         self, state: ConsumerState, *, read_compacted: bool, on_room: Callable[[], None]
@@ -48,7 +48,7 @@ class Consumer:
         self.state = state
         self.read_compacted = read_compacted
         self.traffic = Traffic()
-        # The stream's handler says who it is.
+        # Who opened the stream says it.
         self.peer = Peer()
         self._on_room = on_room
         self._deliveries: deque[Delivery] = deque()
@@ -81,6 +81,10 @@ class Consumer:
             self._is_ended, self._error = True, error
             self._deliveries.clear()
             self._ready.set()
+
+    def finish(self) -> None:
+        """The client has nothing more to say: it is leaving."""
+        self.end(None)
 
     def withdraw(self, positions: AbstractSet[Position] | None = None) -> set[Position]:
         """Takes back what was not sent yet, of `positions` or all, and its permits."""

@@ -4,8 +4,8 @@ Receipts come back in the order of the entries. A duplicate's receipt waits unti
 appended before it is durable: the original may still be on its way.
 
 Bounds: what a producer has in flight, duplicates among it, stays under IN_FLIGHT_BYTES_MAX plus an
-entry and what the handler appends at once (broker/rpc/publish.py); above it the handler does not
-read on, and HTTP/2 holds the client back.
+entry and what is appended at once (broker/rpc/publish.py); above it the stream is not read on,
+which holds the client back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ledgerfold.broker.log.tail import LogTail
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EntryHeader, Position, check_entry
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.v1.data_pb2 import Receipt
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
@@ -44,8 +43,10 @@ class PublishTopic(Protocol):
     def detach_producer(self, producer: Producer) -> None: ...
 
 
-class _Waiting(NamedTuple):
-    receipt: Position
+class Receipt(NamedTuple):
+    """Of one entry, and what it waits for. `position`: nowhere, for a duplicate."""
+
+    position: Position
     sequence_id: int
     size_bytes: int
     # Durable from here on; None: nothing was ever appended to wait for.
@@ -53,15 +54,15 @@ class _Waiting(NamedTuple):
 
 
 class Producer:
-    """Belongs to one Publish stream."""
+    """Belongs to one stream."""
 
     def __init__(self, topic: PublishTopic, name: str, record: ProducerRecord) -> None:
         self.topic = topic
         self.name = name
         self.record = record
-        # The stream's handler says who it is.
+        # Who opened the stream says it.
         self.peer = Peer()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[Receipt] = deque()
         self._in_flight_bytes = 0
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
@@ -90,11 +91,11 @@ class Producer:
         self._wait(position, header.sequence_id, header.size_bytes, position)
 
     def _wait(
-        self, receipt: Position, sequence_id: int, size_bytes: int, durable_at: Position | None
+        self, position: Position, sequence_id: int, size_bytes: int, durable_at: Position | None
     ) -> None:
-        self._waiting.append(_Waiting(receipt, sequence_id, size_bytes, durable_at))
+        self._waiting.append(Receipt(position, sequence_id, size_bytes, durable_at))
         self._in_flight_bytes += size_bytes
-        if receipt == _DUPLICATE:
+        if position == _DUPLICATE:
             self._changed.set()
 
     async def has_room(self) -> None:
@@ -129,13 +130,7 @@ class Producer:
                 break
             self._waiting.popleft()
             self._in_flight_bytes -= waiting.size_bytes
-            ready.append(
-                Receipt(
-                    sequence_id=waiting.sequence_id,
-                    ledger_id=waiting.receipt.ledger_id,
-                    entry_id=waiting.receipt.entry_id,
-                )
-            )
+            ready.append(waiting)
         if ready:
             self._room.set()
         return ready

@@ -29,6 +29,7 @@ from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
@@ -56,26 +57,6 @@ from ledgerfold.v1.records_pb2 import (
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 _log = logging.getLogger(__name__)
-
-
-class Reader(Protocol):
-    """Whoever reads without a subscription (broker/rpc/read.py).
-
-    While a run's horizon has overtaken it, the raw ledgers it needs stay.
-    """
-
-    @property
-    def held_position(self) -> Position | None: ...
-
-    # The name under which stats show it.
-    subscription: str
-
-    def wake(self) -> None:
-        """To look again: the topic may have come to its end."""
-        ...
-
-    def stats(self) -> dict[str, Any]: ...
-    def internal_stats(self) -> dict[str, Any]: ...
 
 
 class Surroundings(Protocol):

@@ -23,8 +23,8 @@ from typing import Any, TypeVar, cast
 
 from ledgerfold.broker.ground.clock import ManualClock
 from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.rpc.read import EOF
 from ledgerfold.broker.rpc.read import read as read_handler
+from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.subscriptions.consumer import Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
@@ -176,7 +176,7 @@ class BrokerLab:
             producer.finish()
             found: list[Position] = []
             while receipts := await producer.receipts():
-                found += [Position(each.ledger_id, each.entry_id) for each in receipts]
+                found += [each.position for each in receipts]
             return found
         finally:
             producer.detach()
@@ -276,8 +276,7 @@ class ReadCall:
             topic=TOPIC, start=_start(start, inclusive), read_compacted=read_compacted
         )
         self._put(data_pb2.ReadRequest(open=opening))
-        handler = cast(Any, read_handler).__wrapped__
-        self._task = lab.loop.create_task(handler(lab.broker, None, self))
+        self._task = lab.loop.create_task(read_handler(lab.broker, cast(Any, self)))
 
     def _put(self, request: data_pb2.ReadRequest) -> None:
         self._requests.put_nowait(request.SerializeToString())

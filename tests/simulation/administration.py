@@ -6,8 +6,7 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.rpc import subscribe as subscribe_rpc
-from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import Policies
 from tests.simulation.operation import ask_admin, make_vague, operation, take_away
@@ -16,20 +15,17 @@ if TYPE_CHECKING:
     from tests.simulation.actors import Actors
     from tests.simulation.world import World
 
-_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
-_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
-
 
 @operation
 def compact(actors: Actors, random: Random) -> None:
     request = admin_pb2.TriggerCompactionRequest(topic=actors.topic(random))
-    ask_admin(actors, "compact", AdminService.TriggerCompaction, request)
+    ask_admin(actors, "compact", "TriggerCompaction", request)
 
 
 @operation
 def cancel(actors: Actors, random: Random) -> None:
     request = admin_pb2.CancelCompactionRequest(topic=actors.topic(random))
-    ask_admin(actors, "cancel", AdminService.CancelCompaction, request)
+    ask_admin(actors, "cancel", "CancelCompaction", request)
 
 
 @operation
@@ -54,19 +50,19 @@ async def _kill_worker(world: World, late: int, steps: int) -> None:
 @operation
 def unload(actors: Actors, random: Random) -> None:
     request = admin_pb2.UnloadTopicRequest(topic=actors.topic(random))
-    ask_admin(actors, "unload", AdminService.UnloadTopic, request)
+    ask_admin(actors, "unload", "UnloadTopic", request)
 
 
 @operation
 def trim(actors: Actors, random: Random) -> None:
     request = admin_pb2.TrimTopicRequest(topic=actors.topic(random))
-    ask_admin(actors, "trim", AdminService.TrimTopic, request)
+    ask_admin(actors, "trim", "TrimTopic", request)
 
 
 @operation
 def stats(actors: Actors, random: Random) -> None:
     request = admin_pb2.GetTopicInternalStatsRequest(topic=actors.topic(random))
-    ask_admin(actors, "stats", AdminService.GetTopicInternalStats, request)
+    ask_admin(actors, "stats", "GetTopicInternalStats", request)
 
 
 @operation
@@ -75,9 +71,7 @@ def truncate(actors: Actors, random: Random) -> None:
     make_vague(actors, topic)
     actors.world.oracle.truncated.add(topic)
     take_away(actors, topic)
-    ask_admin(
-        actors, "truncate", AdminService.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic)
-    )
+    ask_admin(actors, "truncate", "TruncateTopic", admin_pb2.TruncateTopicRequest(topic=topic))
 
 
 @operation
@@ -85,7 +79,7 @@ def expire(actors: Actors, random: Random) -> None:
     topic = actors.topic(random)
     make_vague(actors, topic)
     request = admin_pb2.ExpireMessagesRequest(topic=topic, older_than_ms=random.choice((1, 500)))
-    ask_admin(actors, "expire", AdminService.ExpireMessages, request)
+    ask_admin(actors, "expire", "ExpireMessages", request)
 
 
 @operation
@@ -93,7 +87,7 @@ def disable_compaction(actors: Actors, random: Random) -> None:
     topic = actors.topic(random)
     take_away(actors, topic)
     request = data_pb2.UnsubscribeRequest(topic=topic, subscription="__compaction")
-    ask_admin(actors, "disable compaction", _UNSUBSCRIBE, request, of_broker=True)
+    ask_admin(actors, "disable compaction", "Unsubscribe", request, data_calls)
 
 
 @operation
@@ -111,20 +105,20 @@ def set_policies(actors: Actors, random: Random) -> None:
         make_vague(actors, topic)
     scope = admin_pb2.PolicyScope(topic=topic)
     request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=policies)
-    ask_admin(actors, "set policies", AdminService.UpdatePolicies, request)
+    ask_admin(actors, "set policies", "UpdatePolicies", request)
 
 
 @operation
 def terminate(actors: Actors, random: Random) -> None:
     request = admin_pb2.TerminateTopicRequest(topic=actors.topic(random))
-    ask_admin(actors, "terminate", AdminService.TerminateTopic, request)
+    ask_admin(actors, "terminate", "TerminateTopic", request)
 
 
 @operation
 def delete_topic(actors: Actors, random: Random) -> None:
     force = random.random() < 0.8
     request = admin_pb2.DeleteTopicRequest(topic=actors.topic(random), force=force)
-    ask_admin(actors, "delete", AdminService.DeleteTopic, request)
+    ask_admin(actors, "delete", "DeleteTopic", request)
 
 
 @operation

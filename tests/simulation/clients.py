@@ -5,17 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.rpc import subscribe as subscribe_rpc
-from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.v1 import admin_pb2, data_pb2
 from tests.simulation.operation import ask_admin, make_vague, operation, seek
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
-
-_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
-_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
 
 
 @operation
@@ -126,7 +122,7 @@ def unsubscribe(actors: Actors, random: Random) -> None:
     request = data_pb2.UnsubscribeRequest(
         topic=actors.topic(random), subscription=name, force=force
     )
-    ask_admin(actors, "unsubscribe", _UNSUBSCRIBE, request, of_broker=True)
+    ask_admin(actors, "unsubscribe", "Unsubscribe", request, data_calls)
 
 
 @operation
@@ -136,7 +132,7 @@ def pass_over(actors: Actors, random: Random) -> None:
     make_vague(actors, topic, name)
     if random.random() < 0.5:
         skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=2)
-        ask_admin(actors, "skip", AdminService.SkipMessages, skip)
+        ask_admin(actors, "skip", "SkipMessages", skip)
     else:
         clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
-        ask_admin(actors, "clear", AdminService.ClearBacklog, clear)
+        ask_admin(actors, "clear", "ClearBacklog", clear)

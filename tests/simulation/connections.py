@@ -33,7 +33,7 @@ class Connection:
     def __init__(
         self,
         world: World,
-        handler: Callable[[Any, Any, Any], Awaitable[None]],
+        handler: Callable[[Any, Any], Awaitable[None]],
         on_sent: Callable[[bytes], None],
     ) -> None:
         self._world, self._on_sent = world, on_sent
@@ -49,7 +49,7 @@ class Connection:
         if broker is None:
             self._end(Unavailable("The broker is not there."))
             return
-        self._task = world.in_broker(handler(broker, self, self))
+        self._task = world.in_broker(handler(broker, self))
         self._task.add_done_callback(self._finished)
 
     # The client's end
@@ -111,15 +111,6 @@ class Connection:
         if self._requests[0] is EOF:
             return EOF
         return self._requests.popleft()
-
-    def __aiter__(self) -> Connection:
-        return self
-
-    async def __anext__(self) -> Any:
-        request = await self.read()
-        if request is EOF:
-            raise StopAsyncIteration
-        return request
 
     async def write(self, frame: bytes) -> None:
         if self._is_cut:

@@ -24,7 +24,7 @@ from tests.simulation.subscriptions import Subscription, covers
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_HANDLER = subscribe.__wrapped__  # type: ignore[attr-defined]
+_HANDLER = subscribe
 EXCLUSIVE = data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE
 FAILOVER = data_pb2.SUBSCRIPTION_TYPE_FAILOVER
 TYPES = (

@@ -6,15 +6,12 @@ import errno
 from random import Random
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.rpc import subscribe as subscribe_rpc
 from tests.simulation.disk import DATA, Fault, File, Folder
 from tests.simulation.operation import operation
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
 
-_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
-_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
 _ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, errno.EMFILE)
 _FAULTY = (
     frozenset({"sync"}),

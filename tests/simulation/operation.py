@@ -7,12 +7,12 @@ out, and a failure can be shrunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.rpc import subscribe as subscribe_rpc
-from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from tests.simulation.actors import Actors
     from tests.simulation.world import World
 
-_SEEK = subscribe_rpc.seek.__wrapped__  # type: ignore[attr-defined]
-_UNSUBSCRIBE = subscribe_rpc.unsubscribe.__wrapped__  # type: ignore[attr-defined]
 Operation = Callable[["Actors", Random], None]
+Calls = Callable[[Broker], Mapping[str, Any]]
 OPERATIONS: dict[str, Operation] = {}
 
 
@@ -60,7 +59,7 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
     sub.begin_move()
 
     async def serve(broker: Broker) -> None:
-        await _SEEK(broker, request, None)
+        await subscribe_rpc.seek(broker, request)
         sub.end_move(position)
         ended.append(position)
 
@@ -73,15 +72,13 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
 
 
 def ask_admin(
-    actors: Actors, what: str, method: Any, request: Any, *, of_broker: bool = False
+    actors: Actors, what: str, method: str, request: Any, calls: Calls = admin_calls
 ) -> None:
-    """A unary call of AdminService; what it is answered goes into the trace."""
+    """A unary call, of AdminService mostly; what it is answered goes into the trace."""
 
     async def ask() -> None:
         async def serve(broker: Broker) -> Any:
-            if of_broker:
-                return await method(broker, request, None)
-            return await method.__wrapped__(AdminService(broker), request, None)
+            return await calls(broker)[method](request)
 
         try:
             await call(actors.world, serve)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b"", None)
-HANDLER = publish.__wrapped__  # type: ignore[attr-defined]
+HANDLER = publish
 
 
 class Publisher:

@@ -22,7 +22,7 @@ from tests.simulation.life import Attempt, Topic
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-_HANDLER = read.__wrapped__  # type: ignore[attr-defined]
+_HANDLER = read
 
 
 class Seen:

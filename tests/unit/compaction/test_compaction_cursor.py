@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.compaction import cursor_moves as compaction_moves
-from ledgerfold.broker.rpc.admin_cursors import CursorCalls
+from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, delete_subscription
 from ledgerfold.broker.topics.operations import disable_compaction, truncate_topic
@@ -31,11 +31,6 @@ from tests.model.log_model import Message
 
 SUBSCRIPTION = "__compaction"
 LATEST = StartPosition(latest=True)
-
-
-class Calls(CursorCalls):
-    def __init__(self, lab: BrokerLab) -> None:
-        self._broker = lab.broker
 
 
 @pytest.fixture
@@ -78,8 +73,7 @@ def unload(lab: BrokerLab) -> None:
 def call(lab: BrokerLab, name: str, **fields: Any) -> Any:
     """A call of AdminService; its errors come as they are."""
     request = getattr(admin_pb2, f"{name}Request")(topic=TOPIC, subscription=SUBSCRIPTION, **fields)
-    handler: Any = getattr(CursorCalls, name)
-    return lab.run(handler.__wrapped__(Calls(lab), request, None))
+    return lab.run(admin_calls(lab.broker)[name](request))
 
 
 def test_moved_back_it_shows_at_once_and_counts_from_the_next_load_on(lab: BrokerLab) -> None:
@@ -267,9 +261,8 @@ def test_expiry_of_all_leaves_it_alone(lab: BrokerLab) -> None:
     lab.compact()
     send(lab, "b=1")
     lab.advance(10_000)
-    handler: Any = CursorCalls.ExpireMessages
     request = admin_pb2.ExpireMessagesRequest(topic=TOPIC, older_than_ms=1_000)
-    lab.run(handler.__wrapped__(Calls(lab), request, None))
+    lab.run(admin_calls(lab.broker)["ExpireMessages"](request))
     assert cursor(lab)["markDeletePosition"] == str(sent[0])
 
 

@@ -17,7 +17,9 @@ from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.traffic import Peer
 from ledgerfold.broker.log.backlog import sums_of
 from ledgerfold.broker.policies.profiles import PROFILES, in_force
-from ledgerfold.broker.rpc.admin import AdminService
+from ledgerfold.broker.rpc.admin import admin_calls
+from ledgerfold.broker.rpc.handlers import service_handlers
+from ledgerfold.broker.server.grpc_server import ADMIN_SERVICE
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
@@ -32,7 +34,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
 )
 from ledgerfold.v1 import admin_pb2
-from ledgerfold.v1.admin_pb2_grpc import AdminServiceStub, add_AdminServiceServicer_to_server
+from ledgerfold.v1.admin_pb2_grpc import AdminServiceStub
 from ledgerfold.v1.records_pb2 import (
     CompactedView,
     CursorRecord,
@@ -56,7 +58,7 @@ class StatsTopic(LabTopic):
         super().__init__(*arguments)
         self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
-        self.producers = {"standalone-0": SimpleNamespace(peer=Peer("ipv4:10.0.0.7:99", 1_000))}
+        self.producers = {"standalone-0": SimpleNamespace(peer=Peer("10.0.0.7:99", 1_000))}
         self.readers: set[Any] = set()
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
@@ -126,8 +128,7 @@ def ledger(ledger_id: int, entries: int) -> LedgerRecord:
 async def admin(lab: AdminLab) -> AsyncIterator[Any]:
     server = grpc.aio.server()
     broker: Any = lab
-    add_service: Any = add_AdminServiceServicer_to_server
-    add_service(AdminService(broker), server)
+    server.add_generic_rpc_handlers((service_handlers(ADMIN_SERVICE, admin_calls(broker)),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:

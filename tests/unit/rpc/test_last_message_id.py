@@ -33,8 +33,7 @@ def test_the_last_message_id_needs_no_values() -> None:
 
     async def ask() -> GetLastMessageIdResponse:
         request = GetLastMessageIdRequest(topic="t")
-        answer = await get_last_message_id(broker, request, cast(Any, None))
-        return cast(GetLastMessageIdResponse, answer)
+        return await get_last_message_id(broker, request)
 
     last = asyncio.run(ask()).message_id
     assert (last.ledger_id, last.entry_id, last.batch_index, last.partition) == (3, 5, 9, -1)

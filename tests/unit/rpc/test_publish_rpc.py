@@ -11,6 +11,7 @@ import pytest
 
 from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.rpc import publish
+from ledgerfold.broker.rpc.stream import EOF, feed
 from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_publish
@@ -52,14 +53,15 @@ class FakeProducer:
 
 class FakeContext:
     def __init__(self, *frames: bytes) -> None:
-        self._frames: list[Any] = [*frames, publish.EOF]
+        self._frames: list[Any] = [*frames, EOF]
 
     async def read(self) -> Any:
         return self._frames.pop(0)
 
 
 async def receive(producer: FakeProducer, *frames: bytes) -> None:
-    await publish._receive(cast(Any, FakeContext(*frames)), cast(Producer, producer))
+    fed = cast(Producer, producer)
+    await feed(cast(Any, FakeContext(*frames)), fed, lambda frame: publish.take(frame, fed))
 
 
 def test_a_frame_of_many_entries_lets_others_have_their_turn() -> None:
@@ -116,7 +118,7 @@ def test_the_first_request_is_small() -> None:
         opening = data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic="t"))
         frame = opening.SerializeToString() + encode_publish([b""]) * 100_000
         with pytest.raises(InvalidRequest, match="200005 bytes"):
-            await publish._opening(cast(Any, FakeContext(frame)))
+            await publish.REQUESTS.opening(cast(Any, FakeContext(frame)))
 
     asyncio.run(test())
 

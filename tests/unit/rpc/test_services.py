@@ -1,8 +1,7 @@
-"""What the wire contract offers is served: generated base classes refuse what has no method."""
+"""What the wire contract offers is served, and nothing else."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,13 +9,14 @@ from typing import Any, cast
 import pytest
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
-from ledgerfold.broker.rpc.admin import AdminService
-from ledgerfold.broker.server.grpc_server import Server
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.rpc.admin import admin_calls
+from ledgerfold.broker.rpc.data import data_calls
+from ledgerfold.broker.rpc.handlers import service_handlers
+from ledgerfold.broker.server.grpc_server import ADMIN_SERVICE, DATA_SERVICE
 from ledgerfold.compactor.service import CompactorService
-from ledgerfold.v1 import admin_pb2, compactor_pb2, data_pb2
-from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
+from ledgerfold.v1 import compactor_pb2
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
+from tests.model.broker_lab import BrokerLab
 
 
 def methods_of(service: ServiceDescriptor) -> list[MethodDescriptor]:
@@ -24,31 +24,27 @@ def methods_of(service: ServiceDescriptor) -> list[MethodDescriptor]:
 
 
 @pytest.mark.parametrize(
-    ("served", "base", "descriptor"),
-    [
-        (AdminService, AdminServiceServicer, admin_pb2.DESCRIPTOR),
-        (CompactorService, CompactorServiceServicer, compactor_pb2.DESCRIPTOR),
-    ],
+    ("service", "calls"), [(ADMIN_SERVICE, admin_calls), (DATA_SERVICE, data_calls)]
 )
-def test_every_call_is_served(served: type, base: type, descriptor: Any) -> None:
-    """By a method of ours, which streams where the contract says so."""
-    for method in methods_of(descriptor.services_by_name[base.__name__.removesuffix("Servicer")]):
-        handler = inspect.unwrap(getattr(served, method.name))
-        assert handler is not getattr(base, method.name), method.full_name
-        streams = inspect.isasyncgenfunction(handler) or inspect.isgeneratorfunction(handler)
-        assert streams == method.server_streaming, method.full_name
-
-
-def test_every_data_call_is_served() -> None:
+def test_every_call_of_the_broker_is_served(service: ServiceDescriptor, calls: Any) -> None:
     """As the stream, or the single call, that the contract says."""
+    lab = BrokerLab()
+    found = calls(lab.broker)
+    assert sorted(found) == sorted(method.name for method in methods_of(service))
+    handlers = service_handlers(service, found)
+    for method in methods_of(service):
+        details = SimpleNamespace(method=f"/{service.full_name}/{method.name}")
+        handler = cast(Any, handlers.service(cast(Any, details)))
+        kinds = (handler.request_streaming, handler.response_streaming)
+        assert kinds == (method.client_streaming, method.server_streaming), method.full_name
+        yields = inspect.isasyncgenfunction(found[method.name])
+        assert yields == (method.server_streaming and not method.client_streaming)
+    lab.stop()
 
-    async def run() -> None:
-        handlers = Server(cast(Broker, None))._data_handlers()
-        for method in methods_of(data_pb2.DESCRIPTOR.services_by_name["DataService"]):
-            path = f"/{method.containing_service.full_name}/{method.name}"
-            handler = handlers.service(SimpleNamespace(method=path))
-            assert handler is not None, path
-            kinds = (handler.request_streaming, handler.response_streaming)
-            assert kinds == (method.client_streaming, method.server_streaming), path
 
-    asyncio.run(run())
+def test_every_call_of_the_compactor_is_served() -> None:
+    """By a method of ours, which streams where the contract says so."""
+    for method in methods_of(compactor_pb2.DESCRIPTOR.services_by_name["CompactorService"]):
+        handler = getattr(CompactorService, method.name)
+        assert handler is not getattr(CompactorServiceServicer, method.name), method.full_name
+        assert inspect.isasyncgenfunction(handler) == method.server_streaming, method.full_name

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
 import pytest
 
-from ledgerfold.broker.rpc.subscribe import SLICE_POSITIONS, _frames, seek, subscribe, unsubscribe
+from ledgerfold.broker.rpc.data import data_calls
+from ledgerfold.broker.rpc.handlers import service_handlers
+from ledgerfold.broker.rpc.subscribe import SLICE_POSITIONS, _frames
+from ledgerfold.broker.server.grpc_server import DATA_SERVICE
 from ledgerfold.broker.subscriptions.consumer import Delivery, Output
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.topics.partitions import Partitions
@@ -114,31 +117,7 @@ class serving:  # noqa: N801 - used as a context manager
     def __init__(self, broker: Any) -> None:
         self.server = grpc.aio.server()
 
-        async def on_subscribe(requests: AsyncIterator[Any], context: Any) -> None:
-            await subscribe(broker, requests, context)
-
-        async def on_seek(request: Any, context: Any) -> Any:
-            return await seek(broker, request, context)
-
-        async def on_unsubscribe(request: Any, context: Any) -> Any:
-            return await unsubscribe(broker, request, context)
-
-        handlers = {
-            "Subscribe": grpc.stream_stream_rpc_method_handler(on_subscribe),
-            "Seek": grpc.unary_unary_rpc_method_handler(
-                on_seek,
-                data_pb2.SeekRequest.FromString,
-                data_pb2.SeekResponse.SerializeToString,
-            ),
-            "Unsubscribe": grpc.unary_unary_rpc_method_handler(
-                on_unsubscribe,
-                data_pb2.UnsubscribeRequest.FromString,
-                data_pb2.UnsubscribeResponse.SerializeToString,
-            ),
-        }
-        self.server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers),)
-        )
+        self.server.add_generic_rpc_handlers((service_handlers(DATA_SERVICE, data_calls(broker)),))
         self.port = self.server.add_insecure_port("127.0.0.1:0")
 
     async def __aenter__(self) -> grpc.aio.Channel:

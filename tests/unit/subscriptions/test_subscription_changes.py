@@ -179,7 +179,7 @@ def test_stats_speak_pulsars_names() -> None:
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1 a=2", "b=1", "c=1")
         consumer = await subscribed(topic, ConsumerOptions(SubscriptionType.SHARED, name="me"))
-        consumer.peer = Peer("ipv6:%5B::1%5D:99", 1_000, {"team": "prices"})
+        consumer.peer = Peer("[::1]:99", 1_000, {"team": "prices"})
         received = await receive(consumer, 3)
         consumer.traffic.last_sent_ms = 2_000
         await acknowledge(topic, consumer, [received[0], received[2]])

@@ -29,7 +29,7 @@ def send(lab: BrokerLab, *entries: bytes) -> int:
             found = []
             while receipts := await producer.receipts():
                 found += receipts
-            return sum(receipt.entry_id >= 0 for receipt in found)
+            return sum(receipt.position.entry_id >= 0 for receipt in found)
         finally:
             producer.detach()
 

@@ -242,7 +242,7 @@ def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> No
         producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
         last = await terminate_topic(lab.broker, TOPIC)
         (receipt,) = await producer.receipts()
-        assert (receipt.ledger_id, receipt.entry_id) == last
+        assert receipt.position == last
         with pytest.raises(TopicTerminated):
             await producer.receipts()
         producer.detach()

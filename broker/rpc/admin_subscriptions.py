@@ -1,5 +1,5 @@
-"""The calls of AdminService that move subscriptions (broker/subscriptions/moves.py), and
-`__compaction` (broker/compaction/cursor_moves.py).
+"""The calls of AdminService about subscriptions, and `__compaction` among them: it is moved as they
+are (broker/subscriptions/moves.py, broker/compaction/cursor_moves.py).
 
 Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
 refused there, as in Pulsar.
@@ -7,38 +7,63 @@ refused there, as in Pulsar.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import grpc
-
 from ledgerfold.broker.compaction import cursor_moves as compaction_moves
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.existing import existing_topics
 from ledgerfold.broker.subscriptions import moves as cursor_moves
-from ledgerfold.broker.subscriptions.lifecycle import existing_subscription, seek_subscription
+from ledgerfold.broker.subscriptions.lifecycle import (
+    create_subscription,
+    existing_subscription,
+    seek_subscription,
+)
+from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitions import on_each
-from ledgerfold.broker.wire.errors import rpc_errors
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed, NothingExpired
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    NotAllowed,
+    NothingExpired,
+    SubscriptionExists,
+)
 from ledgerfold.v1 import admin_pb2
-from ledgerfold.v1.admin_pb2_grpc import AdminServiceServicer
 from ledgerfold.v1.data_pb2 import StartPosition
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.topics.broker import Broker
-    from ledgerfold.broker.topics.topic import Topic
 
-Context = grpc.aio.ServicerContext[Any, Any]
+class SubscriptionHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
-
-class CursorCalls(AdminServiceServicer):
-    """A part of AdminService (broker/rpc/admin.py)."""
-
-    _broker: Broker
-
-    @rpc_errors
     @runs_to_its_end
-    async def ExpireMessages(  # noqa: N802
-        self, request: admin_pb2.ExpireMessagesRequest, context: Context
+    async def create(
+        self, request: admin_pb2.CreateSubscriptionRequest
+    ) -> admin_pb2.CreateSubscriptionResponse:
+        name = request.subscription
+        if not name:
+            raise InvalidRequest("A subscription needs a name.")
+        if name == COMPACTION_CURSOR:
+            raise NotAllowed(f"{name} is compaction's own. Trigger a compaction instead.")
+        full = persistent_topic(request.topic, "subscribed to")
+        topics = [await self._broker.topic(each) for each in self._broker.partitions.names(full)]
+        if all(name in topic.subscriptions for topic in topics):
+            raise SubscriptionExists(full, name)
+        now_ms = self._broker.clock_ms()
+        for topic in topics:
+            await create_subscription(topic, name, request.start, created_ms=now_ms)
+        return admin_pb2.CreateSubscriptionResponse()
+
+    async def list_names(
+        self, request: admin_pb2.ListSubscriptionsRequest
+    ) -> admin_pb2.ListSubscriptionsResponse:
+        topics = await existing_topics(self._broker, request.topic)
+        names = sorted({name for topic in topics for name in topic.subscriptions})
+        if any(topic.record.compaction_cursor for topic in topics):
+            names.append(COMPACTION_CURSOR)
+        return admin_pb2.ListSubscriptionsResponse(subscriptions=names)
+
+    @runs_to_its_end
+    async def expire_messages(
+        self, request: admin_pb2.ExpireMessagesRequest
     ) -> admin_pb2.ExpireMessagesResponse:
         names = self._names(request.topic)
         refusals = list[NothingExpired]()
@@ -65,10 +90,9 @@ class CursorCalls(AdminServiceServicer):
             return await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
         return await cursor_moves.expire_all(topic, request.older_than_ms)
 
-    @rpc_errors
     @runs_to_its_end
-    async def ResetCursor(  # noqa: N802
-        self, request: admin_pb2.ResetCursorRequest, context: Context
+    async def reset_cursor(
+        self, request: admin_pb2.ResetCursorRequest
     ) -> admin_pb2.ResetCursorResponse:
         to = request.WhichOneof("to")
         if to is None:
@@ -91,10 +115,9 @@ class CursorCalls(AdminServiceServicer):
         await on_each(self._names(request.topic), reset)
         return admin_pb2.ResetCursorResponse()
 
-    @rpc_errors
     @runs_to_its_end
-    async def SkipMessages(  # noqa: N802
-        self, request: admin_pb2.SkipMessagesRequest, context: Context
+    async def skip_messages(
+        self, request: admin_pb2.SkipMessagesRequest
     ) -> admin_pb2.SkipMessagesResponse:
         self._check_whole(request.topic, "There is no order over partitions to skip in")
         topic = await self._topic(persistent_topic(request.topic))
@@ -106,10 +129,9 @@ class CursorCalls(AdminServiceServicer):
             await subscription.persist()
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
-    @rpc_errors
     @runs_to_its_end
-    async def ClearBacklog(  # noqa: N802
-        self, request: admin_pb2.ClearBacklogRequest, context: Context
+    async def clear_backlog(
+        self, request: admin_pb2.ClearBacklogRequest
     ) -> admin_pb2.ClearBacklogResponse:
         async def clear(name: str) -> int:
             topic = await self._topic(name)

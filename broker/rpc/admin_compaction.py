@@ -1,0 +1,69 @@
+"""The calls of AdminService about compaction: its runs, and what they did to a key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ledgerfold.broker.explain.scan import Explainer
+from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.existing import COMPACTED, existing_names, existing_topics
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
+from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.storage.errors import InvalidRequest, TopicIsPartitioned
+from ledgerfold.v1 import admin_pb2, explain_pb2
+
+
+class CompactionHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._compaction = PartitionedCompaction(broker)
+        self._policies = PolicyStore(broker)
+        self._explainer = Explainer(broker)
+
+    @runs_to_its_end
+    async def trigger(
+        self, request: admin_pb2.TriggerCompactionRequest
+    ) -> admin_pb2.TriggerCompactionResponse:
+        number = await self._compaction.trigger(persistent_topic(request.topic, COMPACTED))
+        return admin_pb2.TriggerCompactionResponse(run_number=number)
+
+    async def status(
+        self, request: admin_pb2.GetCompactionStatusRequest
+    ) -> admin_pb2.GetCompactionStatusResponse:
+        name = persistent_topic(request.topic, COMPACTED)
+        if count := self._broker.partitions.count(name):
+            applied = self._policies.of_topic(name, applied=True)
+            if not applied.emulation.partitioned_status:
+                raise TopicIsPartitioned(name, count)
+        return await self._compaction.status(name)
+
+    async def watch(
+        self, request: admin_pb2.WatchCompactionRequest
+    ) -> AsyncIterator[admin_pb2.WatchCompactionResponse]:
+        name = persistent_topic(request.topic, COMPACTED)
+        async for status in self._compaction.watch(name):
+            yield admin_pb2.WatchCompactionResponse(status=status)
+
+    @runs_to_its_end
+    async def cancel(
+        self, request: admin_pb2.CancelCompactionRequest
+    ) -> admin_pb2.CancelCompactionResponse:
+        number = await self._compaction.cancel(existing_names(self._broker, request.topic))
+        return admin_pb2.CancelCompactionResponse(run_number=number)
+
+    async def list_runs(self, request: admin_pb2.ListRunsRequest) -> admin_pb2.ListRunsResponse:
+        if request.limit < 0:
+            raise InvalidRequest(f"A limit of {request.limit}; 0 means all.")
+        topics = existing_names(self._broker, request.topic) if request.topic else []
+        runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
+        return admin_pb2.ListRunsResponse(runs=runs)
+
+    async def explain(self, request: explain_pb2.ExplainRequest) -> explain_pb2.ExplainResponse:
+        if request.HasField("message_id"):
+            name = persistent_topic(request.topic, COMPACTED)
+            topics = [await self._broker.topic(name, create=False)]
+        else:
+            topics = await existing_topics(self._broker, request.topic)
+        return await self._explainer.explain(topics, request)

@@ -1,0 +1,111 @@
+"""The calls of AdminService about topics themselves.
+
+A partitioned topic is unloaded, trimmed and truncated with all its partitions; terminated is one
+partition, and a message is found in one, as in Pulsar.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ledgerfold.broker.ground.names import parse_namespace, partition_index, persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.existing import existing_names, existing_topics
+from ledgerfold.broker.stats.topic import internal_stats, topic_stats
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.freeing import freeing
+from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1.records_pb2 import MessageId
+
+
+class TopicHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @runs_to_its_end
+    async def create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:
+        await self._broker.create_topic(persistent_topic(request.topic, "created"))
+        return admin_pb2.CreateTopicResponse()
+
+    @runs_to_its_end
+    async def delete(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:
+        name, force = persistent_topic(request.topic), request.force
+        await freeing(self._broker.store, lambda: self._broker.delete_topic(name, force))
+        return admin_pb2.DeleteTopicResponse()
+
+    async def list_names(
+        self, request: admin_pb2.ListTopicsRequest
+    ) -> admin_pb2.ListTopicsResponse:
+        namespace = parse_namespace(request.namespace) if request.namespace else ""
+        return admin_pb2.ListTopicsResponse(topics=self._broker.list_topics(namespace))
+
+    async def stats(
+        self, request: admin_pb2.GetTopicStatsRequest
+    ) -> admin_pb2.GetTopicStatsResponse:
+        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
+        compaction = self._broker.compaction.stats(topic)
+        document = topic_stats(topic, compaction)
+        return admin_pb2.GetTopicStatsResponse(json=json.dumps(document))
+
+    async def internal_stats(
+        self, request: admin_pb2.GetTopicInternalStatsRequest
+    ) -> admin_pb2.GetTopicInternalStatsResponse:
+        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
+        document = internal_stats(self._broker, topic)
+        return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
+
+    @runs_to_its_end
+    async def unload(self, request: admin_pb2.UnloadTopicRequest) -> admin_pb2.UnloadTopicResponse:
+        for name in existing_names(self._broker, request.topic):
+            await self._broker.unload_topic(name)
+        return admin_pb2.UnloadTopicResponse()
+
+    @runs_to_its_end
+    async def trim(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicResponse:
+        removed = [
+            await topic.trim() for topic in await existing_topics(self._broker, request.topic)
+        ]
+        return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
+
+    @runs_to_its_end
+    async def truncate(
+        self, request: admin_pb2.TruncateTopicRequest
+    ) -> admin_pb2.TruncateTopicResponse:
+        name = persistent_topic(request.topic, "truncated")
+        names = self._broker.partitions.names(name)
+        broker = self._broker
+        await freeing(broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x)))
+        return admin_pb2.TruncateTopicResponse()
+
+    @runs_to_its_end
+    async def terminate(
+        self, request: admin_pb2.TerminateTopicRequest
+    ) -> admin_pb2.TerminateTopicResponse:
+        name = persistent_topic(request.topic, "terminated")
+        if self._broker.partitions.count(name):
+            raise NotAllowed(f"One partition is terminated: name {name}-partition-0 or another.")
+        last = await terminate_topic(self._broker, name)
+        return admin_pb2.TerminateTopicResponse(last_message_id=_entry_id(name, last))
+
+    async def message_id_by_timestamp(
+        self, request: admin_pb2.GetMessageIdByTimestampRequest
+    ) -> admin_pb2.GetMessageIdByTimestampResponse:
+        name = persistent_topic(request.topic, "searched")
+        if self._broker.partitions.count(name):
+            raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
+        topic = await self._broker.topic(name, create=False)
+        found = await topic.log.first_published_since(request.publish_time_ms)
+        return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
+
+
+def _entry_id(topic: str, position: Position) -> MessageId:
+    return MessageId(
+        ledger_id=position.ledger_id,
+        entry_id=position.entry_id,
+        batch_index=-1,
+        partition=partition_index(topic),
+    )

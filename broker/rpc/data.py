@@ -1,0 +1,33 @@
+"""DataService: who serves which call. Its streams move raw bytes (broker/wire/frames.py)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.rpc.handlers import Handler
+from ledgerfold.broker.rpc.publish import publish
+from ledgerfold.broker.rpc.read import get_last_message_id, read
+from ledgerfold.broker.rpc.subscribe import seek, subscribe, unsubscribe
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.v1 import data_pb2
+
+
+def data_calls(broker: Broker) -> dict[str, Handler]:
+    """By their names in the wire contract."""
+    return {
+        "Publish": partial(publish, broker),
+        "Subscribe": partial(subscribe, broker),
+        "Read": partial(read, broker),
+        "GetPartitions": partial(get_partitions, broker),
+        "GetLastMessageId": partial(get_last_message_id, broker),
+        "Seek": partial(seek, broker),
+        "Unsubscribe": partial(unsubscribe, broker),
+    }
+
+
+async def get_partitions(
+    broker: Broker, request: data_pb2.GetPartitionsRequest
+) -> data_pb2.GetPartitionsResponse:
+    count = broker.partitions.count(persistent_topic(request.topic))
+    return data_pb2.GetPartitionsResponse(partitions=count)

@@ -1,0 +1,126 @@
+"""How a stream's two tasks end: whatever happens to one of them, neither is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+
+from ledgerfold.broker.rpc.stream import EOF, exchange, peer_of
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+
+
+class Fed:
+    """What a stream is of. A context as well: its frames come from `requests`."""
+
+    def __init__(self, *frames: object) -> None:
+        self.requests: asyncio.Queue[Any] = asyncio.Queue()
+        for frame in frames:
+            self.requests.put_nowait(frame)
+        self.taken: list[bytes] = []
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> Any:
+        return await self.requests.get()
+
+    def finish(self) -> None:
+        self.over.set_result(None)
+
+    def end(self, error: LedgerfoldError) -> None:
+        self.over.set_exception(error)
+
+    async def take(self, frame: bytes) -> None:
+        if frame == b"refused":
+            raise InvalidRequest("No.")
+        if frame == b"defect":
+            raise KeyError("not thought of")
+        self.taken.append(frame)
+
+    async def deliver(self) -> None:
+        await self.over
+
+    async def break_off(self) -> None:
+        """As a deliverer with a defect, once something was taken."""
+        while not self.taken:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0)
+        raise KeyError("not thought of")
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(20):
+            await test()
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "a task is left"
+
+    asyncio.run(whole())
+
+
+def serve(fed: Fed, deliver: Callable[[], Coroutine[Any, Any, None]]) -> Awaitable[None]:
+    return exchange(cast(Any, fed), fed, fed.take, deliver())
+
+
+def test_it_ends_when_all_is_delivered() -> None:
+    """After the client's last word, here."""
+
+    async def test() -> None:
+        fed = Fed(b"a", b"b", EOF)
+        await serve(fed, fed.deliver)
+        assert fed.taken == [b"a", b"b"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"), [(b"refused", InvalidRequest), (b"defect", KeyError)]
+)
+def test_what_is_not_taken_ends_it(frame: bytes, expected: type[Exception]) -> None:
+    """Nothing behind it is looked at. Only a refusal is told to what is fed."""
+
+    async def test() -> None:
+        fed = Fed(b"a", frame, b"b")
+        with pytest.raises(expected):
+            await serve(fed, fed.deliver)
+        assert fed.taken == [b"a"]
+        assert fed.over.cancelled() == (expected is KeyError)
+
+    run(test)
+
+
+def test_a_defect_in_delivering_ends_the_feeding() -> None:
+    async def test() -> None:
+        fed = Fed(b"a")
+        with pytest.raises(KeyError):
+            await serve(fed, fed.break_off)
+
+    run(test)
+
+
+def test_a_client_that_vanishes_leaves_nothing() -> None:
+    """gRPC cancels the handler."""
+
+    async def test() -> None:
+        fed = Fed(b"a")
+        handler = asyncio.ensure_future(serve(fed, fed.deliver))
+        while not fed.taken:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0)
+        handler.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await handler
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("named", "address"),
+    [("ipv4:127.0.0.1:45414", "127.0.0.1:45414"), ("ipv6:%5B::1%5D:99", "[::1]:99")],
+)
+def test_a_peer_is_named_as_addresses_are(named: str, address: str) -> None:
+    class Context:
+        def peer(self) -> str:
+            return named
+
+    peer = peer_of(cast(Any, Context()), 1_000, {"team": "prices"})
+    assert peer.stats()["address"] == f"/{address}"
+    assert peer.stats()["metadata"] == {"team": "prices"}

@@ -1,0 +1,102 @@
+"""A defect in what feeds a stream: the client hears of it, the log tells it, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, cast
+
+import grpc
+import pytest
+
+from ledgerfold.broker.rpc.data import data_calls
+from ledgerfold.broker.rpc.handlers import service_handlers
+from ledgerfold.broker.server.grpc_server import DATA_SERVICE
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.reader import Reader
+from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.v1 import data_pb2
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+START = data_pb2.StartPosition(earliest=True)
+OPENINGS: dict[str, Any] = {
+    "Publish": data_pb2.PublishRequest(open=data_pb2.PublishOpen(topic=TOPIC)),
+    "Subscribe": data_pb2.SubscribeRequest(
+        open=data_pb2.SubscribeOpen(topic=TOPIC, subscription="s", durable=True, start=START)
+    ),
+    "Read": data_pb2.ReadRequest(open=data_pb2.ReadOpen(topic=TOPIC, start=START)),
+}
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def served() -> list[str]:
+    """The tasks that are in a stream's handler."""
+    found = [cast(Any, task.get_coro()).cr_code for task in asyncio.all_tasks()]
+    return [code.co_qualname for code in found if "/broker/rpc/" in code.co_filename]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Lets the loop turn until it holds; the lab's timeout bounds it."""
+    while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        await asyncio.sleep(0)
+
+
+async def end_of(lab: BrokerLab, method: str, step: bytes) -> grpc.aio.AioRpcError:
+    """What the stream ends with, whose `step` meets a defect."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((service_handlers(DATA_SERVICE, data_calls(lab.broker)),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            method_of: Any = channel.stream_stream
+            call = method_of(f"/ledgerfold.v1.DataService/{method}")()
+            await call.write(OPENINGS[method].SerializeToString())
+            await call.read()
+            assert len(served()) == 2
+            await call.write(step)
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                assert await call.read() is None, "the stream ended well"
+            await until(lambda: not served())
+            return raised.value
+    finally:
+        await server.stop(None)
+
+
+@pytest.mark.parametrize("method", OPENINGS)
+def test_a_defect_ends_the_stream_with_a_sentence(
+    lab: BrokerLab, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """INTERNAL, and a traceback in the broker's log; what the stream had is given back."""
+
+    def broken(*_: object) -> NoReturn:
+        raise KeyError("not thought of")
+
+    steps = {
+        "Publish": encode_publish([lab.entry([Message(b"k", b"v")], is_batch=False)]),
+        "Subscribe": data_pb2.SubscribeRequest(permits=1).SerializeToString(),
+        "Read": data_pb2.ReadRequest(permits=1).SerializeToString(),
+    }
+    monkeypatch.setattr(Producer, "append", broken)
+    monkeypatch.setattr(Subscription, "add_permits", broken)
+    monkeypatch.setattr(Reader, "add_permits", broken)
+    ended = lab.run(end_of(lab, method, steps[method]))
+    assert ended.code() is grpc.StatusCode.INTERNAL
+    error = error_from_rpc(ended)
+    assert type(error) is LedgerfoldError
+    assert "KeyError" in error.message
+    assert "not thought of" in caplog.text
+    assert "Traceback" in caplog.text
+    topic = lab.topic
+    assert (topic.producers, topic.readers) == ({}, set())
+    assert not any(each.consumers for each in topic.subscriptions.values())
