@@ -27,6 +27,7 @@ BENCHMARKS = (
     "compact-small",
     "compact-large",
     "memory",
+    "stalls",
 )
 
 
