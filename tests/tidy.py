@@ -34,6 +34,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("ledgerfold", "broker", "storage", "compactor")
 MODULE_LINES_MAX = 400
+# The error tree is drawn, and stands, in one place.
+LONG_MODULES = ("storage/errors.py",)
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
@@ -173,7 +175,7 @@ def long_modules(found: Iterable[Module]) -> list[str]:
         for most in (
             TEST_MODULE_LINES_MAX if module.starts_with(("tests/",)) else MODULE_LINES_MAX,
         )
-        if (lines := len(module.source.splitlines())) > most
+        if (lines := len(module.source.splitlines())) > most and module.path not in LONG_MODULES
     ]
 
 

@@ -67,6 +67,8 @@ class TopicSnapshot(NamedTuple):
     previous_ledger_id: int
     # The horizon, unless it was moved by hand: raw entries up to there are not read.
     raw_after: Position
+    # Which load of the topic it is of.
+    epoch: int
 
 
 async def snapshot(topic: ViewedTopic) -> TopicSnapshot | None:
@@ -106,6 +108,7 @@ async def snapshot(topic: ViewedTopic) -> TopicSnapshot | None:
         horizon_previous=view.horizon,
         previous_ledger_id=view.ledger_id,
         raw_after=after,
+        epoch=topic.stored.record.epoch,
     )
     _check_range(topic, taken)
     return taken
@@ -167,6 +170,8 @@ def _check_unchanged(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:
         raise CompactionFenced(
             f"{topic.name} was unloaded, or its disk failed, while it was compacted."
         )
+    if topic.stored.record.epoch != snapshot.epoch:
+        raise CompactionFenced(f"{topic.name} was loaded anew while it was compacted.")
     view = topic.log.view
     if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
         raise CompactionFenced(f"{topic.name} has got another compacted view meanwhile.")

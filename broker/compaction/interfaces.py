@@ -39,6 +39,10 @@ class CompactionSnapshot(Protocol):
     def previous_ledger_id(self) -> int: ...
     @property
     def raw_after(self) -> Position: ...
+    @property
+    def epoch(self) -> int:
+        """Of the topic: another one when it was loaded anew."""
+        ...
 
 
 class CompactableLog(Protocol):

@@ -1,8 +1,7 @@
 """A subscription: a cursor on a topic's log, and the consumers that share it.
 
-Reading and handing out is the pump's (broker/subscriptions/delivery.py), who gets what the
-dispatcher's (broker/subscriptions/dispatcher.py), and the cursor is made durable by its writer
-(broker/subscriptions/cursor_writer.py). Everything happens on one event loop.
+Reading and handing out is the pump's (delivery.py), who gets what the dispatcher's (dispatcher.py),
+and the cursor is made durable by its writer (cursor_writer.py). All of it runs on one event loop.
 
 Rules, as in Pulsar:
 * One type at a time: it is set by the first consumer and forgotten with the last one.

@@ -19,7 +19,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from ledgerfold.broker.compaction.interfaces import CompactionSnapshot, OwnCompactor
+from ledgerfold.broker.compaction.interfaces import (
+    CompactableTopic,
+    CompactionSnapshot,
+    OwnCompactor,
+)
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.names import TopicName, partition_name
@@ -108,11 +112,11 @@ class Broker:
 
     # -- what topics ask -------------------------------------------------------------------
 
-    def is_loaded(self, topic: Topic) -> bool:
+    def is_loaded(self, topic: CompactableTopic) -> bool:
         """Whether it is the topic of its name: neither unloaded nor replaced."""
         return self.topics.get(topic.name) is topic
 
-    def rolled(self, topic: Topic) -> None:
+    def rolled(self, topic: CompactableTopic) -> None:
         """A ledger of it was closed."""
         self.compaction.consider(topic)
 

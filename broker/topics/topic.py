@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
 
 from ledgerfold.broker.compaction.commit import TopicSnapshot, commit, snapshot
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic
@@ -27,9 +24,9 @@ from ledgerfold.broker.policies.profiles import emulation as effective_emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
-from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.reader import Reader
+from ledgerfold.broker.topics.surroundings import Surroundings
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
@@ -43,8 +40,7 @@ from ledgerfold.storage.errors import (
     StorageError,
     TopicBusy,
 )
-from ledgerfold.storage.ledger import LedgerStore
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -57,38 +53,6 @@ from ledgerfold.v1.records_pb2 import (
 from ledgerfold.v1.records_pb2 import Emulation as Settings
 
 _log = logging.getLogger(__name__)
-
-
-class Surroundings(Protocol):
-    """What a topic needs of its broker (broker/topics/broker.py), and no more."""
-
-    @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def metadata(self) -> MetadataStore: ...
-    @property
-    def store(self) -> LedgerStore: ...
-    @property
-    def executor(self) -> Executor: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def partitions(self) -> Partitions: ...
-    def is_loaded(self, topic: Topic) -> bool:
-        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
-        ...
-
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs in the background; its errors are logged."""
-        ...
-
-    def rolled(self, topic: Topic) -> None:
-        """A ledger of it was closed."""
-        ...
-
-    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """What the topic's run reads, until it has ended."""
-        ...
 
 
 class Topic:
@@ -125,10 +89,6 @@ class Topic:
     def is_loaded(self) -> bool:
         """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
-
-    @property
-    def epoch(self) -> int:
-        return self.record.epoch
 
     # -- loading and unloading -------------------------------------------------------------
 

@@ -16,8 +16,11 @@ import pytest
 from ledgerfold.broker.topics.operations import truncate_topic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import CompactionFenced, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerWriter
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.v1.records_pb2 import RunRecord, TopicRecord
 from tests.model.broker_lab import STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
@@ -147,6 +150,27 @@ def test_whoever_waited_for_the_disk_may_be_cancelled(
         race.held.free()
         with suppress(asyncio.CancelledError):
             await task
+
+    race.lab.run(scenario())
+    race.check()
+
+
+def test_a_run_of_an_earlier_load_commits_nothing() -> None:
+    """Whatever the view is: what the run took is of a log that is nobody's any more."""
+    race = Race()
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        record.epoch += 1
+
+    async def scenario() -> None:
+        race.publish(1)
+        topic = race.lab.broker.topics[TOPIC]
+        snapshot = await topic.snapshot_for_compaction()
+        assert snapshot is not None
+        await topic.stored.change(edit)
+        run, manifest = RunRecord(ledger_id=77), Manifest(ledger_id=77)
+        with pytest.raises(CompactionFenced, match="loaded anew"):
+            await topic.commit_compaction(run, manifest, snapshot)
 
     race.lab.run(scenario())
     race.check()
