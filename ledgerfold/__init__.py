@@ -2,16 +2,16 @@
 
 The names of Pulsar's Python client:
 
-    import ledgerfold
-
-    with ledgerfold.Client("127.0.0.1:7650") as client:
-        producer = client.create_producer("prices")
-        producer.send(b"10", partition_key="p3")
-        consumer = client.subscribe("prices", "audit")
-        try:
-            message = consumer.receive(timeout_millis=1000)
-        except ledgerfold.Timeout:
-            ...
+    >>> import ledgerfold
+    >>> with ledgerfold.Client("127.0.0.1:7650") as client:
+    ...     producer = client.create_producer("prices")
+    ...     message_id = producer.send(b"10", partition_key="p3")
+    ...     consumer = client.subscribe("prices", "audit")
+    ...     try:
+    ...         message = consumer.receive(timeout_millis=100)
+    ...     except ledgerfold.Timeout:
+    ...         print("Nothing new.")
+    Nothing new.
 
 `ledgerfold.aio` is the same for asyncio, `ledgerfold.admin` the administration, `ledgerfold.errors`
 has every error, and `ledgerfold.testing` a broker for tests. docs/API.md is the manual of these;

@@ -1,11 +1,11 @@
 """Administration, with the verbs of pulsar-admin, and what its answers are made of.
 
-    from ledgerfold.admin import Admin, Policies
-
-    with Admin("127.0.0.1:7650") as admin:
-        admin.update_policies(topic="prices", values=Policies(retention_ms=60_000))
-        for status in admin.watch_compaction("prices"):
-            print(status.progress.tasks_done, "of", status.progress.tasks_total)
+    >>> from ledgerfold.admin import Admin, Policies
+    >>> with Admin("127.0.0.1:7650") as admin:
+    ...     admin.create_topic("prices")
+    ...     admin.update_policies(topic="prices", values=Policies(retention_ms=60_000))
+    ...     admin.policies(topic="prices").retention_ms
+    60000
 
 Errors are those of `ledgerfold.errors`.
 """

@@ -1,11 +1,8 @@
 """Every error that Ledgerfold raises, by its own name and by that of Pulsar's Python client.
 
-    from ledgerfold.errors import ConsumerBusy, LedgerfoldError, Timeout
-
-    try:
-        message = consumer.receive(timeout_millis=1000)
-    except Timeout:
-        ...
+    >>> from ledgerfold.errors import ConsumerBusy, LedgerfoldError, SubscriptionBusy
+    >>> ConsumerBusy is SubscriptionBusy, issubclass(ConsumerBusy, LedgerfoldError)
+    (True, True)
 
 All are LedgerfoldErrors. Of each:
 
@@ -25,6 +22,7 @@ table.
 from __future__ import annotations
 
 from ledgerfold.storage.errors import (
+    AddressInUse,
     AlreadyClosed,
     CompactedLedgerDamaged,
     CompactionCancelled,
@@ -62,6 +60,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
     TopicTerminated,
     Unavailable,
+    UnknownStrategy,
 )
 
 PulsarException = LedgerfoldError
@@ -76,6 +75,7 @@ ChecksumError = Corruption
 MessageTooBig = MessageTooLarge
 
 __all__ = [
+    "AddressInUse",
     "AlreadyClosed",
     "BrokerPersistenceError",
     "ChecksumError",
@@ -129,4 +129,5 @@ __all__ = [
     "TopicNotFound",
     "TopicTerminated",
     "Unavailable",
+    "UnknownStrategy",
 ]

@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 CODES: dict[str, grpc.StatusCode] = {
     "REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_REQUEST": grpc.StatusCode.INVALID_ARGUMENT,
+    "INVALID_URL": grpc.StatusCode.INVALID_ARGUMENT,
     "MESSAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
     "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,

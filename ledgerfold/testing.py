@@ -1,22 +1,7 @@
 """A broker of one's own, for the tests of a program that uses one.
 
-    import pytest
-    from ledgerfold.testing import Broker
-
-    @pytest.fixture(scope="session")
-    def broker():
-        with Broker() as broker:
-            yield broker
-
-    def test_the_last_price_stays(broker):
-        producer = broker.client.create_producer("prices")
-        for price in (b"10", b"11"):
-            producer.send(price, partition_key="p3")
-        broker.compact_and_wait("prices")
-        assert broker.client.create_table_view("prices").get("p3") == b"11"
-
 It is what `ledgerfold serve` is, in a process of its own, on any free port: it is there within a
-second, and gone with its data when the block ends.
+second, and gone with its data when the block ends. docs/API.md has a pytest fixture.
 """
 
 from __future__ import annotations

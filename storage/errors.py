@@ -109,6 +109,8 @@ class MessageTooLarge(InvalidRequest):
 class InvalidUrl(InvalidRequest):
     """Not the address of a broker."""
 
+    reason = "INVALID_URL"
+
 
 class TopicNotFound(RequestError):
     reason = "TOPIC_NOT_FOUND"

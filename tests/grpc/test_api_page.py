@@ -61,8 +61,8 @@ def test_the_tests(tmp_path: Path) -> None:
 def rows(heading: str) -> list[list[str]]:
     """Of the table below that heading, but for its head: the names in each cell, by cell."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    table = re.findall(r"^\| (.*) \|$", section, re.MULTILINE)[2:]
-    return [line.split(" | ") for line in table]
+    table = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)[2:]
+    return [[cell.strip() for cell in line.split("|")] for line in table]
 
 
 def names(cell: str) -> set[str]:
@@ -73,7 +73,9 @@ def test_the_table_of_errors() -> None:
     """Every class, and for each all the names of Pulsar's that stand for it."""
     told = {cells[0].strip("`"): names(cells[1]) for cells in rows("Errors")}
     classes: Mapping[str, type] = {
-        name: cls for name, cls in vars(tree).items() if isinstance(cls, type)
+        name: cls
+        for name, cls in vars(tree).items()
+        if isinstance(cls, type) and cls.__module__ == tree.__name__
     }
     assert set(told) == set(classes)
     aliases = {name: getattr(errors, name) for name in errors.__all__ if name not in classes}

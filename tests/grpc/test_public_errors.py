@@ -59,6 +59,14 @@ def test_what_the_broker_refuses(client: ledgerfold.Client) -> None:
     assert not closed.value.from_broker
 
 
+def test_no_broker() -> None:
+    """That is the library's own finding."""
+    with ledgerfold.admin.Admin("127.0.0.1:1") as admin:
+        with pytest.raises(ledgerfold.ConnectError) as away:
+            admin.list_topics()
+        assert not away.value.from_broker
+
+
 def test_a_message_that_is_too_big(client: ledgerfold.Client) -> None:
     """The library knows what the broker takes, and does not send it."""
     producer = client.create_producer("t")

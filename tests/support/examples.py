@@ -25,7 +25,7 @@ def with_examples(*, connecting: bool) -> list[str]:
     """The modules of the product and of what tests share that hold examples of this kind."""
     return [
         module.name
-        for module in modules(*PRODUCT[1:], "tests")
+        for module in modules(*PRODUCT, "tests")
         if _PROMPT in module.source
         and not Path(module.path).name.startswith("test_")
         and _connects(module) == connecting

@@ -30,6 +30,9 @@ PULSAR_NAMES = {
 }
 
 
+pytestmark = pytest.mark.process
+
+
 def python(program: str) -> str:
     """What a fresh interpreter prints, whose environment is a user's."""
     environment = dict(os.environ)
