@@ -5,9 +5,10 @@ of, for either may wait for the disk: so two who ask at the same time may both m
 get the one that is kept first. What was begun before something was forgotten is not kept, for it
 may be of what is gone now; whoever asked for it may use it.
 
-    files = Recent[str, ReadFile](256)
-    file = files.get("1/0.log", lambda: open_read("1/0.log"))
-    files.forget(lambda name: name.startswith("1/"))
+    >>> squares = Recent[int, int](2)
+    >>> [squares.get(number, lambda: number**2) for number in (1, 2, 3, 3)]
+    [1, 4, 9, 9]
+    >>> squares.forget(lambda number: number == 3)
 """
 
 from __future__ import annotations

@@ -12,11 +12,6 @@ ends. A change is asked for here, and nowhere else:
 
 A change goes on to its end though its caller is cancelled. After close() there is none any more:
 the record of the name is another's to change.
-
-    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-        record.compaction_cursor = True
-
-    await stored.change(edit)
 """
 
 from __future__ import annotations

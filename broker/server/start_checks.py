@@ -1,7 +1,5 @@
 """What a start needs, looked at before it makes or announces anything.
 
-    check_start(settings)      # raises what would end the start later, when a directory is there
-
 gRPC finds out by itself whether it may listen, but late, on standard error, and with the same words
 for a port that is taken and for an address that cannot be one. So each address is bound here, for a
 moment. What changes between that and the start itself ends the start all the same.

@@ -1,7 +1,5 @@
 """What frees space is done on a full disk, too: with the room that is kept for it.
 
-    await freeing(broker.store, lambda: broker.delete_topic(name, force))
-
 Source: storage/reserve.py.
 """
 

@@ -19,6 +19,8 @@ from tests.tidy import PRODUCT, Module, modules
 
 DOCUMENTED_ADDRESS = "127.0.0.1:7650"
 _PROMPT = ">>> "
+# What shows that an example needs a broker: there, or one of its own.
+_BROKERS = (f'("{DOCUMENTED_ADDRESS}"', "with Broker(")
 
 
 def with_examples(*, connecting: bool) -> list[str]:
@@ -34,7 +36,7 @@ def with_examples(*, connecting: bool) -> list[str]:
 
 def _connects(module: Module) -> bool:
     return any(
-        line.lstrip().startswith((_PROMPT, "... ")) and f'("{DOCUMENTED_ADDRESS}"' in line
+        line.lstrip().startswith((_PROMPT, "... ")) and any(broker in line for broker in _BROKERS)
         for line in module.source.splitlines()
     )
 
