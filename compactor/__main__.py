@@ -3,8 +3,8 @@
 LEDGERFOLD_COMPACTOR_SECRET in its environment is what every call must bring. A broker that starts a
 worker makes one up; for a worker that serves brokers which did not start it, set the same for all.
 
-Standard output carries JSON lines for whoever started it, nothing else; what Spark and its children
-print goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option, 3
+Standard output carries JSON lines for the starter, nothing else; what Spark and its children print
+goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option, 3
 cannot work here (no Java, no pyspark), with the reason in an "unavailable" event.
 """
 

@@ -1,7 +1,7 @@
 """Whether a plan may be carried out: checked wholly before a run touches anything.
 
 A plan names a folder that the run makes, fills and, when it fails, removes. So what it says is not
-taken on trust, whoever sent it: names are what a broker would write (storage/names.py), and the
+taken on trust: names are what a broker would write (storage/names.py), and the
 output folder is none of those it reads from.
 """
 

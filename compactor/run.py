@@ -1,7 +1,7 @@
 """One run in the worker: the new ledger's folder, the Spark job, the manifest.
 
 However a run ends, its folder is complete (and then named by a manifest) or gone. The folder is the
-run's own: one that is there already is somebody else's, and is not touched. Tasks that Spark was
+run's own: one that is there already is another's, and is not touched. Tasks that Spark was
 told to stop, or whose JVM is gone, may go on for a moment; they cannot create the folder, only
 files in it, so removing it is tried until it holds.
 """

@@ -105,7 +105,7 @@ class Files(Protocol):
     def remove_dir(self, path: Path) -> None:
         """With all that is in it; fine when it is gone, or goes meanwhile.
 
-        Raises DiskFailure, also when somebody goes on to put files into it.
+        Raises DiskFailure, also when files go on to be put into it.
         """
         ...
 

@@ -299,7 +299,7 @@ class LedgerStore:
             delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
 
     def _let_go_of_files(self) -> None:
-        """Closes whatever is open and not in use: it is opened again when somebody needs it."""
+        """Closes whatever is open and not in use: it is opened again when it is needed."""
         self._appending.close_idle(0)
         self._open_files.forget(lambda _: True)
 

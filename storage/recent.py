@@ -57,7 +57,7 @@ class Recent(Generic[K, V]):
         return kept
 
     def forget(self, is_meant: Callable[[K], bool]) -> None:
-        """Whoever has one of them may go on with it."""
+        """A caller that has one of them may go on with it."""
         with self._lock:
             self._forgettings += 1
             gone = [self._kept.pop(key) for key in [*self._kept] if is_meant(key)]

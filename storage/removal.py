@@ -1,7 +1,7 @@
 """Removing ledgers, and files that no record names.
 
 A ledger's files go before its record: a crash in between leaves a record in state DELETING, and the
-next start goes on. What is gone is gone. What cannot be removed (somebody still writes there, say)
+next start goes on. What is gone is gone. What cannot be removed (a task still writes there, say)
 is told to the caller or left for later, and is no reason not to start.
 
 A raw segment is named by a record before it gets its first entry, and its entries go before its

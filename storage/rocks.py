@@ -232,7 +232,7 @@ class RocksKeyValue:
             ) from error
 
     def close(self) -> None:
-        """Waits for whoever reads or writes."""
+        """Waits for reads and writes on their way."""
         with self._door.alone():
             self._is_closed = True
             self._close()

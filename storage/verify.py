@@ -4,7 +4,7 @@ Checked is every record (it decodes, and is that of its key), every reference (t
 compacted view, ledger to topic and files, cursor, producer and run to topic, ids below the next one
 to be given out) and every byte of every segment: headers, both sections' checksums, the order of
 ids, gaps between segments, and the record's sums. A *note* is nothing wrong: what a start of the
-broker deals with, and copies that somebody may want to look at.
+broker deals with, and copies for a person to look at.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])

@@ -1,4 +1,4 @@
-"""The part of a file that is in memory while somebody goes through it from front to back.
+"""The part of a file that is in memory while it is gone through from front to back.
 
     >>> data = b"0123456789"
     >>> window = Window(lambda size, offset: data[offset : offset + size], len(data))

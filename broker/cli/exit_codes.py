@@ -2,7 +2,7 @@
 
 | code | meaning |
 | --- | --- |
-| 0 | done; also: whoever read the output had enough of it |
+| 0 | done; also: the reader of the output had enough of it |
 | 1 | failed; also: no broker answers, or it refuses |
 | 2 | usage: arguments or input that cannot be meant |
 | 3 | a topic, a subscription or a file that is not there |

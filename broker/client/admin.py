@@ -152,7 +152,7 @@ class Admin:
         return int(response.ledgers_removed)
 
     def truncate(self, topic: str) -> None:
-        """Removes all its data, whoever has read them; subscriptions stay, at the end."""
+        """Removes all its data, read or not; subscriptions stay, at the end."""
         self._call(self._admin.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic))
 
     def terminate(self, topic: str) -> MessageId:

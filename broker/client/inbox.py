@@ -1,4 +1,4 @@
-"""Entries between the event loop, which receives them, and whoever reads them.
+"""Entries between the event loop, which receives them, and those who read them.
 
 Whole entries cross over, never single messages. `clear` starts a new generation: what was taken
 before it is stale (a seek, a redelivery, a subscription that was opened again).
@@ -28,7 +28,7 @@ class Delivery(NamedTuple):
 
 
 class Bell:
-    """Wakes whoever waits for a condition, in a thread or on the event loop."""
+    """Wakes those who wait for a condition, in a thread or on the event loop."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -120,7 +120,7 @@ class Inbox:
         return bool(self._items) or self.rest() > 0 or self._error is not None
 
     def pass_on(self) -> None:
-        """Whoever took a message wakes the next one, if there is one, for what is left."""
+        """The caller that took a message wakes the next one, if there is one, for what is left."""
         if self._bell.is_heard and self.has_news():
             self._bell.pass_on()
 

@@ -1,4 +1,4 @@
-"""Telling whoever waits what became of a message."""
+"""Telling the callers what became of their messages."""
 
 from __future__ import annotations
 

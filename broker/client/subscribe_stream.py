@@ -2,7 +2,7 @@
 
 After a lost connection the broker delivers anew what was not acknowledged: what waits in the inbox
 is dropped then. Acknowledgements that the broker has not answered for go first on the new
-connection (broker/client/ack_queue.py), unless a seek, whosoever it was, has made them void: then
+connection (broker/client/ack_queue.py), unless a seek, of any client, has made them void: then
 the cursor is in another incarnation. `close` waits for the answers.
 """
 

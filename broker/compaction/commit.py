@@ -10,7 +10,7 @@
    holds it any more.
 3. Compaction is disabled again by dropping the view, in one batch, too.
 
-Rules: docs/ARCHITECTURE.md, "A compaction"; reference sections 6 and 7.
+Rules: docs/ARCHITECTURE.md, "A compaction".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ worker, the others in a bounded queue from which the dirtiest topic goes first. 
 broker/compaction/run.py, its history in broker/compaction/history.py, the automatic trigger in
 broker/compaction/threshold.py.
 
-Rules and their sources (reference sections 10 and 18; Pulsar's PersistentTopic):
+Rules and their sources (docs/PROFILES.md, rules 10.2 and 10.3; Pulsar's PersistentTopic):
 
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
 * A trigger without anything new since the horizon starts no run and changes no status

@@ -2,7 +2,8 @@
 
 Every monitor interval each loaded topic is looked at, and besides, a topic is looked at when it
 rolls a segment or a ledger. The comparison is strict, 0 means never (Pulsar's
-PersistentTopic.checkCompaction; reference section 11). The bytes are exact here; Pulsar estimates.
+PersistentTopic.checkCompaction; docs/PROFILES.md, rule 11.3). The bytes are exact here;
+Pulsar estimates.
 
 A run that failed is not tried again at each interval with the same data: after n failures in a row
 the next automatic try waits interval * 2^n, ten minutes at most. An admin's trigger never waits,

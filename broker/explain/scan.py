@@ -149,7 +149,7 @@ class _Scan:
             last = record_position(segment, last=True)
             for header, keys in reader.keys(segment):
                 if self.is_abandoned.is_set():
-                    raise AlreadyClosed("Whoever asked is gone.")
+                    raise AlreadyClosed("The caller is gone.")
                 for version in versions_of(header, keys, key):
                     yield version, last
 

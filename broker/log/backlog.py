@@ -2,7 +2,7 @@
 
 Exact bytes are those of whole segments, which is enough for the horizon: a run's range ends where a
 segment ends. The estimate takes whole ledgers, and of the ledger in which the position stands the
-share of its entries (ManagedLedgerImpl.getEstimatedBacklogSize; reference section 11.3).
+share of its entries (ManagedLedgerImpl.getEstimatedBacklogSize).
 
 What is asked of many positions at once (the ranges of a cursor, all cursors of a topic) is asked of
 `LedgerSums`: the ledgers are added up once, and each answer is a search. A topic keeps those of its

@@ -299,7 +299,7 @@ class TopicLog(LogPositions):
 
     @contextmanager
     def _unless_trimmed(self, ledger_id: int) -> Iterator[None]:
-        """Whoever looks into a ledger passes over it when it is trimmed meanwhile."""
+        """A search passes over a ledger that is trimmed meanwhile."""
         try:
             with self._moved_if_closed():
                 yield

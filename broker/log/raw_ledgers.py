@@ -1,6 +1,6 @@
 """The raw ledgers of a loaded topic, so that nothing asked of them goes through them all.
 
-A closed ledger never changes again: its record is kept from the first time somebody asks for it,
+A closed ledger never changes again: its record is kept from the first time it is asked for,
 and sums up to there with it. The ledgers that may still change stand behind those: the open one,
 and any that are being flushed or closed. They are asked for anew each time.
 

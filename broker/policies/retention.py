@@ -1,6 +1,6 @@
 """Which raw ledgers may go. Pure.
 
-Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; reference sections 7.6 and 15.4):
+Rules (Pulsar: ManagedLedgerImpl.internalTrimLedgers; docs/PROFILES.md, rule 15.4):
 1. Only closed ledgers, oldest first, up to the first that must stay.
 2. Every durable cursor, and the compaction horizon where compaction is on, has passed its last
    entry. Where there is neither, all stays or all may go, as the profile wants.

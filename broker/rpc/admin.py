@@ -3,7 +3,7 @@
     grpcurl -plaintext -d '{"topic": "orders"}' 127.0.0.1:7650 \\
         ledgerfold.v1.AdminService/TriggerCompaction
 
-Answers are those of Pulsar's admin API where it has the call (reference section 17). Compaction and
+Answers are those of Pulsar's admin API where it has the call. Compaction and
 everything that needs stored data is refused for non-persistent topics (NotAllowed). What changes
 something runs to its end, whether its client waits or not.
 """

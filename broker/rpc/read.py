@@ -82,7 +82,7 @@ async def _take(frame: bytes, reader: Reader) -> None:
 async def get_last_message_id(
     broker: Broker, request: data_pb2.GetLastMessageIdRequest
 ) -> data_pb2.GetLastMessageIdResponse:
-    """The last id of the view (reference section 14)."""
+    """The last id of the view."""
     topic = await broker.topic(persistent_topic(request.topic, "read"), create=False)
     entry = await topic.log.last_entry(request.read_compacted)
     last = MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)

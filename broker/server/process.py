@@ -158,6 +158,6 @@ def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None)
 
 
 def _write_ready_file(path: Path, ready: str) -> None:
-    # Whoever waits for the file must never see half of it.
+    # A process that waits for the file must never see half of it.
     aside(path).write_text(ready + "\n")
     aside(path).replace(path)

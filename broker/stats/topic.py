@@ -1,7 +1,7 @@
 """What a topic says of itself, with the field names of Pulsar's `topics stats` and its internals.
 
 Only fields that mean something here. Rates are left out: they depend on when one asks. Sources:
-Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats; reference section 18.
+Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats.
 Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
 cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is each reader, as
 `reader-...`.

@@ -4,8 +4,8 @@ A reader that is read-compacted sees the current view, any other the raw ledgers
 another view in place while a reader is on its way: keys that were deleted in between are in neither
 the new compacted ledger nor in what is left for the reader to read. If the profile wants, a reader
 that has had an entry therefore keeps the view it began with: that compacted ledger up to that
-horizon, and the raw ledgers, tombstones and all, behind it. Source: reference section 8.10,
-apache/pulsar#26190.
+horizon, and the raw ledgers, tombstones and all, behind it. Source: docs/PROFILES.md,
+rule 8.10; apache/pulsar#26190.
 
 A read takes time, and a run may commit and trim in the middle of it. Then what was read belongs to
 a view that its reader is not to see any more, or may have a hole where raw ledgers were trimmed:

@@ -1,4 +1,4 @@
-"""Shared dispatch: whoever has permits gets the next entry, in turn. Pure.
+"""Shared dispatch: consumers with permits get the next entry in turn. Pure.
 
 Each entry that was dispatched and not acknowledged is *pending* at one consumer. What a consumer
 gives back (negative acknowledgement, disconnect) waits in the replay queue, ordered by id, and goes

@@ -1,13 +1,13 @@
 """What an administrator may take from a topic: its data, its future, its compaction.
 
 Each waits for, or ends, the compaction that is on its way, and no other begins meanwhile. Sources:
-Pulsar's PersistentTopicsBase and PersistentTopic; reference sections 7 and 15.7.
+Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 and 15.7.
 
 * **Truncate**: broker/topics/trimming.py. A run on its way is ended: its input goes.
-* **Terminate**: nothing is published any more; whoever reads sees the end. For good.
+* **Terminate**: nothing is published any more; readers see the end. For good.
 * **Disable compaction** is what deleting the subscription `__compaction` means. A run on its way is
   waited for, and what it wrote goes with the rest of the compacted view; raw data wait for no
-  horizon any more. Whether a run that failed stands in the way, the profile decides (rule 7.1). A
+  horizon any more. Whether a run that failed stands in the way, the profile decides. A
   threshold that is still set brings compaction back.
 """
 

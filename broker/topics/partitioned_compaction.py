@@ -1,8 +1,8 @@
 """Compaction by a topic's name: of the topic, or of all its partitions.
 
 Each partition has a horizon, a compacted ledger, runs and a status of its own; what is asked of a
-partitioned topic's name is asked of each. Rules (reference section 10.5; Pulsar's
-PersistentTopicsBase):
+partitioned topic's name is asked of each. Rules (docs/PROFILES.md, rule 10.5;
+Pulsar's PersistentTopicsBase):
 
 * A trigger starts, or queues, every partition's run that it can. When one is refused (it is on its
   way already, say), the others stand, and the first refusal is the answer.

@@ -262,7 +262,7 @@ class Topic:
     # -- compaction ------------------------------------------------------------------------
 
     def compaction_backlog_bytes(self) -> int:
-        """What the threshold is compared with (reference section 11.3).
+        """What the threshold is compared with (docs/PROFILES.md, rule 11.3).
 
         Raw bytes behind the horizon, exact or estimated as the profile wants. While there is no
         `__compaction` those behind the slowest durable cursor, estimated; without one, all.

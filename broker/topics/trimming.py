@@ -4,7 +4,7 @@
   have passed, durably, and that retention does not keep (broker/policies/retention.py). What a
   run reads stays until it has ended, wherever `__compaction` was moved. A damaged ledger stays
   until it is repaired, and all behind it.
-* **Truncate** deletes all there is, whoever has read it, and moves every cursor to the end. The
+* **Truncate** deletes all there is, read or not, and moves every cursor to the end. The
   profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
   Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in
   between. There, the entries of the open ledger stay until it is closed.
@@ -100,7 +100,7 @@ def _passed(topic: TrimmedTopic) -> list[Position]:
 
 
 def _known_upto(topic: TrimmedTopic) -> Position:
-    """What lies behind it stays, whoever has passed it: its headers are all that tells of sequence
+    """What lies behind it stays, passed or not: its headers are all that tells of sequence
     ids that were stored, or it is behind a cursor that is being created.
     """
     created = (each for each in topic.subscriptions.values() if each.is_durable)

@@ -214,7 +214,7 @@ def test_policies_are_those_of_the_partitioned_topic(admin: Admin, t: str) -> No
 def test_the_status_of_the_name_is_the_profiles_choice(
     admin: Admin, t: str, is_known: bool
 ) -> None:
-    """Rule 10.5: of all partitions together, or not found, as in Pulsar 4."""
+    """docs/PROFILES.md, rule 10.5: of all partitions together, or not found, as in Pulsar 4."""
     admin.create_partitioned_topic(t, 2)
     values = Policies(emulation=Emulation(partitioned_status=is_known))
     admin.update_policies(topic=t, values=values)

@@ -269,7 +269,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TruncateTopic(self, request, context):
-        """Removes all data of the topic, whoever has read them; subscriptions stay, at the end.
+        """Removes all data of the topic, read or not; subscriptions stay, at the end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -214,7 +214,7 @@ def test_a_loss_that_nobody_has_met_yet_is_found_by_the_next_run(lab: BrokerLab)
 
 
 def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab) -> None:
-    """The failed run stands in the way of deleting `__compaction` until then (rule 7.1)."""
+    """The failed run stands in the way of deleting `__compaction` until then (PROFILES.md, 7.1)."""
     damaged(lab, remove_file)
     lab.topic.record.policies.emulation.CopyFrom(Settings(profile="pulsar-4"))
     lab.compact()

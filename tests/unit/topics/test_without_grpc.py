@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ledgerfold.broker.ground.clock import ManualClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -31,6 +33,7 @@ WITH_GRPC = {"supervisor", "worker_connection"}
 START = StartPosition(earliest=True)
 
 
+@pytest.mark.process
 def test_a_broker_is_used_without_grpc() -> None:
     """In a process of its own: this one has imported much."""
     script = "from tests.unit.topics.test_without_grpc import use_without_grpc as use; use()"
