@@ -27,6 +27,8 @@ from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.memory_compactor import MemoryCompactor
 from tests.tidy import ROOT
 
+pytestmark = pytest.mark.process
+
 ROOMS = ("ground", "log", "policies", "subscriptions", "compaction", "topics", "stats", "explain")
 # They talk to the compactor's worker.
 WITH_GRPC = {"supervisor", "worker_connection"}
