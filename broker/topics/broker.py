@@ -26,7 +26,7 @@ from ledgerfold.broker.compaction.interfaces import (
 )
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.names import TopicName, partition_name
+from ledgerfold.broker.ground.names import TopicName, parse_partition, partition_name
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.topics.housekeeping import Housekeeping
@@ -148,12 +148,24 @@ class Broker:
         return loaded
 
     async def _load_anew(self, name: str, create: bool, *, to_write: bool) -> Topic:
-        async with self._lock(name):
+        async with self._beside_partitions(name), self._lock(name):
             loaded = self._usable(name, to_write)
             if loaded is not None:
                 return loaded
             await self._unload(name)
             return await self._load(name, create)
+
+    @asynccontextmanager
+    async def _beside_partitions(self, name: str) -> AsyncIterator[None]:
+        """A topic that is not there yet may be named as a partition is: nobody makes the
+        partitioned topic of that name, or more partitions, while it comes into being.
+        """
+        partition = parse_partition(name)
+        if partition is None or self.metadata.topic(name) is not None:
+            yield
+            return
+        async with self._lock(partition.topic):
+            yield
 
     def _usable(self, name: str, to_write: bool) -> Topic | None:
         """The topic, if it is loaded and loading it anew would not help."""

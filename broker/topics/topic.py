@@ -342,9 +342,10 @@ class Topic:
 
         NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
         """
-        self.broker.spawn(self._remove_files(ledger_id))
+        self.broker.spawn(self.files_removed(ledger_id))
 
-    async def _remove_files(self, ledger_id: int) -> None:
+    async def files_removed(self, ledger_id: int) -> None:
+        """The same, to be waited for."""
         loop = asyncio.get_running_loop()
         reach("commit.before-delete")
         try:

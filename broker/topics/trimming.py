@@ -50,6 +50,10 @@ class TrimmedTopic(ViewedTopic, Protocol):
 
     @property
     def compaction_mark_delete(self) -> Position: ...
+    async def files_removed(self, ledger_id: int) -> None:
+        """Of a ledger that nobody names any more. No error comes out of it."""
+        ...
+
     def snapshot_on_its_way(self) -> CompactionSnapshot | None:
         """What the topic's run reads, until it has ended."""
         ...
@@ -152,4 +156,4 @@ async def _remove(
 
     await topic.stored.change(edit, applied)
     for ledger_id in gone:
-        topic.remove_files(ledger_id)
+        await topic.files_removed(ledger_id)

@@ -183,6 +183,7 @@ class _Found:
     def __init__(self) -> None:
         self.pause_ms = 0.0
         self.publish_ms: list[float] = []
+        self.has_published = asyncio.Event()
 
 
 async def _beside(lab: _Lab, other: Topic, work: Work, rounds: int) -> _Found:
@@ -201,10 +202,12 @@ async def _beside(lab: _Lab, other: Topic, work: Work, rounds: int) -> _Found:
             began = time.perf_counter()
             await lab.publish(other)
             found.publish_ms.append((time.perf_counter() - began) * 1000)
+            found.has_published.set()
 
     beside: Sequence[asyncio.Task[None]] = [asyncio.create_task(each()) for each in (beat, publish)]
     for number in range(rounds):
         await work(lab, number)
+    await found.has_published.wait()
     for task in beside:
         task.cancel()
         with suppress(asyncio.CancelledError):
