@@ -251,7 +251,10 @@ class TopicLog(LogPositions):
         """
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            record.terminated_at.ledger_id, record.terminated_at.entry_id = self.last_position()
+            # Another call may have been faster.
+            if not record.HasField("terminated_at"):
+                end = self.last_position()
+                record.terminated_at.ledger_id, record.terminated_at.entry_id = end
 
         if not self.is_terminated:
             self._is_ending = True
