@@ -48,7 +48,7 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     for reader in actors.readers:
         await _read_to_the_end(world, reader)
-        _check_told_end(world, reader)
+        await _check_told_end(world, reader)
     await _consume(actors)
     await _look(actors)
     world.note("the power fails once more")
@@ -99,11 +99,17 @@ def _check_partitions(world: World) -> None:
             world.oracle.fail(f"{name} is there beside the partitions")
 
 
-def _check_told_end(world: World, reader: Reader) -> None:
-    """Who has read all of a terminated topic knows that there will never be more."""
-    topic = world.oracle.topics.get(reader.topic_name)
-    is_at_end = not reader.is_over and topic is not None and topic.end is not None
-    if is_at_end and not reader.has_ended:
+async def _check_told_end(world: World, reader: Reader) -> None:
+    """Who has read all of a terminated topic is told, soon, that there will never be more."""
+
+    def is_owed() -> bool:
+        topic = world.oracle.topics.get(reader.topic_name)
+        is_at_end = not reader.is_over and topic is not None and topic.end is not None
+        return is_at_end and not reader.has_ended
+
+    try:
+        await _until(world, lambda: not is_owed(), "the end of a topic")
+    except Hang:
         world.oracle.fail(f"{reader.name} is not told of the end of the topic (g)")
 
 
@@ -199,7 +205,7 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
             actors.world, name, f"the last {kind} reader", EARLIEST, read_compacted=read_compacted
         )
         await _read_to_the_end(actors.world, reader)
-        _check_told_end(actors.world, reader)
+        await _check_told_end(actors.world, reader)
         reader.close()
         is_same = oracle.topics.get(name) is topic
         if is_same and (gone, horizon) == (len(topic.removed), topic.horizon):
