@@ -201,6 +201,6 @@ def show(topic: ViewedTopic) -> None:
     """Makes the record, as it has become, what reads see. The old view's ledger goes with its last
     read. (Not before: a batch that failed must leave nothing for a later one to publish.)
     """
-    previous, topic.log.view = topic.log.view, topic.log.current_view()
+    previous = topic.log.renew_view()
     if previous.ledger_id >= 0:
         previous.retire(lambda: topic.remove_files(previous.ledger_id))

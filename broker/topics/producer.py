@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.ground.clock import Clock, ManualClock
 from ledgerfold.broker.ground.traffic import Peer
-from ledgerfold.broker.log.tail import LogTail
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EntryHeader, Position, check_entry
 from ledgerfold.storage.errors import LedgerfoldError
@@ -32,7 +32,7 @@ class PublishTopic(Protocol):
     """What a producer needs of its topic (broker/topics/topic.py)."""
 
     @property
-    def log(self) -> LogTail: ...
+    def log(self) -> TopicLog: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -71,7 +71,8 @@ class Producer:
         # On emulated time the producer's own clock means nothing.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
-        topic.log.on_durable.add(self._changed.set)
+        self._tail, self._log_state = topic.log.tail, topic.log.state
+        self._log_state.on_durable.add(self._changed.set)
 
     def append(self, entry: memoryview) -> None:
         """One entry as it came. Raises InvalidRequest, and what made the log fail."""
@@ -81,11 +82,11 @@ class Producer:
         topic, record = self.topic, self.record
         if header.sequence_id <= record.last_sequence_id:
             # The original may still be on its way, from a connection that is gone.
-            self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, topic.log.last_appended)
+            self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, self._tail.last_appended)
             return
         if self._emulated_time is not None:
             header = header._replace(publish_time_ms=self._emulated_time.now_ms())
-        position = topic.log.append(header, entry, record.number)
+        position = self._tail.append(header, entry, record.number)
         topic.deduplication.appended(record, header.sequence_id)
         topic.count_in(header)
         self._wait(position, header.sequence_id, header.size_bytes, position)
@@ -113,7 +114,7 @@ class Producer:
             ready = self._take_durable()
             if ready:
                 return ready
-            error = self._error or self.topic.log.failure
+            error = self._error or self._log_state.failure
             if error is not None:
                 self.end(error)
                 raise error
@@ -123,7 +124,7 @@ class Producer:
             await self._changed.wait()
 
     def _take_durable(self) -> list[Receipt]:
-        durable, ready = self.topic.log.last_durable, list[Receipt]()
+        durable, ready = self._log_state.last_durable, list[Receipt]()
         while self._waiting and len(ready) < RECEIPTS_MAX:
             waiting = self._waiting[0]
             if waiting.durable_at is not None and (durable is None or waiting.durable_at > durable):
@@ -147,5 +148,5 @@ class Producer:
         self._changed.set()
 
     def detach(self) -> None:
-        self.topic.log.on_durable.discard(self._changed.set)
+        self._log_state.on_durable.discard(self._changed.set)
         self.topic.detach_producer(self)

@@ -97,7 +97,7 @@ class _Lab:
             entry = memoryview(
                 builder.build(sequence_id=self._sequence, publish_time_ms=1, plain=True)
             )
-            topic.log.append(read_header(entry), entry, 1)
+            topic.log.tail.append(read_header(entry), entry, 1)
         await topic.log.flush()
 
 

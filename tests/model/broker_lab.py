@@ -190,7 +190,7 @@ class BrokerLab:
             positions = []
             for messages, is_batch in entries:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))
-                positions.append(topic.log.append(read_header(entry), entry, record.number))
+                positions.append(topic.log.tail.append(read_header(entry), entry, record.number))
             for _ in range(turns):
                 await asyncio.sleep(0)
             return positions

@@ -99,7 +99,7 @@ def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
         record.compacted.ledger_id = -1
         record.compacted.horizon.ledger_id = ledgers[2]
         batch.put_topic(record)
-    lab.topic.log.view = lab.topic.log.current_view()
+    lab.topic.log.renew_view()
     lab.run(lab.topic.trim())
     assert list(lab.topic.record.ledger_ids)[:2] == ledgers[1:]
     lab.stop()

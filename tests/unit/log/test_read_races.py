@@ -44,7 +44,7 @@ class ColdLab:
         self.lab = lab_of(profile)
         self.lab.files.is_cold = True
         self.held = HeldExecutor()
-        self.lab.topic.log._executor = self.held
+        self.lab.topic.log._files.executor = self.held
         self.held.holds = True
 
     async def compact_meanwhile(self, reads: int) -> None:
@@ -56,11 +56,11 @@ class ColdLab:
         # The run's own work is done at once; the read goes on waiting.
         held = HeldExecutor()
         log = self.lab.broker.topics[TOPIC].log
-        log._executor = held
+        log._files.executor = held
         await self.lab.compaction()
         await log.roll()
         await self.lab.broker.topics[TOPIC].trim()
-        log._executor = self.held
+        log._files.executor = self.held
         self.held.free()
 
 
@@ -117,7 +117,7 @@ def test_what_was_read_of_a_topic_that_is_unloaded_is_not_sent(
 
     async def unload_meanwhile() -> None:
         await cold.held.has_work()
-        cold.lab.broker.topics[TOPIC].log._executor = HeldExecutor()
+        cold.lab.broker.topics[TOPIC].log._files.executor = HeldExecutor()
         await cold.lab.broker.unload_topic(TOPIC)
         await cold.lab.compaction()
         cold.held.free()
@@ -138,11 +138,11 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
 
     async def ask() -> None:
         topic = lab.broker.topics[TOPIC]
-        topic.log._executor = held
+        topic.log._files.executor = held
         held.holds = True
         asked = asyncio.ensure_future(topic.log.last_entry(read_compacted=True))
         await held.has_work()
-        topic.log._executor = HeldExecutor()
+        topic.log._files.executor = HeldExecutor()
         await lab.broker.unload_topic(TOPIC)
         await lab.publishing([([Message(KEYS[0], b"w")], False)])
         await lab.compaction()

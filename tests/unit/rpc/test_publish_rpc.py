@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ledgerfold.broker.ground.clock import WallClock
+from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.rpc.stream import EOF, feed
 from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
@@ -128,7 +129,7 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
 
     async def test() -> None:
         log = SimpleNamespace(
-            on_durable=set(), last_appended=Position(0, 9), last_durable=None, failure=None
+            tail=SimpleNamespace(last_appended=Position(0, 9)), state=LogState("t")
         )
         topic = cast(
             Topic, SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
@@ -140,7 +141,7 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         room = asyncio.create_task(producer.has_room())
         await asyncio.sleep(0)
         assert not room.done()
-        log.last_durable = Position(0, 9)
+        log.state.last_durable = Position(0, 9)
         assert len(await producer.receipts()) == RECEIPTS_MAX
         await room
 

@@ -207,7 +207,7 @@ def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     """Who publishes to the next topic of the name is not told that it is stored already."""
     lab.publish([([Message(b"b", b"1")], False)])
     held = HeldExecutor()
-    lab.topic.log._executor = held
+    lab.topic.log._files.executor = held
     held.holds = True
 
     async def both() -> None:

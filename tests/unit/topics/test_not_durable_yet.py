@@ -36,7 +36,7 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
     lab = BrokerLab()
     lab.publish([([Message(b"a", b"1")], False)])
     topic, held = lab.topic, HeldExecutor()
-    topic.log._executor = held
+    topic.log._files.executor = held
 
     async def unload() -> None:
         producer = await topic.attach_producer("p")
@@ -149,10 +149,10 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
 
     async def search() -> object:
         topic = await lab.broker.topic(TOPIC)
-        topic.log._executor = held
+        topic.log._files.executor = held
         searching = asyncio.ensure_future(topic.log.first_published_since(1))
         await held.has_work()
-        topic.log._executor = topic.stored._executor
+        topic.log._files.executor = topic.stored._executor
         await topic.log.drop_ledgers(lambda: topic.log.ledger_ids()[:1], hides_compacted=False)
         held.free()
         return await searching

@@ -256,7 +256,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
     call = lab.reader(EARLIEST, read_compacted=False)
     assert call.rest() == []
     topic, held = lab.topic, HeldExecutor()
-    topic.log._executor = held
+    topic.log._files.executor = held
 
     async def until_flushed() -> asyncio.Task[Position]:
         producer = await topic.attach_producer("p")

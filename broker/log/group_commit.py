@@ -1,0 +1,159 @@
+"""Group commit: what is queued in a log's writers gets to the disk, in order, many at a time.
+
+1. One flush at a time runs in a thread: what queued up meanwhile is the next group.
+2. After the sync the durable position advances; producers get their receipts, readers wake.
+
+Flushes, seals and closes have the log's disk to themselves, one after the other, and each goes on
+to its end though its caller is cancelled: a thread cannot be called back. Appends and rolls go on
+meanwhile (broker/log/tail.py). So a step names the ledger that it is about, and never "the open
+one" after an await. A failed write or sync ends the writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.log.files import LogFiles
+from ledgerfold.broker.log.new_ledgers import NewLedgers
+from ledgerfold.broker.log.state import LogState
+from ledgerfold.broker.log.writers import Writers
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.ledger import LedgerWriter
+
+_T = TypeVar("_T")
+
+
+class GroupCommit:
+    """Used on the event loop only; disk work runs on a thread."""
+
+    def __init__(
+        self, writers: Writers, new_ledgers: NewLedgers, files: LogFiles, state: LogState
+    ) -> None:
+        self._writers, self._new = writers, new_ledgers
+        self._files, self._state = files, state
+        self._task: asyncio.Task[None] | None = None
+        # Held for each flush, seal and close: one at a time, in the order they were asked for.
+        self._disk = asyncio.Lock()
+        # A ledger was closed.
+        self.on_roll: set[Callable[[], None]] = set()
+
+    def start(self) -> None:
+        """Something is queued, or has to be closed."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._flush_all())
+
+    async def _flush_all(self) -> None:
+        """Until nothing is queued."""
+        state, writers = self._state, self._writers
+        try:
+            while state.closed is None and writers.oldest_unflushed() is not None:
+                async with self._disk:
+                    # Asked anew: a seal, a roll or the end may have had the disk before.
+                    writer = None if state.closed else writers.oldest_unflushed()
+                    if writer is not None:
+                        await self._flush_one(writer)
+        except Exception as error:
+            state.fail(state.cause(error))
+        finally:
+            self._task = None
+
+    async def _flush_one(self, writer: LedgerWriter) -> None:
+        """Flushes the oldest ledger, and closes it if another one follows. Holding the disk."""
+        await self._flush_writer(writer)
+        followed = self._writers.followed
+        # It may have been followed during the flush, and may have got entries before that.
+        if followed and followed[0] is writer and not writer.pending_bytes:
+            await self._files.in_thread(writer.close)
+            followed.popleft()
+            for callback in tuple(self.on_roll):
+                callback()
+
+    async def _flush_writer(self, writer: LedgerWriter) -> None:
+        if writer in self._new:
+            await self._new.settled()
+            if self._state.failure is not None:
+                raise self._state.failure
+        durable = await self._files.in_thread(writer.flush)
+        if durable.entry_id >= 0:
+            self._state.advance(durable)
+
+    async def flush(self) -> None:
+        """Waits until all that was appended is durable. Raises what made the log fail."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+        if self._state.failure is not None:
+            raise self._state.failure
+
+    async def flush_before(self, ledger_id: int) -> None:
+        """Flushes and closes the ledgers before that one. Raises what made the log fail."""
+        await self._with_disk(lambda: self._flush_before(ledger_id))
+
+    async def _flush_before(self, ledger_id: int) -> None:
+        """Holding the disk."""
+        followed = self._writers.followed
+        while followed and followed[0].ledger_id < ledger_id:
+            await self._flush_one(followed[0])
+
+    async def seal(self) -> Position | None:
+        """Flushes the ledger that is open now and seals its segment.
+
+        The last durable position, None if there is none: sealed segments hold all up to there.
+        Publishing goes on meanwhile: what comes during the seal goes into the next segment, though
+        another ledger may have followed by then. Raises what made the log fail.
+        """
+        return await self._with_disk(self._seal)
+
+    async def _seal(self) -> Position | None:
+        writer = self._writers.open
+        assert writer is not None
+        await self._flush_before(writer.ledger_id)
+        await self._flush_writer(writer)
+        # Nothing of a later ledger is durable: the disk was held since this one was the open one.
+        await self._files.in_thread(writer.seal_segment)
+        return self._state.last_durable
+
+    async def _with_disk(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """Does `work` once the disk is free. A caller that is cancelled does not end it.
+
+        Raises what made the log fail; a failure of `work` is one.
+        """
+
+        async def step() -> _T:
+            async with self._disk:
+                if self._state.failure is not None:
+                    raise self._state.failure
+                try:
+                    return await work()
+                except LedgerfoldError as error:
+                    self._state.fail(error)
+                    raise
+
+        return await to_its_end(step())
+
+    async def close(self) -> bool:
+        """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
+
+        Whether all that was ever appended is durable: False after an earlier failure. What that
+        leaves open is closed when the topic is loaded again.
+        """
+        try:
+            # NOTE: not after a failure, in whatever ledger: what is queued follows what was lost.
+            if self._state.failure is None:
+                await self.flush()
+        finally:
+            await self._new.settled()
+            has_failed = self._state.failure is not None
+            writer, self._writers.open = self._writers.open, None
+            self._state.close()
+            # NOTE: after a failure, too: a thread may still write to what is recovered next.
+            await to_its_end(self._close(None if has_failed else writer))
+        return not has_failed
+
+    async def _close(self, writer: LedgerWriter | None) -> None:
+        async with self._disk:
+            if writer is not None:
+                await self._files.in_thread(writer.close)

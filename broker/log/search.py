@@ -1,0 +1,178 @@
+"""What is looked for in a log: by publish time, the last entry, where a reader begins.
+
+A compacted view that a run replaces, and a raw ledger that is trimmed, while somebody looks into it
+do not fail the search: it goes on in what is there now.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ledgerfold.broker.log.files import LogFiles
+from ledgerfold.broker.log.ledger_record import last_entry
+from ledgerfold.broker.log.positions import LogPositions
+from ledgerfold.broker.log.raw_ledgers import RawLedgers
+from ledgerfold.broker.log.reads import LogReads
+from ledgerfold.broker.log.state import LogState
+from ledgerfold.broker.log.view import RAW, View
+from ledgerfold.broker.log.views import Views
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption
+from ledgerfold.storage.ledger import StoredEntry
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+_T = TypeVar("_T")
+
+
+class LogSearch:
+    """Used on the event loop only; ledgers are searched on a thread."""
+
+    def __init__(
+        self,
+        ledgers: RawLedgers,
+        positions: LogPositions,
+        views: Views,
+        reads: LogReads,
+        files: LogFiles,
+        state: LogState,
+    ) -> None:
+        self._ledgers, self._positions, self._views = ledgers, positions, views
+        self._reads, self._files, self._state = reads, files, state
+
+    async def _of_one_view(self, ask: Callable[[View], Awaitable[_T]]) -> _T:
+        """The answer of the current view. Asked again when a run commits, and trims, meanwhile."""
+        while True:
+            view = self._views.current
+            with self._files.moved_if_closed():
+                answer = await ask(view)
+            if view is self._views.current:
+                return answer
+
+    # -- the start, the end ----------------------------------------------------------------
+
+    async def resolve_start(
+        self, start: StartPosition, read_compacted: bool
+    ) -> tuple[Position, bool]:
+        """Where to begin reading, and whether that names an entry that exists or may come."""
+        at = start.WhichOneof("at")
+        if at == "earliest":
+            return EARLIEST, True
+        if at == "publish_time_ms":
+            return await self._position_at_time(start.publish_time_ms, read_compacted), True
+        if at == "message_id":
+            wanted = Position(start.message_id.ledger_id, start.message_id.entry_id)
+            if wanted < Position(0, 0):
+                return EARLIEST, True
+            if wanted < LATEST:
+                whole = start.inclusive or start.message_id.batch_index >= 0
+                if whole or await self._is_batch(wanted, read_compacted):
+                    return wanted, True
+                return wanted.next, True
+        if start.inclusive:
+            entry = await self.last_entry(read_compacted)
+            if entry is not None:
+                return entry.header.position, True
+        return self._positions.after_last(), True
+
+    async def _is_batch(self, position: Position, read_compacted: bool) -> bool:
+        """Whether the view has an entry there that is a batch. One that is damaged is passed."""
+        view = self._views.current if read_compacted else RAW
+        try:
+            entries = (await self._reads.read(position, view=view, bytes_max=1)).entries
+        except (Corruption, CompactedLedgerDamaged):
+            return False
+        headers = (each.header for each in entries)
+        return any(each.position == position and not each.is_plain for each in headers)
+
+    async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
+        """The view's last entry: compacted if no raw one is above the horizon."""
+        return await self._of_one_view(lambda view: self._last_entry(view, read_compacted))
+
+    async def _last_entry(self, view: View, read_compacted: bool) -> StoredEntry | None:
+        last = self._state.last_durable
+        if last is not None and last.ledger_id not in self._ledgers:
+            last = None
+        if read_compacted and view.horizon is not None and (last is None or last <= view.horizon):
+            with view.reading() as compacted:
+                entry = await self._files.in_thread(compacted.last_entry)
+            is_kept = entry is not None and entry.header.position >= self._views.floor
+            return entry if is_kept else None
+        if last is None:
+            return None
+        entries = (await self._reads.read_raw(last, 1)).entries
+        return entries[0] if entries else None
+
+    # -- by publish time -------------------------------------------------------------------
+
+    async def first_published_since(self, publish_time_ms: int) -> Position:
+        """The first entry of that time or later, in the compacted ledger, else in the raw ones.
+
+        Where the next one will be when there is none (apache/pulsar#21600).
+        """
+
+        async def ask(view: View) -> Position:
+            found = await self._compacted_at_time(view, publish_time_ms)
+            return found or await self._raw_at_time(publish_time_ms, EARLIEST)
+
+        return await self._of_one_view(ask)
+
+    async def _position_at_time(self, publish_time_ms: int, read_compacted: bool) -> Position:
+        if not read_compacted:
+            return await self._raw_at_time(publish_time_ms, EARLIEST)
+
+        async def ask(view: View) -> Position:
+            found = await self._compacted_at_time(view, publish_time_ms)
+            return found or await self._raw_at_time(publish_time_ms, view.horizon or EARLIEST)
+
+        return await self._of_one_view(ask)
+
+    async def _compacted_at_time(self, view: View, publish_time_ms: int) -> Position | None:
+        if view.ledger_id < 0:
+            return None
+        with view.reading() as compacted:
+            floor = self._views.floor
+            find = functools.partial(compacted.position_at_time, publish_time_ms, floor)
+            return await self._files.in_thread(find)
+
+    async def _raw_at_time(self, publish_time_ms: int, after: Position) -> Position:
+        """The first raw entry behind `after` of that time or later; where the next one will be."""
+        for record in self._ledgers.since(after.ledger_id):
+            found = await self._find_in(record, publish_time_ms, after)
+            if found is not None:
+                return found
+        return self._positions.after_last()
+
+    async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:
+        """The last of the entries behind `after` before the first one published later than that.
+
+        "Later": at that time or after. `after` itself when there is none.
+        """
+        for record in self._ledgers.since(after.ledger_id):
+            last = last_entry(record)
+            if last is None or last <= after:
+                continue
+            found = await self._find_in(record, publish_time_ms, after)
+            if found is not None:
+                return max(after, self._positions.previous(found)) if found.entry_id else after
+            if record.ledger_id in self._ledgers:
+                after = last
+        return after
+
+    async def _find_in(
+        self, record: LedgerRecord, publish_time_ms: int, after: Position
+    ) -> Position | None:
+        """The first entry of a raw ledger behind `after` of that time or later.
+
+        None, too, when the ledger is trimmed meanwhile.
+        """
+        if all(each.publish_time_max_ms < publish_time_ms for each in record.segments):
+            return None
+        with self._reads.unless_trimmed(record.ledger_id):
+            search = self._reads.raw_reader(record.ledger_id).position_at_time
+            return await self._files.in_thread(
+                functools.partial(search, publish_time_ms, after.next)
+            )
+        return None
