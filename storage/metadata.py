@@ -19,13 +19,14 @@ protobuf message of ledgerfold.v1.records.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -43,6 +44,8 @@ RECORD_VERSION = 1
 STORE_VERSION = 1
 # Ids are handed out from blocks: one synced write a block.
 _LEDGER_IDS_PER_BLOCK = 64
+# So few free ones are a reason for the next block.
+_LEDGER_IDS_LOW = 32
 _STORE = b"store"
 
 M = TypeVar("M", bound=Message)
@@ -205,7 +208,7 @@ class MetadataStore:
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
-        self._free_ledger_ids = iter(range(0))
+        self._free_ledger_ids: deque[int] = deque()
         # NOTE: held while a block is reserved, on the disk: whoever comes meanwhile needs it, too.
         self._ids_lock = threading.Lock()
 
@@ -266,17 +269,21 @@ class MetadataStore:
 
     def write(self, batch: MetadataBatch) -> None:
         """Returns when it is durable; one that is empty costs nothing. Raises DiskFailure."""
-        if batch.puts or batch.deletes:
-            self._store.write(batch.puts, batch.deletes)
+        if not (batch.puts or batch.deletes):
+            return
+        self._store.write(batch.puts, batch.deletes)
+        if 0 < len(self._free_ledger_ids) < _LEDGER_IDS_LOW:
+            # Who waits for the disk anyway spares those who would have to when all are used up;
+            # they hear of it if it fails.
+            with suppress(DiskFailure):
+                self._reserve_ledger_ids(_LEDGER_IDS_LOW)
 
     def allocate_ledger_id(self) -> int:
         """An id that was never given out and never will be again, not even after a crash."""
-        with self._ids_lock:
-            ledger_id = next(self._free_ledger_ids, None)
-            if ledger_id is None:
-                self._reserve_ledger_ids()
-                ledger_id = next(self._free_ledger_ids)
-            return ledger_id
+        while True:
+            with suppress(IndexError):
+                return self._free_ledger_ids.popleft()
+            self._reserve_ledger_ids(1)
 
     def skip_ledger_ids(self, upto: int) -> None:
         """Ids up to there are taken, whatever the store record says."""
@@ -287,13 +294,17 @@ class MetadataStore:
                 with self.batch() as batch:
                     batch.put_store(record)
 
-    def _reserve_ledger_ids(self) -> None:
-        record = self.store() or new_store_record()
-        first = record.next_ledger_id
-        record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
-        with self.batch() as batch:
+    def _reserve_ledger_ids(self, least: int) -> None:
+        with self._ids_lock:
+            if len(self._free_ledger_ids) >= least:
+                return
+            record = self.store() or new_store_record()
+            first = record.next_ledger_id
+            record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
+            batch = self.begin()
             batch.put_store(record)
-        self._free_ledger_ids = iter(range(first, record.next_ledger_id))
+            self._store.write(batch.puts, batch.deletes)
+            self._free_ledger_ids.extend(range(first, record.next_ledger_id))
 
     def close(self) -> None:
         self._store.close()

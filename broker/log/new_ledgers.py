@@ -106,7 +106,7 @@ class NewLedgers:
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             kept = [each for each in record.ledger_ids if not self._is_empty(each)]
-            gone.extend(each for each in record.ledger_ids if each not in set(kept))
+            gone.extend(sorted({*record.ledger_ids} - {*kept}))
             for ledger_id in gone:
                 self._store.mark_deleting(ledger_id, batch)
             gone.extend(self._forget_truncated(record, batch))

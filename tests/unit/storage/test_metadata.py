@@ -318,3 +318,18 @@ def test_a_machine_that_does_not_tell_its_boots(
         lock.record_boot()
     with DirectoryLock(tmp_path, "1.0") as lock:
         assert not lock.is_same_boot
+
+
+def test_a_block_of_ids_is_reserved_before_the_last_one_is_used_up() -> None:
+    """By whoever writes then: those who need an id do not wait for a disk."""
+    pairs = MemoryKeyValue()
+    metadata = MetadataStore(pairs)
+    taken = [metadata.allocate_ledger_id() for _ in range(40)]
+    with metadata.batch() as batch:
+        batch.put_topic(TopicRecord(name="t"))
+    record = metadata.store()
+    assert record is not None
+    assert record.next_ledger_id == 129
+    taken += [metadata.allocate_ledger_id() for _ in range(88)]
+    assert taken == list(range(1, 129))
+    assert metadata.store() == record
