@@ -17,7 +17,7 @@ from ledgerfold.broker.cli.compaction import add_runs
 from ledgerfold.broker.cli.consuming import add_consume, add_read
 from ledgerfold.broker.cli.damage import add_repair, add_verify
 from ledgerfold.broker.cli.demos import add_demo
-from ledgerfold.broker.cli.exit_codes import DONE, exit_code
+from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
 from ledgerfold.broker.cli.explaining import add_explain
 from ledgerfold.broker.cli.importing import add_import
 from ledgerfold.broker.cli.inspecting import add_info, add_segment
@@ -77,6 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read the output has enough.
         _drop_output()
         return DONE
+    except UnicodeEncodeError as error:
+        # A file name, say, that is no text keeps its bytes; names in a request cannot.
+        print(f"ledgerfold: {error.object!r} is no text in UTF-8.", file=sys.stderr)
+        _drop_output()
+        return USAGE
     except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
         if not isinstance(error, KeyboardInterrupt):
             print(f"ledgerfold: {_sentence(error, options)}", file=sys.stderr)

@@ -22,6 +22,9 @@ from ledgerfold.storage.errors import InvalidRequest
 PENDING_MESSAGES_MAX = 50_000
 
 
+_SEQUENCE_ID_MAX = 2**63 - 1
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """What `Client.create_producer` says (its docstring explains each)."""
@@ -43,6 +46,12 @@ class ProducerConfig:
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
 
     def __post_init__(self) -> None:
+        initial = self.initial_sequence_id
+        if initial is not None and not -1 <= initial <= _SEQUENCE_ID_MAX:
+            raise InvalidRequest(
+                f"initial_sequence_id {initial}: the first message gets the one behind it, 0 or "
+                f"more; so it is -1 to {_SEQUENCE_ID_MAX}."
+            )
         for name in ("send_timeout_millis", "max_pending_messages"):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} is 0 (no limit) or more.")

@@ -32,6 +32,9 @@ from typing import Any, Protocol
 
 from ledgerfold.storage.errors import InvalidRequest
 
+# The last that can be written as a date.
+LAST_MS = 253_402_300_799_999
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -119,11 +122,13 @@ class ManualClock:
             self._all_asleep.set()
 
     async def move_to(self, now_ms: int) -> None:
-        """Raises InvalidRequest for a time that is past."""
+        """Raises InvalidRequest for a time that is past, or beyond the year 9999."""
         if now_ms < self._now_ms:
             raise InvalidRequest(
                 f"The clock stands at {self._now_ms} ms and moves forwards only, not to {now_ms}."
             )
+        if now_ms > LAST_MS:
+            raise InvalidRequest(f"{now_ms} ms lie beyond the year 9999, where calendars end here.")
         self._now_ms = now_ms
         due = [each for each in self._waiting if each.order[0] <= now_ms]
         for each in sorted(due, key=attrgetter("order")):

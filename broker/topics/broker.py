@@ -88,9 +88,13 @@ class Broker:
         for task in tuple(self._tasks):
             task.cancel()
         # Also what is being loaded, unloaded or deleted: that goes to its end before.
-        for name in sorted({*self.topics, *self._locks}):
-            async with self._lock(name):
+        places = asyncio.Semaphore(DISK_THREADS)
+
+        async def unload(name: str) -> None:
+            async with places, self._lock(name):
                 await self._unload(name)
+
+        await asyncio.gather(*map(unload, sorted({*self.topics, *self._locks})))
         # Files that nobody names any more are being removed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()

@@ -19,7 +19,7 @@ from ledgerfold.broker.ground.traffic import Peer
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EntryHeader, Position, check_entry
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
@@ -80,6 +80,8 @@ class Producer:
             raise self._error
         header = check_entry(entry, self._entry_bytes_max)
         topic, record = self.topic, self.record
+        if header.sequence_id < 0:
+            raise InvalidRequest(f"Sequence id {header.sequence_id}: 0 is the least.")
         if header.sequence_id <= record.last_sequence_id:
             # The original may still be on its way, from a connection that is gone.
             self._wait(_DUPLICATE, header.sequence_id, header.size_bytes, self._tail.last_appended)

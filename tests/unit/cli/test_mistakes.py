@@ -52,3 +52,11 @@ def test_what_is_no_mistake_is_not_hinted_at() -> None:
 def test_the_broker_is_named_at_any_level(arguments: list[str]) -> None:
     """The last one counts."""
     assert make_parser().parse_args(arguments).url == "h:1"
+
+
+def test_a_name_that_is_no_text() -> None:
+    """Said in a sentence: a request could not carry it."""
+    ran = ledgerfold("topics", "stats", "t\udcff")
+    assert ran.code == 2
+    assert "is no text in UTF-8" in ran.err
+    assert "Traceback" not in ran.err

@@ -179,6 +179,13 @@ def test_closing_gives_the_name_back(client: Client) -> None:
         producer.send(b"v")
 
 
+@pytest.mark.parametrize("initial", [-5, -2, 2**70])
+def test_an_initial_sequence_id_that_no_message_could_follow(client: Client, initial: int) -> None:
+    """What is not above -1 would count as sent before, and be acknowledged for nothing."""
+    with pytest.raises(InvalidRequest, match="initial_sequence_id"):
+        client.create_producer("t", initial_sequence_id=initial)
+
+
 def test_initial_sequence_id_replays_without_doubling(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.ground.clock import ManualClock
+from ledgerfold.broker.ground.clock import LAST_MS, ManualClock
 from ledgerfold.storage.errors import InvalidRequest
 
 
@@ -125,3 +125,12 @@ def test_no_delay_needs_no_move() -> None:
         await called.wait()
 
     run(body())
+
+
+def test_a_clock_goes_to_the_year_9999() -> None:
+    """Beyond it no date could be shown, and no record written."""
+    clock = ManualClock(0)
+    with pytest.raises(InvalidRequest, match="9999"):
+        asyncio.run(clock.move_to(LAST_MS + 1))
+    assert clock.now_ms() == 0
+    asyncio.run(clock.move_to(LAST_MS))

@@ -146,3 +146,16 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         await room
 
     asyncio.run(test())
+
+
+def test_a_negative_sequence_id_is_refused() -> None:
+    """It would pass for one that was stored before."""
+    log = SimpleNamespace(
+        tail=SimpleNamespace(last_appended=None),
+        state=SimpleNamespace(on_durable=set(), last_durable=None, failure=None),
+    )
+    topic = SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
+    producer = Producer(cast(Topic, topic), "p", ProducerRecord(last_sequence_id=-1))
+    entry = build_entry(b"", b"", EntryFields(message_count=1, sequence_id=-4))
+    with pytest.raises(InvalidRequest, match="-4"):
+        producer.append(memoryview(entry))
