@@ -7,6 +7,7 @@ its room; when there is room again it is made anew.
     reserve.keep()
     with reserve.lent():
         ...delete...
+    reserve.renew()
 
 Bounds: RESERVE_BYTES, what RocksDB may write when it is opened again after a write that failed: a
 table of its write buffer, and a log. Made only where twice as much is free.
@@ -24,6 +25,7 @@ from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files
 
 RESERVE_BYTES = 8 * 1024 * 1024
+_WRITTEN_AT_ONCE = 64 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +61,8 @@ class Reserve:
             file = self._files.create(self._path)
             try:
                 # Of nothing that a file system could make smaller.
-                file.write([os.urandom(RESERVE_BYTES)])
+                for _ in range(RESERVE_BYTES // _WRITTEN_AT_ONCE):
+                    file.write([os.urandom(_WRITTEN_AT_ONCE)])
             finally:
                 file.close()
         except DiskFailure as error:
@@ -70,11 +73,10 @@ class Reserve:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Its room is free inside. Several may share it."""
+        """Its room is free inside. Several may share it. renew() afterwards."""
         self._borrowers += 1
         try:
             self._files.remove(self._path)
             yield
         finally:
             self._borrowers -= 1
-            self.renew()

@@ -5,6 +5,7 @@ Source: storage/reserve.py.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 
@@ -20,5 +21,8 @@ async def freeing(store: LedgerStore, free: Callable[[], Awaitable[object]]) -> 
         if not (error.is_full and store.reserve.is_there):
             raise
         # It is gone, and only what was left of it could not be removed: that is done later.
-        with store.reserve.lent(), contextlib.suppress(TopicNotFound):
-            await free()
+        try:
+            with store.reserve.lent(), contextlib.suppress(TopicNotFound):
+                await free()
+        finally:
+            await asyncio.to_thread(store.reserve.renew)

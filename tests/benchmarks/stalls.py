@@ -163,6 +163,8 @@ async def _measure(folder: Path, rounds: int, report: Report) -> None:
     await lab.broker.start()
     other = await lab.topic("other")
     await lab.publish(other)
+    # The first one warms up.
+    await _beside(lab, other, _nothing, rounds)
     quiet = await _beside(lab, other, _nothing, rounds)
     report.add("nothing: pause", quiet.pause_ms, "ms")
     report.add("nothing: publish", median(quiet.publish_ms), "ms")

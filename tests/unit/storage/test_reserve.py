@@ -35,15 +35,17 @@ def size_of(folder: Path) -> int:
 
 
 def test_its_room_is_there_inside(reserve: Reserve, tmp_path: Path) -> None:
-    """And taken again when the last one that uses it is done."""
+    """And can be taken again when the last one that uses it is done."""
     reserve.keep()
     assert size_of(tmp_path) >= RESERVE_BYTES
     with reserve.lent():
         with reserve.lent():
             assert reserve.is_lent
         assert reserve.is_lent
+        reserve.renew()
         assert not list(tmp_path.iterdir())
     assert not reserve.is_lent
+    reserve.renew()
     assert reserve.is_there
     assert size_of(tmp_path) >= RESERVE_BYTES
 
