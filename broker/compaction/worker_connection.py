@@ -112,13 +112,21 @@ class WorkerConnection:
         raise CompactionFailed(call.stage, f"the worker died ({why})")
 
     async def _abandon(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
-        try:
-            async with asyncio.timeout(self._cancel_seconds):
-                await self.cancel(run_id)
-                await self._done_or_ended(reading)
-        except (TimeoutError, grpc.RpcError):
-            if self.process is not None:
-                await self.process.kill()
+        ending = asyncio.create_task(self._end_in_worker(run_id, reading))
+        # NOTE: in a task that is being cancelled asyncio.timeout() takes its end for that, in the
+        # first releases of Python 3.11.
+        await asyncio.wait({ending}, timeout=self._cancel_seconds)
+        has_ended = ending.done() and ending.exception() is None
+        ending.cancel()
+        outcome = (await asyncio.gather(ending, return_exceptions=True))[0]
+        if not has_ended and self.process is not None:
+            await self.process.kill()
+        if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError):
+            raise outcome
+
+    async def _end_in_worker(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
+        await self.cancel(run_id)
+        await self._done_or_ended(reading)
 
 
 class _Call:

@@ -123,7 +123,9 @@ def test_it_compacts() -> None:
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """Neither a folder nor a process: the broker goes by its owner's word alone."""
     program = (
-        "import sys\n"
+        "import signal, sys\n"
+        # A shell starts what runs in its background with the signal ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from ledgerfold.testing import Broker\n"
         "with Broker(compaction=False) as broker:\n"
         "    print(broker.admin.broker_info().pid, flush=True)\n"

@@ -25,7 +25,7 @@ class TortureBroker(BrokerProcess):
 
     def _command(self) -> list[str]:
         command = super()._command()
-        command[command.index("broker")] = "tests.torture.slow_broker"
+        command[command.index("ledgerfold")] = "tests.torture.slow_broker"
         return command
 
 
