@@ -21,7 +21,7 @@ from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import Moved
+from ledgerfold.storage.errors import Moved, TopicNotFound
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -225,3 +225,26 @@ def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     lab.run(both())
     assert lab.metadata.topic(TOPIC) is None
     assert list(lab.metadata.producers(TOPIC)) == []
+
+
+def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: BrokerLab) -> None:
+    """Whoever uses the name while the partitioned topic is made hears what it was made with."""
+    name = "persistent://public/default/parts"
+    held = HeldExecutor()
+    lab.broker.executor = held
+
+    async def both() -> None:
+        held.holds = True
+        making = asyncio.ensure_future(lab.broker.create_partitioned_topic(name, 2))
+        await held.has_work()
+        using = asyncio.ensure_future(lab.broker.topic(f"{name}-partition-2"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        held.free()
+        await making
+        with pytest.raises(TopicNotFound, match="fewer partitions"):
+            await using
+
+    lab.run(both())
+    there = [each.name for each in lab.metadata.topics() if each.name.startswith(name)]
+    assert there == lab.broker.partitions.names(name)

@@ -227,6 +227,33 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
     assert internal_stats(lab.broker, lab.topic)["state"] == "Terminated"
 
 
+def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
+    """The second of two calls finds the end, though what lay before it was trimmed between them."""
+    send(lab, "a=1 a=2")
+    lab.run(lab.topic.log.roll())
+    topic, held = lab.topic, HeldExecutor()
+    last = topic.log.last_position()
+    topic.stored._executor = held
+
+    async def end_twice() -> list[Position]:
+        held.holds = True
+        ends = [asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))]
+        await held.has_work()
+        oldest = topic.log.ledger_ids()[:-1]
+        dropping = asyncio.ensure_future(
+            topic.log.drop_ledgers(lambda: oldest, hides_compacted=False)
+        )
+        await asyncio.sleep(0)
+        ends.append(asyncio.ensure_future(terminate_topic(lab.broker, TOPIC)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        held.free()
+        await dropping
+        return await asyncio.gather(*ends)
+
+    assert lab.run(end_twice()) == [last, last]
+
+
 def test_a_terminated_topic_is_read_and_compacted(lab: BrokerLab) -> None:
     send(lab, "a=1 a=2")
     lab.run(terminate_topic(lab.broker, TOPIC))
