@@ -8,6 +8,10 @@ would be shared. So:
   clients and admins were closed or none was made yet. Otherwise making one raises NotAllowed.
 * The parent goes on as if nothing had happened.
 
+The last client's close returns before gRPC's threads have gone, and a fork in between would copy
+the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; what is not at rest by
+then counts as running (a program may use gRPC itself).
+
 gRPC's own fork handlers must be off for that: beside its asyncio side they end the child with a
 segmentation fault, whatever it does. They are read from the environment when grpc is imported, so
 broker/client/__init__.py says it before. A program that imports grpc first sets
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from typing import Any, ClassVar, NoReturn
 from weakref import WeakSet
 
@@ -48,9 +53,22 @@ _channels: WeakSet[object] = WeakSet()
 _left_behind: list[object] = []
 
 
+# How the threads of gRPC's core call themselves, to Linux.
+_GRPC_THREADS = ("event_engine", "grpc_", "lifeguard", "default-exec", "resolver-exec", "timer_")
+_TASKS = "/proc/self/task"
+_REST_TIMEOUT_S = 2.0
+_REST_POLL_S = 0.001
+
+
 class _ThisProcess:
     # It was forked while gRPC ran, or one of its ancestors was.
     is_barred: ClassVar[bool] = False
+    # A channel was opened since gRPC was last seen at rest.
+    may_be_ending: ClassVar[bool] = False
+    # What a fork waits for that; nothing after it was in vain, until a channel is opened again.
+    patience_s: ClassVar[float] = _REST_TIMEOUT_S
+    # At the fork that is under way.
+    is_running: ClassVar[bool] = False
 
 
 def belongs_to_this_process(facade: object) -> None:
@@ -61,6 +79,7 @@ def belongs_to_this_process(facade: object) -> None:
 def channel_opened(channel: object) -> None:
     """From now on until it is closed and forgotten gRPC runs here."""
     _channels.add(channel)
+    _ThisProcess.may_be_ending, _ThisProcess.patience_s = True, _REST_TIMEOUT_S
 
 
 def leave_behind(thing: object) -> None:
@@ -79,8 +98,37 @@ def check_may_connect() -> None:
         )
 
 
+def _grpc_runs() -> bool:
+    """True while a thread of gRPC's core is there. (Where there is no /proc: False.)"""
+    try:
+        tasks = os.listdir(_TASKS)
+    except OSError:
+        return False
+    for task in tasks:
+        try:
+            with open(f"{_TASKS}/{task}/comm") as name:
+                if name.read().startswith(_GRPC_THREADS):
+                    return True
+        except OSError:
+            continue  # it has just ended
+    return False
+
+
+def _before_fork() -> None:
+    if _channels or not _ThisProcess.may_be_ending:
+        _ThisProcess.is_running = bool(_channels)
+        return
+    give_up_at = time.monotonic() + _ThisProcess.patience_s
+    while (is_running := _grpc_runs()) and time.monotonic() < give_up_at:
+        time.sleep(_REST_POLL_S)
+    _ThisProcess.is_running = _ThisProcess.may_be_ending = is_running
+    if is_running:
+        _ThisProcess.patience_s = 0.0
+
+
 def _on_fork_in_child() -> None:
-    if _channels:
+    _ThisProcess.may_be_ending = False
+    if _ThisProcess.is_running:
         _ThisProcess.is_barred = True
         # One reference for ever: what the list holds is not ended with the interpreter either.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_left_behind))
@@ -96,4 +144,4 @@ def _on_fork_in_child() -> None:
             state[name] = gone
 
 
-os.register_at_fork(after_in_child=_on_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_child=_on_fork_in_child)

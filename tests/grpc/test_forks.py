@@ -60,6 +60,15 @@ def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
     assert answer["parent"] == "published"
 
 
+def test_a_fork_waits_for_what_a_closed_client_leaves(broker: BrokerProcess) -> None:
+    """Threads of gRPC's that still end hold locks, and the child would have them. One stays."""
+    answer = run("beside_threads_that_end", broker)
+    published, refused = answer["children"]
+    assert published == [["published", EXIT_CODE], False]
+    assert refused == [["NotAllowed", EXIT_CODE], True]
+    assert answer["parent"] == "published"
+
+
 def test_the_asyncio_client_knows_it_too(broker: BrokerProcess) -> None:
     """A child that runs a loop of its own gets the same answers."""
     answer = run("asyncio_client", broker)

@@ -9,6 +9,7 @@ prints one JSON document. A child that hangs is ended by its own alarm, and its 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 
 CHILD_TIMEOUT_S = 30
 EXIT_CODE = 3
+_PR_SET_NAME = 15
 
 
 def outcome(call: Callable[[], object]) -> str:
@@ -177,6 +179,31 @@ def new_beside_none(url: str) -> dict[str, Any]:
     # A closed one that is still held has nothing more to say there.
     children.append(in_child(lambda: outcome(lambda: closed.send(b"x"))))
     return {"pool": answers, "children": children, "parent": publish_once(url)}
+
+
+def linger(is_named: threading.Event, lingers_s: float | None) -> None:
+    """A thread that looks like one of gRPC's."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, b"grpc_lingers", 0, 0, 0)
+    is_named.set()
+    threading.Event().wait(lingers_s)
+
+
+def beside_a_thread_that_ends(url: str, lingers_s: float | None) -> tuple[Any, bool]:
+    """What a client in a child says, and whether the thread was still there after the fork."""
+    publish_once(url)
+    is_named = threading.Event()
+    thread = threading.Thread(target=linger, args=(is_named, lingers_s), daemon=True)
+    thread.start()
+    is_named.wait()
+    was_there = []
+    os.register_at_fork(after_in_parent=lambda: was_there.append(thread.is_alive()))
+    return in_child(lambda: outcome(lambda: publish_once(url))), was_there[0]
+
+
+def beside_threads_that_end(url: str) -> dict[str, Any]:
+    """gRPC's threads outlive the last client's close a little; one here does, one never ends."""
+    children = [beside_a_thread_that_ends(url, lingers_s) for lingers_s in (0.2, None)]
+    return {"children": children, "parent": publish_once(url)}
 
 
 def asyncio_client(url: str) -> dict[str, Any]:
