@@ -20,6 +20,8 @@ def address_of(service_url: str) -> str:
 
     gRPC would take other targets, too, and wait for what a mistyped one cannot bring.
     """
+    if not isinstance(service_url, str):
+        raise InvalidUrl(f"A service URL is a string, not {type(service_url).__name__}.")
     scheme, separator, rest = service_url.partition("://")
     address = (rest if separator else service_url).rstrip("/")
     if "," in address.strip(","):

@@ -80,12 +80,16 @@ class MessageId:
             raise InvalidRequest(f"Not a serialized message id: {error}") from error
 
     def to_record(self) -> records_pb2.MessageId:
-        return records_pb2.MessageId(
-            ledger_id=self._ledger_id,
-            entry_id=self._entry_id,
-            batch_index=self._batch_index,
-            partition=self._partition,
-        )
+        """Raises InvalidRequest: one made by hand whose parts are no whole numbers of its sizes."""
+        try:
+            return records_pb2.MessageId(
+                ledger_id=self._ledger_id,
+                entry_id=self._entry_id,
+                batch_index=self._batch_index,
+                partition=self._partition,
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(f"{self!r} is no message id: {error}") from error
 
     @staticmethod
     def of_record(record: records_pb2.MessageId) -> MessageId:

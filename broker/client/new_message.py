@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import key_bytes
@@ -47,6 +48,10 @@ def checked_message(
     for what, text in (("partition_key", partition_key), ("ordering_key", ordering_key)):
         if text is not None and not isinstance(text, str):
             raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
+        if text is not None and not _is_text(text):
+            raise InvalidRequest(f"{what} {text!r} is no text: UTF-8 cannot say it.")
+    if properties is not None and not isinstance(properties, Mapping):
+        raise InvalidRequest(f"Properties are a dict of text, not {type(properties).__name__}.")
     for name, text in (properties or {}).items():
         if not _is_text(name) or not _is_text(text):
             raise InvalidRequest(f"Property {name!r}: names and values are text.")

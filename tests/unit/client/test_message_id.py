@@ -38,3 +38,11 @@ def test_other_bytes_are_refused() -> None:
     """What is no id gives an error that says so."""
     with pytest.raises(InvalidRequest):
         MessageId.deserialize(b"\xff\xff")
+
+
+@pytest.mark.parametrize("part", [2**70, 2**63, 1.5, "1"])
+def test_an_id_of_parts_that_are_no_numbers_is_refused(part: object) -> None:
+    """One that was made by hand, once it is to be used."""
+    message_id = MessageId(-1, part)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="no message id"):
+        message_id.serialize()

@@ -1,0 +1,43 @@
+"""What may be sent: each argument that cannot be is refused with a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.client.new_message import checked_message
+from ledgerfold.storage.errors import InvalidRequest
+
+
+def message(**arguments: Any) -> None:
+    """With the rest of the arguments left out."""
+    names = (
+        "content",
+        "properties",
+        "partition_key",
+        "ordering_key",
+        "sequence_id",
+        "event_timestamp",
+    )
+    checked_message(**{name: arguments.get(name) for name in names})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"content": "text"}, "A content is bytes or None, not str"),
+        ({"partition_key": b"k"}, "A partition_key is a string, not bytes"),
+        ({"partition_key": "\ud800"}, r"partition_key '\\ud800' is no text"),
+        ({"ordering_key": "\ud800"}, r"ordering_key '\\ud800' is no text"),
+        ({"properties": [1]}, "Properties are a dict of text, not list"),
+        ({"properties": {"a": 1}}, "Property 'a': names and values are text"),
+        ({"properties": {"\ud800": "a"}}, "names and values are text"),
+        ({"sequence_id": -1}, "sequence_id -1 is no whole number"),
+        ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is no whole number"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], sentence: str) -> None:
+    """Nothing but InvalidRequest, and its sentence names the argument."""
+    with pytest.raises(InvalidRequest, match=sentence):
+        message(**arguments)
