@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 from weakref import WeakSet
 
@@ -55,7 +57,7 @@ _left_behind: list[object] = []
 
 # How the threads of gRPC's core call themselves, to Linux.
 _GRPC_THREADS = ("event_engine", "grpc_", "lifeguard", "default-exec", "resolver-exec", "timer_")
-_TASKS = "/proc/self/task"
+_TASKS = Path("/proc/self/task")
 _REST_TIMEOUT_S = 2.0
 _REST_POLL_S = 0.001
 
@@ -101,26 +103,27 @@ def check_may_connect() -> None:
 def _grpc_runs() -> bool:
     """True while a thread of gRPC's core is there. (Where there is no /proc: False.)"""
     try:
-        tasks = os.listdir(_TASKS)
+        tasks = list(_TASKS.iterdir())
     except OSError:
         return False
-    for task in tasks:
-        try:
-            with open(f"{_TASKS}/{task}/comm") as name:
-                if name.read().startswith(_GRPC_THREADS):
-                    return True
-        except OSError:
-            continue  # it has just ended
-    return False
+    return any(_name_of(task).startswith(_GRPC_THREADS) for task in tasks)
+
+
+def _name_of(task: Path) -> str:
+    try:
+        return (task / "comm").read_text()
+    except OSError:
+        return ""  # it has just ended
 
 
 def _before_fork() -> None:
     if _channels or not _ThisProcess.may_be_ending:
         _ThisProcess.is_running = bool(_channels)
         return
+    pause = threading.Event()
     give_up_at = time.monotonic() + _ThisProcess.patience_s
     while (is_running := _grpc_runs()) and time.monotonic() < give_up_at:
-        time.sleep(_REST_POLL_S)
+        pause.wait(_REST_POLL_S)
     _ThisProcess.is_running = _ThisProcess.may_be_ending = is_running
     if is_running:
         _ThisProcess.patience_s = 0.0
