@@ -41,6 +41,7 @@ class KeyColumns:
         self._flags: list[bytes] = []
         self._value_sizes: list[bytes] = []
         self._event_times: list[bytes] = []
+        self._is_alone: list[bool] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
         """Raises Corruption when the key section's checksum is wrong or it does not parse."""
@@ -59,6 +60,7 @@ class KeyColumns:
         self._value_sizes.append(section.value_sizes)
         if self._reads_event_times:
             self._event_times.append(section.event_times or bytes(8 * header.message_count))
+            self._is_alone.append(header.is_plain)
         self.rows += header.message_count
         self.entries += 1
         self.key_bytes += len(section.keys)
@@ -90,11 +92,13 @@ class KeyColumns:
     def facts(self) -> Facts:
         """Of all rows, those without a key included."""
         is_value = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
-        return Facts(
-            self._row_positions(),
-            is_value,
-            np.frombuffer(b"".join(self._event_times), "<i8") if self._reads_event_times else None,
-        )
+        facts = Facts(self._row_positions(), is_value)
+        if self._reads_event_times:
+            facts = facts._replace(
+                event_times=np.frombuffer(b"".join(self._event_times), "<i8"),
+                is_alone=np.repeat(self._is_alone, self._counts),
+            )
+        return facts
 
     def _row_positions(self) -> Integers:
         counts = np.array(self._counts, np.int64)

@@ -52,11 +52,11 @@ def _merged(
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
     count = len(encoded.dictionary)
-    folded = strategy.fold(from_arrow(encoded.indices), fragments, count)
+    folded = strategy.join(from_arrow(encoded.indices), fragments, count)
     positions = strategy.survivors(folded.fragments)
     positions.sort()
     yield from _to_copy_tasks(positions, first_ordinals)
-    yield 0, Counts(removed_events=folded.replaced, keys=count)
+    yield 0, Counts(removed_events=folded.removed_events, keys=count)
 
 
 def _to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:

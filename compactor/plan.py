@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledgerfold.compactor.plan_check import check_plan
-from ledgerfold.compactor.strategies.registry import strategy_named
+from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
@@ -119,7 +119,7 @@ def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
 
 def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     """Cuts a plan into tasks for that many cores. Raises InvalidRequest, UnknownStrategy."""
-    strategy = strategy_named(plan.strategy, plan.strategy_version)
+    strategy = strategy_of(plan)
     segments = input_segments(plan)
     key_bytes = sum(segment.record.key_bytes for segment in segments)
     size_bytes = sum(segment.record.size_bytes for segment in segments)

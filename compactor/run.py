@@ -144,6 +144,7 @@ class CompactionRun:
             horizon=self.plan.horizon,
             segments=segments,
             counts=counts,
+            strategy_version=str(self._tasks.strategy.version),
         )
 
     @property

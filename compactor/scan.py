@@ -62,10 +62,11 @@ def reduce_chunk(
         facts = facts.where(has_key)
     tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
     encoded = keys.dictionary_encode()
-    folded = strategy.fold(
-        from_arrow(encoded.indices), strategy.pack(facts), len(encoded.dictionary)
-    )
-    yield from _in_buckets(encoded.dictionary, folded.fragments, buckets)
+    folded = strategy.begin(from_arrow(encoded.indices), facts, len(encoded.dictionary))
+    found = encoded.dictionary
+    if folded.codes is not None:
+        found = found.take(to_arrow(folded.codes))
+    yield from _in_buckets(found, folded.fragments, buckets)
     yield (
         0,
         Counts(
@@ -74,7 +75,7 @@ def reduce_chunk(
             bytes_in=columns.size_bytes,
             tombstones=tombstones,
             null_keys=keyless,
-            removed_events=folded.replaced + tombstones + (0 if retain_null_key else keyless),
+            removed_events=folded.removed_events + (0 if retain_null_key else keyless),
         ),
     )
 

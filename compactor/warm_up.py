@@ -16,12 +16,12 @@ from pathlib import Path
 from ledgerfold.compactor.pipeline import Clock, run_job
 from ledgerfold.compactor.plan import TaskPlan, cut
 from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.strategies.registry import STRATEGIES
 from ledgerfold.storage.entry import stamp
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.names import LEDGERS, segment_path
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.segment import tally_segment
+from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position, SegmentRecord
 
@@ -38,7 +38,7 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
         plan = CompactionPlan(
             run_id="warm-up",
             topic="warm-up",
-            strategy=next(iter(STRATEGIES)),
+            strategy=DEFAULT,
             ledgers_dir=str(ledgers_dir),
             segments=[_segment(ledgers_dir, entry_id, files) for entry_id in (0, 1)],
             ledger_id=_COMPACTED,

@@ -24,6 +24,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
     RUN_STATE_SUCCESS,
+    CompactionStrategy,
     RunRecord,
     RunTrigger,
     TopicRecord,
@@ -57,7 +58,9 @@ class CompactionHistory:
         # written with the next record that it takes.
         self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
-    async def queue(self, stored: StoredTopic, trigger: RunTrigger, strategy: str) -> RunRecord:
+    async def queue(
+        self, stored: StoredTopic, trigger: RunTrigger, strategy: CompactionStrategy
+    ) -> RunRecord:
         """Gives out the next run number and records it; the oldest record beyond RUNS_KEPT goes.
 
         Raises Moved (the topic was unloaded), DiskFailure.
@@ -66,7 +69,8 @@ class CompactionHistory:
             topic=stored.name,
             state=RUN_STATE_QUEUED,
             trigger=trigger,
-            strategy=strategy,
+            strategy=strategy.name,
+            strategy_settings=strategy.settings,
             queued_ms=self._clock_ms(),
             ledger_id=-1,
             previous_ledger_id=-1,

@@ -41,7 +41,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
-from ledgerfold.storage.strategies import VERSIONS
+from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_QUEUED,
@@ -160,17 +160,25 @@ class CompactionRun:
         record.ledger_id = await self._new_ledger_id()
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
-        record.retain_null_key = self.topic.policies().retain_null_key
+        policies = self.topic.policies()
+        record.retain_null_key = policies.retain_null_key
+        record.strategy = policies.compaction_strategy.name
+        record.strategy_settings.clear()
+        record.strategy_settings.update(policies.compaction_strategy.settings)
         await self._history.save(record)
 
     def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
         record, store = self.record, self._broker.store
+        known = listed(record.strategy)
         plan = CompactionPlan(
             # Brokers that share a worker have topics of the same names.
             run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
             topic=self.topic.name,
             strategy=record.strategy,
-            strategy_version=VERSIONS[record.strategy],
+            strategy_version=known.version if known else 0,
+            strategy_settings=record.strategy_settings,
+            time_ms=self._broker.clock_ms(),
+            renumber_batches=self.topic.emulation().strategic_renumbers,
             retain_null_key=record.retain_null_key,
             ledgers_dir=os.path.abspath(store.ledgers_dir),
             segments=snapshot.segments,
@@ -234,6 +242,7 @@ class CompactionRun:
         done.state, done.ended_ms = RUN_STATE_SUCCESS, self._broker.clock_ms()
         if manifest is not None:
             done.counts.CopyFrom(manifest.counts)
+            done.strategy_version = manifest.strategy_version
         return done
 
     def _is_published(self) -> bool:

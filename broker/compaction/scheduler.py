@@ -52,7 +52,6 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     Unavailable,
 )
-from ledgerfold.storage.strategies import DEFAULT
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_STATUS_ERROR,
     COMPACTION_STATUS_NOT_RUN,
@@ -156,7 +155,9 @@ class CompactionScheduler:
     async def _queue_run(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
         await topic.enable_compaction_cursor()
         self._check_usable(topic)
-        record = await self.history.queue(topic.stored, trigger, DEFAULT)
+        record = await self.history.queue(
+            topic.stored, trigger, topic.policies().compaction_strategy
+        )
         reach("run.recorded")
         run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
         if not self._is_usable(topic):

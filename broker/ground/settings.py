@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.settings import StoreSettings
-from ledgerfold.v1.records_pb2 import Emulation
+from ledgerfold.strategies.catalogue import DEFAULT
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 
 # For what an entry holds beside values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
@@ -34,6 +35,9 @@ class BrokerSettings:
     # 0 = never: what nobody acknowledges stays.
     message_ttl_ms: int = 0
     retain_null_key: bool = False
+    compaction_strategy: CompactionStrategy = field(
+        default_factory=lambda: CompactionStrategy(name=DEFAULT)
+    )
     # Nothing set: the profile `documented` (broker/policies/profiles.py).
     emulation: Emulation = field(default_factory=Emulation)
     compaction_monitor_interval_ms: int = 60_000

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.broker.policies.profiles import FIELDS as EMULATION_FIELDS
 from ledgerfold.broker.policies.profiles import check_settings, emulation, in_force
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.records_pb2 import Policies
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         retention_ms=settings.retention_ms,
         retention_bytes=settings.retention_bytes,
         message_ttl_ms=settings.message_ttl_ms,
+        compaction_strategy=settings.compaction_strategy,
         retain_null_key=settings.retain_null_key,
         emulation=settings.emulation,
     )
@@ -61,10 +63,17 @@ def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -
     """
     effective, levels = Policies(), (broker, namespace, topic)
     for level in levels:
-        effective.MergeFrom(level)
+        _set_over(effective, level)
     values = emulation(*(level.emulation for level in levels))
     effective.emulation.CopyFrom(in_force(values))
     return effective
+
+
+def _set_over(policies: Policies, changes: Policies) -> None:
+    """Field by field; a strategy is one value, with all its settings."""
+    if changes.HasField("compaction_strategy"):
+        policies.ClearField("compaction_strategy")
+    policies.MergeFrom(changes)
 
 
 def effective_threshold(topic: Policies, namespace: Policies, broker: Policies) -> Threshold:
@@ -81,6 +90,8 @@ def check_policies(policies: Policies) -> None:
         value = getattr(policies, name)
         if policies.HasField(name) and value < lowest:
             raise InvalidRequest(f"{name} is {value}; {lowest} is the least.")
+    if policies.HasField("compaction_strategy"):
+        checked(policies.compaction_strategy)
     check_settings(policies.emulation)
 
 
@@ -98,7 +109,9 @@ def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]
     updated.CopyFrom(current)
     if changes.emulation.HasField("profile"):
         updated.ClearField("emulation")
-    updated.MergeFrom(changes)
+    _set_over(updated, changes)
+    if changes.HasField("compaction_strategy"):
+        updated.compaction_strategy.CopyFrom(checked(changes.compaction_strategy))
     for name in remove:
         _remove(name, updated, changes)
     _check_retention(updated)

@@ -60,6 +60,8 @@ class Emulation:
     exact_backlog: bool = _differs("11.3", documented=True)
     # `__compaction` can be moved by hand, over what no run has seen, too.
     compaction_cursor_moves: bool = _differs("6.6", documented=False)
+    # What strategic compaction leaves of a batch is numbered anew.
+    strategic_renumbers: bool = _differs("13.4", documented=False)
 
 
 FIELDS: Final = tuple(each.name for each in fields(Emulation))

@@ -1,4 +1,4 @@
-"""The shape of a strategy: three pure functions over columns, under a name.
+"""The shape of a strategy over columns: three pure functions, under a name.
 
 What they get and give, and the laws that they keep: registry.py.
 """
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Booleans, Integers
 
+# The key of each row, as a number.
+Codes = NDArray[np.integer]
 # A row is a fragment. How many columns there are, and what is in them, is the strategy's own.
 FragmentColumns = tuple[Integers, ...]
 
@@ -21,37 +23,48 @@ FragmentColumns = tuple[Integers, ...]
 class Facts(NamedTuple):
     """What is known of messages that have a key: columns, in order of position.
 
-    `is_value`: false for a tombstone. `event_times`: ms, 0 for a message that has none; for a
-    strategy that reads them.
+    `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
+    for a message that has none; `is_alone`, published alone and not in a batch.
     """
 
     positions: Integers
     is_value: Booleans
     event_times: Integers | None = None
+    is_alone: Booleans | None = None
 
-    def where(self, mask: Booleans) -> Facts:
-        event_times = None if self.event_times is None else self.event_times[mask]
-        return Facts(self.positions[mask], self.is_value[mask], event_times)
+    def where(self, rows: Booleans | Integers) -> Facts:
+        """Those that a mask or row numbers name."""
+        return Facts(
+            self.positions[rows],
+            self.is_value[rows],
+            None if self.event_times is None else self.event_times[rows],
+            None if self.is_alone is None else self.is_alone[rows],
+        )
 
 
 class Folded(NamedTuple):
-    """One fragment for each key, and how many values lost against another one."""
+    """Fragments, and how many events were removed, as the strategy's original counts them.
+
+    One fragment for each key, in the order of their codes; or any number of them, and then `codes`
+    names the key of each.
+    """
 
     fragments: FragmentColumns
-    replaced: int
+    removed_events: int
+    codes: Integers | None = None
 
 
 @dataclass(frozen=True)
 class Strategy:
     """A value: it travels to the tasks pickled, its functions by the names of their modules.
 
-    `fold(codes, fragments, key_count)`: `codes` names the key of each fragment, 0..key_count-1,
-    each at least once; there may be none.
+    Codes are 0..key_count-1, each at least once; there may be none. A function that needs settings
+    is a functools.partial of one at the top of its module.
     """
 
     name: str
     version: int
-    pack: Callable[[Facts], FragmentColumns]
-    fold: Callable[[NDArray[np.integer], FragmentColumns, int], Folded]
+    begin: Callable[[Codes, Facts, int], Folded]
+    join: Callable[[Codes, FragmentColumns, int], Folded]
     survivors: Callable[[FragmentColumns], Integers]
     reads_event_times: bool = False

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import EARLIEST, Position
-from tests.model.strategy_model import Message, latest
+from tests.model.strategy_model import Message, publishing_order
 
 __all__ = ["EARLIEST", "Entry", "LogModel", "Message", "Read", "final_state"]
 
@@ -71,7 +71,9 @@ class LogModel:
         if self.horizon is None:
             return []
         reads = _reads(entry for entry in self.known if entry.position <= self.horizon)
-        return [reads[index] for index in latest([read.message for read in reads]).survivors]
+        return [
+            reads[index] for index in publishing_order([read.message for read in reads]).survivors
+        ]
 
     def view(self, start: Position, *, read_compacted: bool) -> list[Read]:
         """What a reader gets that begins at `start`, up to the end."""

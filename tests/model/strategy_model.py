@@ -1,9 +1,9 @@
-"""The strategy `latest` over a plain list of messages: the oracle for the compactor.
+"""The strategy `publishing-order` over a plain list of messages: the oracle for the compactor.
 
 Written as Pulsar's compactor works, message by message with a map of keys, and not as ours does.
 
     >>> a1, a2, a_gone = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"a", b"")
-    >>> outcome = latest([a1, a2, a_gone])
+    >>> outcome = publishing_order([a1, a2, a_gone])
     >>> outcome.survivors, outcome.removed_events
     ([], 2)
 """
@@ -33,7 +33,7 @@ class Outcome:
     keys: int
 
 
-def latest(messages: Sequence[Message], retain_null_key: bool = False) -> Outcome:
+def publishing_order(messages: Sequence[Message], retain_null_key: bool = False) -> Outcome:
     """What is left of the messages, and what was counted on the way."""
     newest: dict[bytes, int] = {}
     kept: list[int] = []

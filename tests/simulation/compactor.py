@@ -31,7 +31,7 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
-from tests.model.strategy_model import Message, latest
+from tests.model.strategy_model import Message, publishing_order
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
@@ -150,7 +150,7 @@ class _Run:
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = latest(messages, plan.retain_null_key)
+        outcome = publishing_order(messages, plan.retain_null_key)
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
         survivors = [rows[index] for index in outcome.survivors]

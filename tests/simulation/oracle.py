@@ -22,7 +22,7 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.strategy_model import Message, latest
+from tests.model.strategy_model import Message, publishing_order
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.storedlog import Row, rows_of
 from tests.simulation.subscriptions import Subscription
@@ -234,7 +234,7 @@ class Oracle(Told):
     def _on_commit(
         self, topic: Topic, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
     ) -> None:
-        """(d), (i), (j): the new view is latest(log up to the horizon), published in one write."""
+        """(d), (i), (j): the new view is what the model leaves, published in one write."""
         compacted, horizon = record.compacted, position_of(record.compacted.horizon)
         self.note(
             f"{short_name(topic.name)}: run {compacted.run_number} commits, horizon {horizon}"
@@ -268,7 +268,7 @@ class Oracle(Told):
         shown = [row for row in found if row.position >= topic.floor and row.key not in torn]
         if shown != rows:
             self.fail(
-                f"the view of run {compacted.run_number} at {horizon} is not latest(log): "
+                f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
                 f"{_difference(rows, shown)} (d)"
             )
         topic.rows, topic.horizon = found, horizon
@@ -290,7 +290,9 @@ class Oracle(Told):
                 if not self.is_damaged:
                     self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
         rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
-        kept = latest([Message(row.key, row.value) for row in rows], retain_null_key).survivors
+        kept = publishing_order(
+            [Message(row.key, row.value) for row in rows], retain_null_key
+        ).survivors
         return [rows[index] for index in kept]
 
     def rows_of_ledger(self, ledger_id: int) -> list[Row]:

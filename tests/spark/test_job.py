@@ -11,7 +11,7 @@ import pytest
 from ledgerfold.compactor import plan as plan_module
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.strategies.registry import STRATEGIES
+from ledgerfold.compactor.strategies.registry import MAKERS, fixed
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.files import REAL
@@ -78,7 +78,7 @@ def test_a_strategy_of_ones_own_runs_on_spark(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Registered here, in the driver: Spark's workers, which have no such entry, are handed it."""
-    monkeypatch.setitem(STRATEGIES, FIRST.name, FIRST)
+    monkeypatch.setitem(MAKERS, FIRST.name, fixed(FIRST))
     log = LogBuilder(tmp_path)
     _add(log, 4, range(1, 7))
     run = CompactionRun(log.plan(100, strategy=FIRST.name), session, REAL, time.time)

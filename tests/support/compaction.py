@@ -25,7 +25,7 @@ from ledgerfold.storage.segment import SegmentWriter, tally_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
-from tests.model.strategy_model import Message, Outcome, latest
+from tests.model.strategy_model import Message, Outcome, publishing_order
 from tests.support.ledgers import as_version_1
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -96,7 +96,7 @@ class LogBuilder:
         return as_version_1(entry) if entry_id % 2 else entry
 
     def outcome(self, retain_null_key: bool = False) -> Outcome:
-        return latest([Message(m.key, m.value) for m in self.messages], retain_null_key)
+        return publishing_order([Message(m.key, m.value) for m in self.messages], retain_null_key)
 
     def expected(self, retain_null_key: bool = False) -> list[Stored]:
         """What the model leaves of all that was added."""
@@ -108,7 +108,7 @@ class LogBuilder:
         retain_null_key: bool = False,
         previous: Manifest | None = None,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
-        strategy: str = "latest",
+        strategy: str = "publishing-order",
     ) -> CompactionPlan:
         """Over the segments above the previous run's horizon, and what that run wrote."""
         compacted = list(previous.segments) if previous else []

@@ -7,7 +7,8 @@
     python fake_compactor.py family FILE            listens, with a child in a session of its own
                                                     that appends to FILE without end
 
-What a run does is the plan's `strategy`: "latest" answers with a manifest; "hang" waits for Cancel;
+What a run does is the plan's `strategy`: "publishing-order" answers with a manifest;
+"hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.

@@ -23,7 +23,7 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts
-from tests.model.strategy_model import Message, latest
+from tests.model.strategy_model import Message, publishing_order
 
 OnProgress = Callable[[CompactionProgress], None]
 
@@ -72,7 +72,7 @@ class MemoryCompactor:
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = latest(messages, plan.retain_null_key)
+        outcome = publishing_order(messages, plan.retain_null_key)
         writer = SegmentWriter(Path(plan.ledgers_dir), plan.ledger_id, 0, self._files)
         survivors = [rows[index] for index in outcome.survivors]
         for at, kept in groupby(survivors, key=itemgetter(0)):

@@ -1,4 +1,4 @@
-"""Two strategies that no product has: what a strategy may be, beside `latest`.
+"""Two strategies that no product has: what a strategy may be, beside `publishing-order`.
 
 In a module of their own, so that Spark's workers find the functions by name.
 
@@ -10,20 +10,25 @@ In a module of their own, so that Spark's workers find the functions by name.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.strategy import Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 
 _NONE = np.iinfo(np.int64).max
 
 
-def pack_first(facts: Facts) -> FragmentColumns:
+def begin_first(codes: Codes, facts: Facts, key_count: int) -> Folded:
     """The position of a value."""
-    return (np.where(facts.is_value, facts.positions, _NONE),)
+    positions = np.where(facts.is_value, facts.positions, _NONE)
+    folded = join_first(codes, (positions,), key_count)
+    return folded._replace(removed_events=folded.removed_events + _tombstones(facts))
 
 
-def fold_first(codes: NDArray[np.integer], columns: FragmentColumns, key_count: int) -> Folded:
+def _tombstones(facts: Facts) -> int:
+    return int(np.count_nonzero(~facts.is_value))
+
+
+def join_first(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
     (positions,) = columns
     first = np.full(key_count, _NONE, np.int64)
     np.minimum.at(first, codes, positions)
@@ -37,13 +42,15 @@ def first_values(columns: FragmentColumns) -> Integers:
     return kept
 
 
-def pack_events(facts: Facts) -> FragmentColumns:
+def begin_events(codes: Codes, facts: Facts, key_count: int) -> Folded:
     """Event time; position and, in the lowest bit, whether it is a value."""
     assert facts.event_times is not None
-    return facts.event_times, (facts.positions << 1) | facts.is_value
+    places = (facts.positions << 1) | facts.is_value
+    folded = join_events(codes, (facts.event_times, places), key_count)
+    return folded._replace(removed_events=folded.removed_events + _tombstones(facts))
 
 
-def fold_events(codes: NDArray[np.integer], columns: FragmentColumns, key_count: int) -> Folded:
+def join_events(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
     times, places = columns
     order = np.lexsort((places, times, codes))
     codes = codes[order]  # the winner of each key comes last
@@ -58,7 +65,7 @@ def newest_values(columns: FragmentColumns) -> Integers:
     return kept
 
 
-FIRST = Strategy("first", 3, pack_first, fold_first, first_values)
+FIRST = Strategy("first", 3, begin_first, join_first, first_values)
 NEWEST_EVENT = Strategy(
-    "newest-event", 1, pack_events, fold_events, newest_values, reads_event_times=True
+    "newest-event", 1, begin_events, join_events, newest_values, reads_event_times=True
 )

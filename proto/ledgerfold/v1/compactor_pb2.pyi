@@ -9,11 +9,21 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CompactionPlan(_message.Message):
-    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max")
+    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "strategy_settings", "time_ms", "renumber_batches", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max")
+    class StrategySettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    RENUMBER_BATCHES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_DIR_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -26,6 +36,9 @@ class CompactionPlan(_message.Message):
     topic: str
     strategy: str
     strategy_version: int
+    strategy_settings: _containers.ScalarMap[str, str]
+    time_ms: int
+    renumber_batches: bool
     retain_null_key: bool
     ledgers_dir: str
     segments: _containers.RepeatedCompositeFieldContainer[_records_pb2.SegmentRecord]
@@ -34,7 +47,7 @@ class CompactionPlan(_message.Message):
     horizon_previous: _records_pb2.Position
     horizon: _records_pb2.Position
     segment_bytes_max: int
-    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., time_ms: _Optional[int] = ..., renumber_batches: _Optional[bool] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ...) -> None: ...
 
 class RunRequest(_message.Message):
     __slots__ = ("plan",)
@@ -51,18 +64,20 @@ class RunResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_admin_pb2.CompactionProgress, _Mapping]] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("run_id", "ledger_id", "horizon", "segments", "counts")
+    __slots__ = ("run_id", "ledger_id", "horizon", "segments", "counts", "strategy_version")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_VERSION_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     ledger_id: int
     horizon: _records_pb2.Position
     segments: _containers.RepeatedCompositeFieldContainer[_records_pb2.SegmentRecord]
     counts: _records_pb2.RunCounts
-    def __init__(self, run_id: _Optional[str] = ..., ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., counts: _Optional[_Union[_records_pb2.RunCounts, _Mapping]] = ...) -> None: ...
+    strategy_version: str
+    def __init__(self, run_id: _Optional[str] = ..., ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., counts: _Optional[_Union[_records_pb2.RunCounts, _Mapping]] = ..., strategy_version: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("run_id",)

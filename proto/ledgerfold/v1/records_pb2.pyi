@@ -130,23 +130,40 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "emulation")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "emulation")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPACTION_STRATEGY_FIELD_NUMBER: _ClassVar[int]
     EMULATION_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
     retention_bytes: int
     retain_null_key: bool
     message_ttl_ms: int
+    compaction_strategy: CompactionStrategy
     emulation: Emulation
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+
+class CompactionStrategy(_message.Message):
+    __slots__ = ("name", "settings")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    settings: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Emulation(_message.Message):
-    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves")
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +177,7 @@ class Emulation(_message.Message):
     PARTITIONED_STATUS_FIELD_NUMBER: _ClassVar[int]
     EXACT_BACKLOG_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_CURSOR_MOVES_FIELD_NUMBER: _ClassVar[int]
+    STRATEGIC_RENUMBERS_FIELD_NUMBER: _ClassVar[int]
     profile: str
     retention_hides_compacted: bool
     lagging_readers_get_tombstones: bool
@@ -173,7 +191,8 @@ class Emulation(_message.Message):
     partitioned_status: bool
     exact_backlog: bool
     compaction_cursor_moves: bool
-    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ...) -> None: ...
+    strategic_renumbers: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")
@@ -322,7 +341,14 @@ class RunCounts(_message.Message):
     def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
-    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key")
+    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version")
+    class StrategySettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -338,6 +364,8 @@ class RunRecord(_message.Message):
     ERROR_REASON_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_VERSION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     number: int
     state: RunState
@@ -353,4 +381,6 @@ class RunRecord(_message.Message):
     error_reason: str
     error_message: str
     retain_null_key: bool
-    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ...) -> None: ...
+    strategy_settings: _containers.ScalarMap[str, str]
+    strategy_version: str
+    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ...) -> None: ...

@@ -15,7 +15,7 @@ from ledgerfold.storage.errors import (
     Corruption,
     DiskFailure,
 )
-from ledgerfold.storage.strategies import VERSIONS
+from ledgerfold.strategies.catalogue import DEFAULT, LISTED
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_ONE,
@@ -62,10 +62,10 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         plan = await lab.compactor.started()
         assert (plan.topic, plan.strategy, plan.ledger_id) == (
             topic.name,
-            "latest",
+            "publishing-order",
             FIRST_LEDGER_ID,
         )
-        assert plan.strategy_version == VERSIONS["latest"]
+        assert plan.strategy_version == LISTED[DEFAULT].version
         assert plan.horizon == position(1, 4)
         assert not plan.HasField("horizon_previous")
         running = lab.run_of(topic, 1)

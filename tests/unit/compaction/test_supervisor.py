@@ -99,7 +99,7 @@ async def supervised(
         await supervisor.stop()
 
 
-def plan(strategy: str = "latest") -> CompactionPlan:
+def plan(strategy: str = "publishing-order") -> CompactionPlan:
     return CompactionPlan(run_id=f"t#{strategy}", strategy=strategy, ledger_id=7)
 
 
@@ -131,7 +131,7 @@ def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
             assert supervisor.state == COMPACTOR_STATE_STARTING
             heard: list[CompactionProgress] = []
             manifest = await supervisor.run(plan(), heard.append)
-            assert (manifest.run_id, manifest.ledger_id) == ("t#latest", 7)
+            assert (manifest.run_id, manifest.ledger_id) == ("t#publishing-order", 7)
             assert [each.tasks_total for each in heard] == [2]
             assert supervisor.state == COMPACTOR_STATE_READY
             assert supervisor.pid > 0

@@ -34,7 +34,7 @@ def _record(ledger_id: int, size_bytes: int = MIB) -> SegmentRecord:
 def _plan(*sizes: int) -> CompactionPlan:
     return CompactionPlan(
         run_id="r",
-        strategy="latest",
+        strategy="publishing-order",
         ledgers_dir="/ledgers",
         segments=[_record(number, size) for number, size in enumerate(sizes, 1)],
         ledger_id=100,

@@ -17,11 +17,11 @@ from ledgerfold.compactor import scan as scan_module
 from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import cut
 from ledgerfold.compactor.segment_map import SegmentMap
-from ledgerfold.compactor.strategies.registry import STRATEGIES, strategy_named
+from ledgerfold.compactor.strategies.registry import MAKERS, fixed, strategy_of
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.storage.errors import Corruption, UnknownStrategy
-from ledgerfold.storage.strategies import DEFAULT, VERSIONS
-from ledgerfold.v1.compactor_pb2 import Manifest
+from ledgerfold.strategies.catalogue import DEFAULT, LISTED
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.entry_pb2 import NativeKeys
 from tests.model.strategy_model import Message
 from tests.support.compaction import LOGS, Batch, LogBuilder, Stored, read_messages
@@ -29,10 +29,20 @@ from tests.support.local_run import run_tasks
 from tests.support.strategies import FIRST, NEWEST_EVENT
 
 LogShape = list[list[list[Message]]]
-ALL = [*STRATEGIES.values(), FIRST, NEWEST_EVENT]
-# (key 0..3, whether a value, event time)
+SETTINGS: dict[str, dict[str, str]] = {}
+ALL = [
+    *(
+        strategy_of(CompactionPlan(strategy=name, strategy_settings=SETTINGS.get(name)))
+        for name in MAKERS
+    ),
+    FIRST,
+    NEWEST_EVENT,
+]
+# (key 0..3, whether a value, event time, whether published alone)
 HISTORIES = st.lists(
-    st.tuples(st.integers(0, 3), st.booleans(), st.integers(-1, 3)), min_size=1, max_size=30
+    st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 3), st.booleans()),
+    min_size=1,
+    max_size=30,
 )
 
 
@@ -40,17 +50,16 @@ HISTORIES = st.lists(
 def registered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for strategy in (FIRST, NEWEST_EVENT):
-            patch.setitem(STRATEGIES, strategy.name, strategy)
+            patch.setitem(MAKERS, strategy.name, fixed(strategy))
         yield
 
 
 def test_what_a_broker_may_ask_for_there_is() -> None:
     """Under that name, in that version."""
-    assert DEFAULT in VERSIONS
-    for name, version in VERSIONS.items():
-        found = strategy_named(name, version)
-        assert (found.name, found.version) == (name, version)
-    assert strategy_named("first") is strategy_named("first", 3) is FIRST
+    assert DEFAULT in LISTED
+    assert {name: MAKERS[name].version for name in LISTED} == {
+        name: each.version for name, each in LISTED.items()
+    }
 
 
 @pytest.mark.parametrize(("name", "version"), [("oldest", 0), ("oldest", 1), ("first", 2), ("", 0)])
@@ -58,42 +67,56 @@ def test_one_that_is_not_known_is_refused(name: str, version: int, tmp_path: Pat
     """The error lists those that are, before anything of the plan is carried out."""
     plan = LogBuilder(tmp_path).plan(100, strategy=name)
     plan.strategy_version = version
-    with pytest.raises(UnknownStrategy, match="'latest' version 1, 'first' version 3") as raised:
+    with pytest.raises(
+        UnknownStrategy, match=r"'publishing-order' version 1, .*'first' version 3"
+    ) as raised:
         cut(plan, 2)
     assert raised.value.known["first"] == 3
     assert repr(name) in raised.value.message
 
 
-def _fold(
-    strategy: Strategy, keys: np.ndarray, fragments: FragmentColumns
+def _joined(
+    strategy: Strategy, keys: np.ndarray, columns: FragmentColumns
 ) -> tuple[np.ndarray, Folded]:
+    """The key of each fragment, and the fragments."""
     found, codes = np.unique(keys, return_inverse=True)
-    return found, strategy.fold(codes, fragments, len(found))
+    return _named(found, strategy.join(codes, columns, len(found)))
+
+
+def _begun(strategy: Strategy, keys: np.ndarray, facts: Facts) -> tuple[np.ndarray, Folded]:
+    found, codes = np.unique(keys, return_inverse=True)
+    return _named(found, strategy.begin(codes, facts, len(found)))
+
+
+def _named(found: np.ndarray, folded: Folded) -> tuple[np.ndarray, Folded]:
+    return (found if folded.codes is None else found[folded.codes]), folded
 
 
 @pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 @given(history=HISTORIES, cuts=st.sets(st.integers(0, 30)), random=st.randoms())
-def test_a_fold_of_folds_is_the_fold_of_all(
+def test_however_the_log_is_cut(
     strategy: Strategy,
-    history: list[tuple[int, bool, int]],
+    history: list[tuple[int, bool, int, bool]],
     cuts: set[int],
     random: st.DataObject,
 ) -> None:
-    """However the log is cut, and whichever part comes first: the same survivors and count."""
-    keys, is_value, times = map(np.array, zip(*history, strict=True))
+    """And whichever part comes first: the same survivors and count."""
+    keys, is_value, times, is_alone = map(np.array, zip(*history, strict=True))
     facts = Facts(
-        np.arange(len(history), dtype=np.int64), is_value.astype(bool), times.astype(np.int64)
+        np.arange(len(history), dtype=np.int64),
+        is_value.astype(bool),
+        times.astype(np.int64),
+        is_alone.astype(bool),
     )
-    fragments = strategy.pack(facts)
-    _, whole = _fold(strategy, keys, fragments)
+    _, whole = _begun(strategy, keys, facts)
     bounds = [0, *sorted(cut for cut in cuts if 0 < cut < len(history)), len(history)]
-    parts = [
-        _fold(strategy, keys[start:end], tuple(column[start:end] for column in fragments))
-        for start, end in pairwise(bounds)
-    ]
+    parts = []
+    for start, end in pairwise(bounds):
+        stretch = facts.where(np.arange(start, end))
+        parts.append(_begun(strategy, keys[start:end], stretch))
     random.shuffle(parts)  # type: ignore[attr-defined]
     columns = zip(*(folded.fragments for _, folded in parts), strict=True)
-    _, joined = _fold(
+    _, joined = _joined(
         strategy,
         np.concatenate([found for found, _ in parts]),
         tuple(map(np.concatenate, columns)),
@@ -101,7 +124,8 @@ def test_a_fold_of_folds_is_the_fold_of_all(
     assert sorted(strategy.survivors(joined.fragments)) == sorted(
         strategy.survivors(whole.fragments)
     )
-    assert joined.replaced + sum(folded.replaced for _, folded in parts) == whole.replaced
+    removed_events = joined.removed_events + sum(folded.removed_events for _, folded in parts)
+    assert removed_events == whole.removed_events
 
 
 def _first(messages: Sequence[Stored]) -> list[Stored]:

@@ -11,37 +11,45 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.latest import fold, pack, survivors
+from ledgerfold.compactor.strategies.publishing_order import begin, join, survivors
 from ledgerfold.compactor.strategies.strategy import Facts
-from tests.model.strategy_model import Message, latest
+from tests.model.strategy_model import Message, publishing_order
 
 # (key 0..3, whether a value)
 HISTORIES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40)
 
 
-def _fold(codes: Integers, fragments: Integers) -> tuple[Integers, Integers, int]:
-    """With keys renumbered so that each occurs: keys, one fragment for each, replaced values."""
+def _begin(codes: Integers, facts: Facts) -> tuple[Integers, Integers, int]:
+    """With keys renumbered so that each occurs: keys, one fragment for each, removed events."""
     keys, dense = np.unique(codes, return_inverse=True)
-    folded = fold(dense, (fragments,), len(keys))
-    return keys, folded.fragments[0], folded.replaced
+    folded = begin(dense, facts, len(keys))
+    return keys, folded.fragments[0], folded.removed_events
 
 
-def _columns(history: list[tuple[int, bool]]) -> tuple[Integers, Integers]:
+def _join(codes: Integers, fragments: Integers) -> tuple[Integers, Integers, int]:
+    keys, dense = np.unique(codes, return_inverse=True)
+    folded = join(dense, (fragments,), len(keys))
+    return keys, folded.fragments[0], folded.removed_events
+
+
+def _columns(history: list[tuple[int, bool]]) -> tuple[Integers, Facts]:
     codes: Integers = np.array([key for key, _ in history], np.int64)
     is_value: NDArray[np.bool_] = np.array([value for _, value in history], np.bool_)
-    return codes, pack(Facts(np.arange(len(history), dtype=np.int64), is_value))[0]
+    return codes, Facts(np.arange(len(history), dtype=np.int64), is_value)
 
 
 def _model(history: list[tuple[int, bool]]) -> tuple[list[int], int]:
-    outcome = latest([Message(b"%d" % key, b"v" if value else b"") for key, value in history])
-    return outcome.survivors, outcome.removed_events - outcome.tombstones
+    outcome = publishing_order(
+        [Message(b"%d" % key, b"v" if value else b"") for key, value in history]
+    )
+    return outcome.survivors, outcome.removed_events
 
 
 @given(HISTORIES)
 def test_one_fold_equals_the_model(history: list[tuple[int, bool]]) -> None:
     """A history folded at once leaves what the map of keys leaves."""
-    _, fragments, replaced = _fold(*_columns(history))
-    assert (sorted(survivors((fragments,)).tolist()), replaced) == _model(history)
+    _, fragments, removed = _begin(*_columns(history))
+    assert (sorted(survivors((fragments,)).tolist()), removed) == _model(history)
 
 
 @given(HISTORIES, st.sets(st.integers(0, 40)), st.randoms())
@@ -49,15 +57,18 @@ def test_any_chunking_and_any_order_give_the_same(
     history: list[tuple[int, bool]], cuts: set[int], random: st.DataObject
 ) -> None:
     """Chunks folded apart, then together in any order: the same survivors, the same count."""
-    codes, fragments = _columns(history)
+    codes, facts = _columns(history)
     bounds = [0, *sorted(cut for cut in cuts if cut < len(history)), len(history)]
-    parts = [_fold(codes[start:end], fragments[start:end]) for start, end in pairwise(bounds)]
+    parts = [
+        _begin(codes[start:end], Facts(facts.positions[start:end], facts.is_value[start:end]))
+        for start, end in pairwise(bounds)
+    ]
     random.shuffle(parts)  # type: ignore[attr-defined]
-    _, joined, replaced = _fold(
+    _, joined, removed = _join(
         np.concatenate([keys for keys, _, _ in parts]),
         np.concatenate([part for _, part, _ in parts]),
     )
-    total = replaced + sum(count for _, _, count in parts)
+    total = removed + sum(count for _, _, count in parts)
     assert (sorted(survivors((joined,)).tolist()), total) == _model(history)
 
 
@@ -75,7 +86,6 @@ def test_counts_as_pulsar_does(
     history: list[tuple[int, bool]], left: list[int], events: int
 ) -> None:
     """The worked histories of Pulsar's rules, with a tombstone counting one event."""
-    _, fragments, replaced = _fold(*_columns(history))
-    tombstones = sum(not is_value for _, is_value in history)
+    _, fragments, removed = _begin(*_columns(history))
     assert survivors((fragments,)).tolist() == left
-    assert replaced + tombstones == events
+    assert removed == events

@@ -1,6 +1,6 @@
-"""The strategy `latest`: of each key the message with the highest id wins.
+"""The strategy `publishing-order`: of each key the message with the highest id wins.
 
-Rules (Pulsar's TwoPhaseCompactor, docs/NOT_EMULATED.md names what is left out):
+Rules (Pulsar's PublishingOrderCompactor, docs/NOT_EMULATED.md names what is left out):
 * A value of size zero is a tombstone. It removes its key and is never stored itself.
 * The empty key is a key. A message without a key survives only when `retain_null_key` asks for it;
   then always, and it counts nothing.
@@ -17,45 +17,39 @@ What happened to a key within a stretch of the log is a **fragment**, packed int
 
 A single message is a fragment, and fragments of adjoining stretches join into one: the last
 position, the first's first bit, the last's last bit. Joining is associative, so that any way of
-cutting the log into chunks gives the same survivors and the same count. `fold` does it for messages
-and for fragments alike.
+cutting the log into chunks gives the same survivors and the same count.
 
     >>> import numpy as np
     >>> codes = np.array([0, 0, 1, 0])  # keys a a b a
-    >>> history = pack(Facts(np.array([0, 1, 2, 3]), np.array([True, True, True, False])))
-    >>> folded = fold(codes, history, key_count=2)
-    >>> survivors(folded.fragments).tolist(), folded.replaced
-    ([2], 1)
+    >>> facts = Facts(np.arange(4), is_value=np.array([True, True, True, False]))
+    >>> folded = begin(codes, facts, key_count=2)
+    >>> survivors(folded.fragments).tolist(), folded.removed_events
+    ([2], 2)
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.strategy import Facts, Folded, FragmentColumns, Strategy
-from ledgerfold.storage.strategies import VERSIONS
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.strategies.catalogue import LISTED
 
 _FIRST_IS_VALUE = 2
 _LAST_IS_VALUE = 1
 _VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
 
 
-def pack(facts: Facts) -> FragmentColumns:
-    """The fragments of single messages."""
-    return ((facts.positions << 2) | (facts.is_value * np.int64(_VALUES)),)
+def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
+    """Each message is a fragment; each tombstone is an event."""
+    fragments = (facts.positions << 2) | (facts.is_value * np.int64(_VALUES))
+    joined = join(codes, (fragments,), key_count)
+    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
+    return joined._replace(removed_events=joined.removed_events + tombstones)
 
 
-def survivors(columns: FragmentColumns) -> Integers:
-    """The positions of those keys whose last message is a value."""
-    (fragments,) = columns
-    positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
-    return positions
-
-
-def fold(codes: NDArray[np.integer], columns: FragmentColumns, key_count: int) -> Folded:
-    """Joins the fragments of each key.
+def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
+    """The fragments of each key become one.
 
     The order of the fragments does not matter: their positions tell it. The stretches of one key
     must not overlap.
@@ -71,7 +65,14 @@ def fold(codes: NDArray[np.integer], columns: FragmentColumns, key_count: int) -
     return Folded((joined,), _replaced(codes, fragments, key_count))
 
 
-def _replaced(codes: NDArray[np.integer], fragments: Integers, key_count: int) -> int:
+def survivors(columns: FragmentColumns) -> Integers:
+    """The positions of those keys whose last message is a value."""
+    (fragments,) = columns
+    positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
+    return positions
+
+
+def _replaced(codes: Codes, fragments: Integers, key_count: int) -> int:
     """Values that come directly after a value of their key.
 
     Only the keys that have a tombstone somewhere need to be sorted.
@@ -91,4 +92,5 @@ def _replaced(codes: NDArray[np.integer], fragments: Integers, key_count: int) -
     return plain + int(np.count_nonzero(follows))
 
 
-LATEST = Strategy("latest", VERSIONS["latest"], pack, fold, survivors)
+_NAME = "publishing-order"
+PUBLISHING_ORDER = Strategy(_NAME, LISTED[_NAME].version, begin, join, survivors)

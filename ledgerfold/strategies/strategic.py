@@ -1,0 +1,53 @@
+"""What a strategy that decides message by message is asked, and what it is given (PIP-215).
+
+Source: Pulsar's TopicCompactionStrategy and StrategicTwoPhaseCompactor. Of each key one message
+stands at a time; each later one is compared with it:
+
+* `should_keep_left(previous, current)`: true keeps the one that stands, and the current one is
+  skipped. `previous` is None when none stands.
+* A current one that is not skipped takes the place; an empty one removes the key instead.
+* `handle_skipped(key, current)`, where a class has it, is told of each one that was skipped.
+
+Messages without a key are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class StrategicMessage(Protocol):
+    """A message as a strategy sees it: decoded, and never to be changed."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def value(self) -> bytes:
+        """As it was published. Empty: a tombstone."""
+
+    @property
+    def properties(self) -> dict[str, str]: ...
+
+    @property
+    def event_time_ms(self) -> int:
+        """0 when the producer set none."""
+
+    @property
+    def publish_time_ms(self) -> int: ...
+
+    @property
+    def message_id(self) -> tuple[int, int, int]:
+        """Ledger, entry, batch index; -1 for a message that was published alone."""
+
+
+class TopicCompactionStrategy(Protocol):
+    """The methods of a strategy. `handle_skipped` and `version` may be left out.
+
+    It is made once for each task of a run, with its settings as keyword arguments (text), and asked
+    about the messages of a key in order. An error of any kind fails the run.
+    """
+
+    def should_keep_left(
+        self, previous: StrategicMessage | None, current: StrategicMessage
+    ) -> bool: ...
