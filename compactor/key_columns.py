@@ -20,6 +20,7 @@ from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native import HAS_KEY
 from ledgerfold.storage.native_batch import parse_keys
+from ledgerfold.v1.entry_pb2 import NativeKeys
 
 
 class _Place(NamedTuple):
@@ -43,8 +44,8 @@ class KeyColumns:
         self._event_times: list[bytes] = []
         self._is_alone: list[bool] = []
 
-    def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
-        """Raises Corruption when the key section's checksum is wrong or it does not parse."""
+    def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
+        """Gives the section. Raises Corruption: its checksum is wrong, or it does not parse."""
         header = entry.header
         place = _Place(segment.path, entry.offset + header.header_bytes)
         try:
@@ -65,6 +66,7 @@ class KeyColumns:
         self.entries += 1
         self.key_bytes += len(section.keys)
         self.size_bytes += header.size_bytes
+        return section
 
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not fit together."""

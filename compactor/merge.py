@@ -32,7 +32,7 @@ def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]
                 keys.append(key_column)
                 fragments.append(fragment_columns)
             case Positions() as content:
-                yield from _to_copy_tasks(content.values, first_ordinals)
+                yield from to_copy_tasks(content.values, first_ordinals)
             case Failure() as content:
                 for task in range(len(first_ordinals)):
                     yield task, content
@@ -55,11 +55,12 @@ def _merged(
     folded = strategy.join(from_arrow(encoded.indices), fragments, count)
     positions = strategy.survivors(folded.fragments)
     positions.sort()
-    yield from _to_copy_tasks(positions, first_ordinals)
+    yield from to_copy_tasks(positions, first_ordinals)
     yield 0, Counts(removed_events=folded.removed_events, keys=count)
 
 
-def _to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
+def to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
+    """Each to the task that copies it; `positions` ascend."""
     firsts = np.array(first_ordinals, np.int64) << ROW_BITS
     bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
     for task, (start, end) in enumerate(pairwise(bounds)):

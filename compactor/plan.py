@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ledgerfold.compactor.plan_check import check_plan
-from ledgerfold.compactor.strategies.registry import strategy_of
-from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -25,6 +25,11 @@ SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
 COPY_TASK_BYTES = 128 * 1024 * 1024
 # What one merge task holds in memory at once is at most about this, plus eight bytes a message.
 BUCKET_KEY_BYTES = 32 * 1024 * 1024
+# For a strategy of messages, which has them whole: what a scan task reads of segments, and what a
+# merge task is given. (What it holds: merge_messages.py.)
+MESSAGE_TASK_BYTES = 64 * 1024 * 1024
+BUCKET_BYTES = 32 * 1024 * 1024
+BUCKET_MESSAGES = 250_000
 # A plan within all three is one task without any shuffle: a shuffle costs 0.1 s, the work less.
 SOLO_KEY_BYTES = 8 * 1024 * 1024
 SOLO_BYTES = 64 * 1024 * 1024
@@ -65,9 +70,10 @@ class TaskPlan:
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     copies: tuple[tuple[InputSegment, ...], ...]
-    strategy: Strategy
+    strategy: AnyStrategy
     retain_null_key: bool
     output: Output
+    renumber_batches: bool = False
 
     @property
     def is_solo(self) -> bool:
@@ -121,26 +127,59 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     """Cuts a plan into tasks for that many cores. Raises InvalidRequest, UnknownStrategy."""
     strategy = strategy_of(plan)
     segments = input_segments(plan)
-    key_bytes = sum(segment.record.key_bytes for segment in segments)
     size_bytes = sum(segment.record.size_bytes for segment in segments)
-    output = Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max)
-    entries = sum(segment.record.entries for segment in segments)
-    is_small = key_bytes <= SOLO_KEY_BYTES and size_bytes <= SOLO_BYTES and entries <= SOLO_ENTRIES
-    is_indivisible = len(segments) == 1 and key_bytes <= BUCKET_KEY_BYTES
-    if segments and (is_small or is_indivisible):
-        return TaskPlan((segments,), 1, (segments,), strategy, plan.retain_null_key, output)
+    scans, buckets = _phase_one(segments, strategy, cores)
+    copies = contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes)
+    if segments and _is_one_task(segments, strategy):
+        scans, buckets, copies = (segments,), 1, (segments,)
     return TaskPlan(
-        contiguous(
-            segments, _tasks(key_bytes, SCAN_TASK_KEY_BYTES, cores), lambda s: s.record.key_bytes
-        ),
-        _tasks(key_bytes, BUCKET_KEY_BYTES, cores),
-        contiguous(
-            segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), lambda s: s.record.size_bytes
-        ),
+        scans,
+        buckets,
+        copies,
         strategy,
         plan.retain_null_key,
-        output,
+        Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max),
+        renumber_batches=plan.renumber_batches and isinstance(strategy, MessageStrategy),
     )
+
+
+def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy) -> bool:
+    """Whether it is small, or indivisible."""
+    records = [segment.record for segment in segments]
+    key_bytes = sum(record.key_bytes for record in records)
+    if isinstance(strategy, MessageStrategy):
+        if sum(record.messages for record in records) > BUCKET_MESSAGES:
+            return False
+    elif len(segments) == 1 and key_bytes <= BUCKET_KEY_BYTES:
+        return True
+    return (
+        key_bytes <= SOLO_KEY_BYTES
+        and sum(record.size_bytes for record in records) <= SOLO_BYTES
+        and sum(record.entries for record in records) <= SOLO_ENTRIES
+    )
+
+
+def _phase_one(
+    segments: Sequence[InputSegment], strategy: AnyStrategy, cores: int
+) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
+    """Runs of segments to scan, and the number of buckets."""
+    read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
+    messages = 0
+    if isinstance(strategy, MessageStrategy):
+        messages = sum(segment.record.messages for segment in segments)
+        if strategy.reads_value_sections:
+            read, task_bytes, bucket_bytes = _size_bytes, MESSAGE_TASK_BYTES, BUCKET_BYTES
+    total = sum(map(read, segments))
+    buckets = max(_tasks(total, bucket_bytes, cores), _tasks(messages, BUCKET_MESSAGES, cores))
+    return contiguous(segments, _tasks(total, task_bytes, cores), read), buckets
+
+
+def _key_bytes(segment: InputSegment) -> int:
+    return segment.record.key_bytes
+
+
+def _size_bytes(segment: InputSegment) -> int:
+    return segment.record.size_bytes
 
 
 def _tasks(total: int, each: int, cores: int) -> int:

@@ -11,6 +11,8 @@ says so. Should that not fit either, the run fails: nobody could be sent the ent
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 
+Strategic compaction can number what is left anew instead, as Pulsar's does.
+
 Neighbouring rows are taken as one slice. (Arrow's take costs 100 us a call whatever the size: here
 that was half of phase two.)
 """
@@ -27,6 +29,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.compression import compress, compress_tightly, decompress
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
+    FLAG_PLAIN,
     Codec,
     Compression,
     EntryHeader,
@@ -49,12 +52,17 @@ class RawEntry(NamedTuple):
 
 
 def keep_rows(
-    header: EntryHeader, entry: RawEntry, rows: Integers, path: str = "a segment"
+    header: EntryHeader,
+    entry: RawEntry,
+    rows: Integers,
+    path: str = "a segment",
+    renumber: bool = False,
 ) -> RawEntry:
     """The entry with these rows only; `rows` ascend and are not empty. `path` is for the error.
 
-    Checksums are the caller's business. Raises InvalidRequest when the sections do not hold what a
-    native entry must, EntryTooLarge.
+    `renumber`: batch indexes from 0 on, and what is single is published alone. Checksums are the
+    caller's business. Raises InvalidRequest when the sections do not hold what a native entry must,
+    EntryTooLarge.
     """
     if header.codec != Codec.NATIVE:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
@@ -65,8 +73,11 @@ def keep_rows(
         raise InvalidRequest("A native key section of another row count than its header's.")
     kept = _Rows(rows, count)
     values.values = kept.blob(_offsets(kept.column(keys.value_sizes, "<u4")), values.values)
+    sequence_ids = _sequence_ids(header, keys, values)[rows] if renumber else None
     _keep_keys(keys, kept)
     _keep_values(values, kept)
+    if sequence_ids is not None:
+        header = _renumber(header, keys, values, sequence_ids)
     key_section = keys.SerializeToString()
     header_bytes = header.size_bytes - header.key_bytes - header.value_bytes
     room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section)
@@ -108,6 +119,34 @@ def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:
     keys.value_sizes = kept.take(keys.value_sizes, "<u4")
     if keys.event_times:
         keys.event_times = kept.take(keys.event_times, "<i8")
+
+
+def _sequence_ids(header: EntryHeader, keys: NativeKeys, values: NativeValues) -> Column:
+    """Of all rows: as written, or counted back from the header's."""
+    count = len(keys.flags)
+    every = _Rows(np.arange(count), count)
+    if values.sequence_ids:
+        return every.column(values.sequence_ids, "<i8")
+    indexes = every.rows
+    if keys.batch_indexes:
+        indexes = every.column(keys.batch_indexes, "<u4").astype(np.int64)
+    return indexes + (header.sequence_id - (keys.batch_size or count) + 1)
+
+
+def _renumber(
+    header: EntryHeader, keys: NativeKeys, values: NativeValues, sequence_ids: Column
+) -> EntryHeader:
+    """As if these rows had been published like this, with the sequence ids that they have.
+
+    Source: Pulsar's RawBatchMessageContainerImpl.
+    """
+    keys.batch_indexes, keys.batch_size = b"", 0
+    last = int(sequence_ids[-1])
+    counted = np.arange(last - len(sequence_ids) + 1, last + 1)
+    is_counted = np.array_equal(sequence_ids, counted)
+    values.sequence_ids = b"" if is_counted else sequence_ids.astype("<i8").tobytes()
+    flags = header.flags | FLAG_PLAIN if len(sequence_ids) == 1 else header.flags
+    return header._replace(sequence_id=last, flags=flags)
 
 
 def _keep_values(values: NativeValues, kept: _Rows) -> None:

@@ -34,16 +34,31 @@ class Fragments(NamedTuple):
     def of(cls, keys: pa.BinaryArray, fragments: FragmentColumns) -> Fragments:
         names = ["key", *map(str, range(len(fragments)))]
         batch = pa.record_batch([keys, *map(to_arrow, fragments)], names=names)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        return cls(sink.getvalue().to_pybytes())
+        return cls(_as_stream(batch))
 
     @property
     def columns(self) -> tuple[pa.BinaryArray, FragmentColumns]:
         """Keys and fragments, over the blob's own memory."""
         keys, *fragments = pa.ipc.open_stream(self.blob).read_next_batch().columns
         return keys, tuple(from_arrow(each).astype(np.int64, copy=False) for each in fragments)
+
+
+class Messages(NamedTuple):
+    """Messages of a stretch of the log (message_columns.py), as one Arrow IPC stream."""
+
+    first_place: int
+    blob: bytes
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Messages:
+        """`rows` are not empty."""
+        first_place = int(from_arrow(rows.column("place").slice(0, 1))[0])
+        return cls(first_place, _as_stream(rows))
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """Over the blob's own memory."""
+        return pa.ipc.open_stream(self.blob).read_next_batch()
 
 
 class Positions(NamedTuple):
@@ -124,8 +139,16 @@ class Failure(NamedTuple):
         return error
 
 
-Content = Fragments | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
+Content = Fragments | Messages | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
 Row = tuple[int, Content]
+
+
+def _as_stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
 
 
 def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:

@@ -84,16 +84,17 @@ class SegmentMap:
 
     def raw(self, entry: PlacedEntry) -> RawEntry:
         """The entry as it is stored, both sections verified."""
+        section = self.value_section(entry)
+        keys_at = entry.offset + entry.header.header_bytes
+        return RawEntry(self._bytes[entry.offset : keys_at], self.key_section(entry), section)
+
+    def value_section(self, entry: PlacedEntry) -> bytes:
+        """Verified. As it is stored: compressed."""
         header = entry.header
-        keys_at = entry.offset + header.header_bytes
-        start = keys_at + header.key_bytes
+        start = entry.offset + header.header_bytes + header.key_bytes
         section = self._bytes[start : start + header.value_bytes]
         self._verify("value", start, header.value_crc, section)
-        return RawEntry(
-            self._bytes[entry.offset : keys_at],
-            self.key_section(entry),
-            section,
-        )
+        return section
 
     def _verify(self, name: str, offset: int, crc: int, section: bytes) -> None:
         found = crc32c(section)

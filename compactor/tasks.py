@@ -7,7 +7,7 @@ anything else (a bug, a killed process) fails the Spark job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -15,19 +15,40 @@ from pyspark.accumulators import Accumulator
 
 from ledgerfold.compactor.copy_survivors import copy_survivors
 from ledgerfold.compactor.merge import merge
+from ledgerfold.compactor.merge_messages import merge_messages
 from ledgerfold.compactor.plan import InputSegment, TaskPlan
 from ledgerfold.compactor.progress import Parts
 from ledgerfold.compactor.rows import CopyBegan, Failure, Row
 from ledgerfold.compactor.scan import scan
-from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.scan_messages import scan_messages
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.errors import LedgerfoldError
+
+
+def scanned(
+    segments: Sequence[InputSegment], strategy: AnyStrategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
+    """The first half of phase one, as the kind of strategy has it. Raises as scan does."""
+    if isinstance(strategy, MessageStrategy):
+        return scan_messages(segments, strategy.reads, buckets)
+    return scan(segments, strategy, buckets, retain_null_key)
+
+
+def merged(
+    rows: Iterable[Row], strategy: AnyStrategy, first_ordinals: Sequence[int]
+) -> Iterator[Row]:
+    """The second half."""
+    if isinstance(strategy, MessageStrategy):
+        return merge_messages(rows, strategy, first_ordinals)
+    return merge(rows, strategy, first_ordinals)
 
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Segments -> fragments by bucket."""
+    """Segments -> fragments, or messages, by bucket."""
 
-    strategy: Strategy
+    strategy: AnyStrategy
     buckets: int
     retain_null_key: bool
     progress: Accumulator[Parts]
@@ -35,7 +56,7 @@ class ScanTask:
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         segments = tuple(chain.from_iterable(runs))
         try:
-            yield from scan(segments, self.strategy, self.buckets, self.retain_null_key)
+            yield from scanned(segments, self.strategy, self.buckets, self.retain_null_key)
         except LedgerfoldError as error:
             for bucket in range(self.buckets):
                 yield bucket, Failure.of(error)
@@ -50,14 +71,14 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """The fragments of a bucket -> surviving positions by copy task."""
+    """What is in a bucket -> surviving positions by copy task."""
 
-    strategy: Strategy
+    strategy: AnyStrategy
     first_ordinals: tuple[int, ...]
     progress: Accumulator[Parts]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        yield from merge(rows, self.strategy, self.first_ordinals)
+        yield from merged(rows, self.strategy, self.first_ordinals)
         self.progress.add(Parts(merges=1))
 
 
@@ -74,7 +95,9 @@ class CopyTask:
         received = list(rows)
         yield 0, CopyBegan(self.clock())
         try:
-            yield from copy_survivors(received, segments, self.tasks.output)
+            yield from copy_survivors(
+                received, segments, self.tasks.output, self.tasks.renumber_batches
+            )
         except LedgerfoldError as error:
             yield 0, Failure.of(error)
         self.progress.add(

@@ -28,6 +28,7 @@
     │   └── DirectoryLocked          another process owns the data directory
     ├── CompactionError              a run's
     │   ├── CompactionFailed         the job or its worker failed; the old view stands
+    │   │   └── StrategyFailed       the strategy's own code raised, or answered nonsense
     │   ├── CompactionCancelled
     │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
     │   ├── EntryTooLarge            what it leaves of a batch does not fit into an entry
@@ -362,6 +363,17 @@ class CompactionFailed(CompactionError):
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(f"Compaction failed at {stage}: {why}")
         self.stage, self.why = stage, why
+
+
+class StrategyFailed(CompactionFailed):
+    """A strategy's own code: the same run would fail again. The old view stands."""
+
+    reason = "STRATEGY_FAILED"
+    retryable = False
+
+    def __init__(self, name: str, at: str, why: str) -> None:
+        super().__init__(f"strategy {name!r}", f"{why}, {at}")
+        self.name, self.at = name, at
 
 
 class CompactionCancelled(CompactionError):

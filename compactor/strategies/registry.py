@@ -17,6 +17,8 @@ key are none of its business: the topic's policy keeps or drops them.
 **It gives** positions in any order, and the number of removed events, as its original counts them.
 Its version rises when its rules change, that is, what is kept or counted.
 
+A strategy that must look at the messages themselves is a MessageStrategy (strategic.py).
+
 Laws (tests/unit/compactor/test_strategies.py asks every strategy about the first):
 * What `begin` gives for stretches of the log that do not overlap, cut anywhere, joined in any order
   and any number of steps, is what it gives for the whole. A winner that is the greatest by some
@@ -33,11 +35,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.errors import UnknownStrategy
-from ledgerfold.strategies.catalogue import settings_of
+from ledgerfold.strategies.catalogue import LISTED, settings_of
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+AnyStrategy = Strategy | MessageStrategy
 
 
 class Asked(NamedTuple):
@@ -51,7 +58,7 @@ class Maker(NamedTuple):
     """How a strategy comes to be, and the version of its rules."""
 
     version: int
-    make: Callable[[Asked], Strategy]
+    make: Callable[[Asked], AnyStrategy]
 
 
 def fixed(strategy: Strategy) -> Maker:
@@ -59,12 +66,28 @@ def fixed(strategy: Strategy) -> Maker:
     return Maker(strategy.version, lambda _: strategy)
 
 
+def strategic(name: str, made_of: type[TopicCompactionStrategy]) -> tuple[str, Maker]:
+    """One that decides message by message; its settings are the class's keyword arguments."""
+    version = LISTED[name].version
+    return name, Maker(
+        version, lambda asked: MessageStrategy(name, version, made_of, asked.settings)
+    )
+
+
 MAKERS: dict[str, Maker] = {
     PUBLISHING_ORDER.name: fixed(PUBLISHING_ORDER),
+    **dict(
+        (
+            strategic("newest", Newest),
+            strategic("numeric", Numeric),
+            strategic("keep-first", KeepFirst),
+            strategic("header-version", HeaderVersion),
+        )
+    ),
 }
 
 
-def strategy_of(plan: CompactionPlan) -> Strategy:
+def strategy_of(plan: CompactionPlan) -> AnyStrategy:
     """Raises UnknownStrategy, InvalidRequest (its settings)."""
     asked = CompactionStrategy(name=plan.strategy, settings=plan.strategy_settings)
     maker = MAKERS.get(plan.strategy)

@@ -39,6 +39,7 @@ HTTP: dict[str, int] = {
     "NOT_ALLOWED": 405,
     "COMPACTION_RUNNING": 409,
     "COMPACTION_FAILED": 500,
+    "STRATEGY_FAILED": 500,
 }
 # The monitor looks often: cases of the threshold wait for it.
 _COMMON = ("--compaction-monitor-interval", "100ms")

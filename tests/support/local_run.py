@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ledgerfold.compactor.copy_survivors import copy_survivors
-from ledgerfold.compactor.merge import merge
 from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.rows import Counts, Row, Written
-from ledgerfold.compactor.scan import scan
+from ledgerfold.compactor.rows import Counts, Failure, Row, Written
+from ledgerfold.compactor.tasks import merged, scanned
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -16,20 +15,20 @@ def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Cou
     tasks = plan if isinstance(plan, TaskPlan) else cut(plan, 2)
     tasks.output.folder.mkdir(exist_ok=True)
     firsts = [run[0].ordinal for run in tasks.copies]
-    scanned = [
+    found = [
         row
         for run in tasks.scans
-        for row in scan(run, tasks.strategy, tasks.buckets, tasks.retain_null_key)
+        for row in scanned(run, tasks.strategy, tasks.buckets, tasks.retain_null_key)
     ]
-    merged = [
+    surviving = [
         row
         for bucket in range(tasks.buckets)
-        for row in merge(_of(scanned, bucket), tasks.strategy, firsts)
+        for row in merged(_of(found, bucket), tasks.strategy, firsts)
     ]
     copied = [
         row
         for index, run in enumerate(tasks.copies)
-        for row in copy_survivors(_of(merged, index), run, tasks.output)
+        for row in copy_survivors(_of(surviving, index), run, tasks.output, tasks.renumber_batches)
     ]
     counts = Counts()
     records: list[SegmentRecord] = []
@@ -38,6 +37,8 @@ def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Cou
             counts = counts.plus(content)
         elif isinstance(content, Written):
             records.append(SegmentRecord.FromString(content.record))
+        elif isinstance(content, Failure):
+            raise content.error()
     return records, counts
 
 

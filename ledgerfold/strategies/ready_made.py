@@ -1,0 +1,106 @@
+"""Strategies that decide message by message, ready-made: for runs and for table views.
+
+>>> from collections import namedtuple
+>>> Said = namedtuple("Said", "value properties")
+>>> Numeric().should_keep_left(Said(b"2", {}), Said(b"1", {}))
+True
+>>> HeaderVersion("v").should_keep_left(Said(b"x", {"v": "2"}), Said(b"y", {"v": "10"}))
+False
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+
+from ledgerfold.strategies.strategic import StrategicMessage
+
+Number = int | Decimal
+
+
+class Newest:
+    """The message published last wins, as with publishing-order."""
+
+    reads = ()
+
+    def should_keep_left(
+        self, previous: StrategicMessage | None, current: StrategicMessage
+    ) -> bool:
+        return False
+
+
+class KeepFirst:
+    """The message published first wins, whatever comes later, tombstones included."""
+
+    reads = ()
+
+    def should_keep_left(
+        self, previous: StrategicMessage | None, current: StrategicMessage
+    ) -> bool:
+        return previous is not None
+
+
+class Numeric:
+    """The value that is the largest number wins, of equal ones the first (Pulsar's example).
+
+    A tombstone removes its key whatever stood there. A value that is no number counts as lower than
+    every number, and as equal to another that is none.
+    """
+
+    reads = ("value",)
+
+    def should_keep_left(
+        self, previous: StrategicMessage | None, current: StrategicMessage
+    ) -> bool:
+        if previous is None or not current.value:
+            return False
+        new = number(current.value)
+        if new is None:
+            return True
+        old = number(previous.value)
+        return old is not None and old >= new
+
+
+class HeaderVersion:
+    """The largest number in the property `property` wins, of equal ones the last.
+
+    A message without it, or with something that is no number, loses against every message that has
+    it. A tombstone is a message like any other: it removes its key only when it wins, and what
+    comes after that finds nothing to lose against.
+    """
+
+    reads = ("properties",)
+
+    def __init__(self, property: str) -> None:
+        self._name = property
+
+    def should_keep_left(
+        self, previous: StrategicMessage | None, current: StrategicMessage
+    ) -> bool:
+        if previous is None:
+            return False
+        old = self._version(previous)
+        if old is None:
+            return False
+        new = self._version(current)
+        return new is None or old > new
+
+    def _version(self, message: StrategicMessage) -> Number | None:
+        text = message.properties.get(self._name)
+        return None if text is None else number(text)
+
+
+def number(text: str | bytes) -> Number | None:
+    """A whole number or a decimal one, without loss; None for what is none, infinity included.
+
+    >>> number(b"12"), number("1e3"), number("-0.10"), number(b"twelve"), number("nan")
+    (12, Decimal('1E+3'), Decimal('-0.10'), None, None)
+    """
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        value = Decimal(text if isinstance(text, str) else text.decode())
+    except (InvalidOperation, UnicodeDecodeError):
+        return None
+    return value if value.is_finite() else None

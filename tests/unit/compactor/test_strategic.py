@@ -1,0 +1,320 @@
+"""Strategies that decide message by message: scan, merge and copy, in this process."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.compactor import merge_messages as merge_module
+from ledgerfold.compactor import plan as plan_module
+from ledgerfold.compactor import scan_messages as scan_module
+from ledgerfold.compactor.plan import TaskPlan, cut
+from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.strategies.registry import MAKERS, Maker
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import Corruption, InvalidRequest, StrategyFailed
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import SegmentRecord
+from tests.model.strategic_model import Said, renumbered, strategic
+from tests.model.strategy_model import Message
+from tests.support import strategic_classes as classes
+from tests.support.compaction import (
+    COMPRESSIONS,
+    LogBuilder,
+    Stored,
+    damage,
+    read_messages,
+    read_stored,
+)
+from tests.support.local_run import run_tasks
+
+KEYS = st.sampled_from([None, b"", b"a", b"b", b"c", b"key-\xff\x00"])
+VALUES = st.sampled_from([b"", b"1", b"2", b"-3", b"2.0", b"two", b"x" * 300])
+BATCHES = st.lists(st.builds(Message, KEYS, VALUES), min_size=1, max_size=5)
+LOGS = st.lists(st.lists(BATCHES, min_size=1, max_size=4), min_size=1, max_size=3)
+OWN: dict[str, type[Any]] = {"everything": classes.Everything, "stubborn": classes.Stubborn}
+MADE: dict[str, Any] = {
+    "newest": Newest(),
+    "numeric": Numeric(),
+    "keep-first": KeepFirst(),
+    "header-version": HeaderVersion("n"),
+    "everything": classes.Everything(),
+    "stubborn": classes.Stubborn(),
+}
+SETTINGS = {"header-version": {"property": "n"}}
+
+
+def _maker(name: str, made_of: type[Any]) -> Maker:
+    return Maker(1, lambda asked: MessageStrategy(name, 1, made_of, asked.settings))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, made_of in OWN.items():
+            patch.setitem(MAKERS, name, _maker(name, made_of))
+        yield
+
+
+def _event_time_ms(message: Message) -> int:
+    return len(message.value) % 3
+
+
+class Log(LogBuilder):
+    """With event times, and what strategies see of the messages."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, _event_time_ms)
+
+    def add(self, shape: Sequence[Sequence[Sequence[Message]]], compression: int = 0) -> None:
+        first = len(self.segments) + 1
+        for ledger_id, batches in enumerate(shape, first):
+            self.add_segment(ledger_id, batches, compression)
+
+    def said(self) -> list[Said]:
+        return [_said(message) for message in self.messages]
+
+    def strategic_plan(self, ledger_id: int, name: str, **more: Any) -> CompactionPlan:
+        plan = self.plan(ledger_id, strategy=name, **more)
+        plan.strategy_settings.update(SETTINGS.get(name, {}))
+        return plan
+
+    def read(self, records: Sequence[SegmentRecord]) -> list[tuple[Any, ...]]:
+        """Key, value, properties, event time; ids are asked for apart."""
+        return [
+            (message.key, message.value, message.properties, message.event_time_ms)
+            for message in read_stored(self.ledgers_dir, records)
+        ]
+
+
+def _said(message: Stored) -> Said:
+    index = message.batch_index
+    return Said(
+        key=None if message.key is None else message.key.decode(errors="surrogateescape"),
+        value=message.value,
+        properties={"n": str(index)} if index % 2 else {},
+        event_time_ms=_event_time_ms(Message(message.key, message.value)),
+        publish_time_ms=1000,
+        message_id=(message.ledger_id, message.entry_id, index),
+    )
+
+
+def _parts(said: Sequence[Said]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            (each.key or "").encode(errors="surrogateescape"),
+            each.value,
+            each.properties,
+            each.event_time_ms,
+        )
+        for each in said
+    ]
+
+
+def _spread(tasks: TaskPlan, buckets: int) -> TaskPlan:
+    single = tuple((segment,) for run in tasks.scans for segment in run)
+    return replace(tasks, scans=single, buckets=buckets, copies=single)
+
+
+def _ids(log: LogBuilder, records: Sequence[SegmentRecord]) -> list[tuple[int, int, int]]:
+    return [each[:3] for each in read_messages(log.ledgers_dir, records)]
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(
+    shape=LOGS,
+    compression=COMPRESSIONS,
+    buckets=st.integers(1, 3),
+    chunk_rows=st.integers(1, 12),
+    renumber=st.booleans(),
+    retain=st.booleans(),
+)
+def test_a_run_equals_the_model(
+    name: str,
+    shape: list[list[list[Message]]],
+    compression: Compression,
+    buckets: int,
+    chunk_rows: int,
+    renumber: bool,
+    retain: bool,
+) -> None:
+    """Any log, any number of buckets and tasks, any chunk: survivors, ids, counts, skipped ones."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        patch.setattr(merge_module, "SPOOL_BYTES", 2000)
+        log = Log(Path(folder))
+        log.add(shape, compression)
+        plan = log.strategic_plan(100, name, retain_null_key=retain)
+        plan.renumber_batches = renumber
+        classes.Stubborn.skipped.clear()
+        records, counts = run_tasks(_spread(cut(plan, 2), buckets))
+        told, classes.Stubborn.skipped[:] = sorted(classes.Stubborn.skipped), []
+        outcome = strategic(log.said(), MADE[name])
+        assert log.read(records) == _parts(outcome.left)
+        ids = [each.message_id for each in outcome.left]
+        assert _ids(log, records) == (renumbered(ids) if renumber else ids)
+        assert told == sorted(classes.Stubborn.skipped)
+        assert counts == Counts(
+            messages_in=len(log.messages),
+            entries_in=sum(record.entries for record in log.segments),
+            bytes_in=sum(record.size_bytes for record in log.segments),
+            tombstones=outcome.tombstones,
+            null_keys=outcome.null_keys,
+            removed_events=outcome.removed_events,
+            keys=outcome.keys,
+        )
+
+
+@pytest.mark.parametrize("name", MADE)
+@given(first=LOGS, second=LOGS, renumber=st.booleans(), compression=COMPRESSIONS)
+def test_a_second_run_on_the_first_ones_output_equals_the_model(
+    name: str,
+    first: list[list[list[Message]]],
+    second: list[list[list[Message]]],
+    renumber: bool,
+    compression: Compression,
+) -> None:
+    """What was compacted plus what is new leaves what one run over all would. (Ids may differ.)"""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Log(Path(folder))
+        log.add(first, compression)
+        plan = log.strategic_plan(100, name)
+        plan.renumber_batches = renumber
+        previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
+        log.add(second, compression)
+        plan = log.strategic_plan(101, name, previous=previous)
+        plan.renumber_batches = renumber
+        records, _ = run_tasks(plan)
+        left = strategic(log.said(), MADE[name]).left
+        assert log.read(records) == _parts(left)
+        if not renumber:
+            assert _ids(log, records) == [each.message_id for each in left]
+        else:
+            entries = [each.message_id[:2] for each in left]
+            assert [each[:2] for each in _ids(log, records)] == entries
+
+
+def _log(folder: Path, *batches: Sequence[Message], compression: int = 0) -> Log:
+    log = Log(folder)
+    log.add([batches], compression)
+    return log
+
+
+def _three() -> list[Message]:
+    return [Message(b"key1", b"m1"), Message(b"key2", b"m2"), Message(b"key2", b"m3")]
+
+
+@pytest.mark.parametrize("compression", list(Compression))
+def test_what_is_left_of_a_batch_is_numbered_anew(tmp_path: Path, compression: int) -> None:
+    """STR-05: key2=m3 was index 2 and is index 1 then; otherwise it stays what it was."""
+    log = _log(tmp_path, _three(), compression=compression)
+    plan = log.strategic_plan(100, "newest")
+    records, _ = run_tasks(plan)
+    assert _ids(log, records) == [(1, 0, 0), (1, 0, 2)]
+    plan.ledger_id, plan.renumber_batches = 101, True
+    records, _ = run_tasks(plan)
+    assert _ids(log, records) == [(1, 0, 0), (1, 0, 1)]
+    first, second = read_stored(log.ledgers_dir, records)
+    assert (first.batch_size, second.batch_size) == (2, 2)
+    # Its number as the producer counted is no place in a batch: it stays.
+    assert (first.sequence_id, second.sequence_id) == (-2, 0)
+
+
+def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
+    """Of a batch, of a batch of one, and of what an earlier run has left in other numbers."""
+    one = [Message(b"c", b"1")]
+    log = _log(tmp_path, [Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")], one)
+    log.add_segment(2, [[Message(b"b", b"2")]])
+    plan = log.strategic_plan(100, "newest")
+    plan.renumber_batches = True
+    records, _ = run_tasks(plan)
+    assert _ids(log, records) == [(1, 0, -1), (1, 1, -1), (2, 0, -1)]
+
+
+def test_what_kept_its_numbers_gets_new_ones_with_the_next_run(tmp_path: Path) -> None:
+    """All of an entry survives, and still it must be written anew."""
+    log = _log(tmp_path, _three())
+    plan = log.strategic_plan(100, "newest")
+    previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
+    log.add_segment(2, [[Message(b"d", b"1"), Message(b"e", b"1")]])
+    plan = log.strategic_plan(101, "newest", previous=previous)
+    plan.renumber_batches = True
+    records, _ = run_tasks(plan)
+    assert _ids(log, records) == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (2, 0, 1)]
+
+
+def test_columns_are_not_numbered_anew(tmp_path: Path) -> None:
+    """Only strategies of messages are: Pulsar's other compactors keep ids."""
+    log = _log(tmp_path, _three())
+    plan = log.plan(100)
+    plan.renumber_batches = True
+    assert _ids(log, run_tasks(plan)[0]) == [(1, 0, 0), (1, 0, 2)]
+
+
+def test_numeric(tmp_path: Path) -> None:
+    """STR-03."""
+    log = _log(tmp_path, *([Message(b"a", b"%d" % number)] for number in (5, 3, 7, 6)))
+    records, counts = run_tasks(log.strategic_plan(100, "numeric"))
+    assert (_ids(log, records), counts.removed_events) == ([(1, 2, 0)], 2)
+
+
+@pytest.mark.parametrize(
+    ("made_of", "sentence"),
+    [
+        (classes.Raises, r"strategy 'bad': LookupError: no such price, at message 1:0:1"),
+        (classes.RaisesWhenSkipping, "LookupError: no such price, at message 1:0:1"),
+        (classes.Vague, "should_keep_left answered 1, which is no bool, at message 1:0:1"),
+        (classes.ReadsWhatItDoesNotSay, "AttributeError: .*'properties' .* at message 1:0:0"),
+        (classes.CannotBeMade, "OSError: no prices today, when it was made"),
+    ],
+)
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_a_class_that_fails_fails_the_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made_of: type[Any],
+    sentence: str,
+    buckets: int,
+) -> None:
+    """With a sentence that names it, what it raised, and the message."""
+    monkeypatch.setitem(MAKERS, "bad", _maker("bad", made_of))
+    log = _log(tmp_path, [Message(b"a", b"1"), Message(b"a", b"two"), Message(b"b", b"")])
+    with pytest.raises(StrategyFailed, match=sentence):
+        run_tasks(_spread(cut(log.strategic_plan(100, "bad"), 2), buckets))
+
+
+def test_a_class_that_reads_what_there_is_not_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="'bad' says that it reads colour; a message has"):
+        MessageStrategy("bad", 1, classes.ReadsWhatThereIsNot)
+
+
+def test_damage_in_a_value_section_is_found(tmp_path: Path) -> None:
+    """By a strategy that reads values at once; by others at the latest when it is copied."""
+    log = _log(tmp_path, [Message(b"a", b"v" * 100)])
+    path = log.ledgers_dir / log.segments[0].path
+    damage(path, path.stat().st_size - 20)
+    for name in ("numeric", "keep-first"):
+        with pytest.raises(Corruption, match="value section CRC32C"):
+            run_tasks(log.strategic_plan(100, name))
+
+
+def test_a_bucket_is_bounded_by_bytes_and_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of values too, where they are read; and a single segment may be many tasks."""
+    monkeypatch.setattr(plan_module, "BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(plan_module, "BUCKET_MESSAGES", 4)
+    monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
+    log = _log(tmp_path, *([Message(b"a", b"x" * 500)] for _ in range(20)))
+    assert cut(log.strategic_plan(100, "numeric"), 1).buckets == 7
+    assert cut(log.strategic_plan(100, "keep-first"), 1).buckets == 5
+    assert cut(log.plan(100), 1).is_solo
