@@ -23,9 +23,11 @@ from ledgerfold.storage.words import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client.admin import Admin
     from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
-    from ledgerfold.v1.records_pb2 import RunRecord
+    from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
 Commands = argparse._SubParsersAction
+# As the catalogue has it, which `--help` need not load.
+DEFAULT_STRATEGY = "publishing-order"
 WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
@@ -121,8 +123,26 @@ def figures(run: RunRecord) -> str:
         f"{counted(counts.removed_events, 'removed event')}, "
         f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
         f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
-        f"horizon {_horizon(run)}"
+        f"horizon {_horizon(run)}{_told_by(run)}"
     )
+
+
+def _told_by(run: RunRecord) -> str:
+    """Pulsar's own order goes without saying."""
+    strategy = _strategy(run)
+    return "" if strategy in ("", DEFAULT_STRATEGY) else f", by {strategy}"
+
+
+def _strategy(run: RunRecord) -> str:
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+    return _told(CompactionStrategy(name=run.strategy, settings=run.strategy_settings))
+
+
+def _told(strategy: CompactionStrategy) -> str:
+    from ledgerfold.strategies.catalogue import told
+
+    return told(strategy)
 
 
 def _horizon(run: RunRecord) -> str:
@@ -170,7 +190,20 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
-    """pulsar-admin's four texts; the exit code, after an error that of the run."""
+    """pulsar-admin's four texts, and the strategies where they are not Pulsar's order; the exit
+    code, after an error that of the run.
+    """
+    code = _print_outcome(status)
+    runs = [each.run for each in status.partitions] or [status.run]
+    last = {told for run in runs if (told := _strategy(run))}
+    coming = _told(status.strategy)
+    if {*last, coming} - {"", DEFAULT_STRATEGY}:
+        by = f"By {' and '.join(sorted(last))}; the" if last else "The"
+        print(f"{by} next run's strategy is {coming}.")
+    return code
+
+
+def _print_outcome(status: GetCompactionStatusResponse) -> int:
     from ledgerfold.v1 import admin_pb2
 
     if status.status == admin_pb2.COMPACTION_STATUS_NOT_RUN:
@@ -199,8 +232,9 @@ def _runs(options: argparse.Namespace) -> int:
 
 
 def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
-    """What fits into a usual terminal; no error is no column."""
+    """What fits into a usual terminal; no error is no column, nor is Pulsar's order alone."""
     has_errors = any(run.error_message for run in runs)
+    has_strategies = any(map(_told_by, runs))
     for run in runs:
         row, counts = _json(run), run.counts
         shown = {name: row[name] for name in ("topic", "run", "state", "trigger")}
@@ -210,6 +244,7 @@ def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
             "took": f"{row['duration_ms'] / 1000:.2f} s" if run.ended_ms else "",
             "horizon": row["horizon"],
         }
+        shown |= {"strategy": _strategy(run)} if has_strategies else {}
         yield shown | ({"error": row["error"]} if has_errors else {})
 
 
@@ -221,6 +256,9 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "run": run.number,
         "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
         "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),
+        "strategy": run.strategy,
+        "strategy_settings": dict(run.strategy_settings),
+        "strategy_version": run.strategy_version,
         "messages_in": run.counts.messages_in,
         "messages_out": run.counts.messages_out,
         "removed_events": run.counts.removed_events,

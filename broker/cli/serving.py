@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
@@ -87,6 +88,8 @@ def _add_policies(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     threshold = "a topic is compacted when its backlog is above this; default 0: on command only"
     add("--compaction-threshold", type=parse_size, default=0, metavar="SIZE", help=threshold)
+    strategy = "a compaction keeps of each key what this strategy says; default publishing-order"
+    add_strategy_options(group, strategy, "--strategy-set")
     passed, limits = "raw data that every cursor has passed stay", "default 0; -1 is no limit"
     time_limit, size_limit = f"{passed} this long; {limits}", f"{passed} up to this size; {limits}"
     add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=time_limit)
@@ -133,6 +136,7 @@ def _serve(options: argparse.Namespace) -> int:
         "ledger_age_max_ms": options.ledger_age,
     }
     given = {name: value for name, value in store.items() if value is not None}
+    strategy = strategy_of(options)
     return serve(
         BrokerSettings(
             data_dir=options.data,
@@ -143,6 +147,7 @@ def _serve(options: argparse.Namespace) -> int:
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
+            **({} if strategy is None else {"compaction_strategy": strategy}),
             emulation=emulation_of(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,

@@ -15,6 +15,7 @@ from ledgerfold.broker.cli.operations import add_operation_verbs
 from ledgerfold.broker.cli.output import message_id_text, print_document
 from ledgerfold.broker.cli.partitions import add_partition_verbs
 from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.strategies import add_strategy_verbs
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
@@ -121,6 +122,7 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
     get = add("get-retention", "time in ms and size in bytes", _get_retention)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     add("remove-retention", "inherit it", _remove_retention)
+    add_strategy_verbs(verbs, of)
     add_message_ttl_verbs(verbs, of)
     add_emulation_verbs(verbs, of)
 

@@ -13,17 +13,17 @@ of storage/errors.py: TopicNotFound and the like, Unavailable when there is no b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
 
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
+from ledgerfold.broker.client.admin_policies import PolicyCalls
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.decoded import key_bytes
-from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -36,7 +36,7 @@ from ledgerfold.v1 import (
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
 
 
-class Admin:
+class Admin(PolicyCalls):
     """A connection for administration. May be used by several threads.
 
     `timeout_seconds` bounds each call but `watch_compaction` and `explain`. Nothing is tried again.
@@ -245,12 +245,14 @@ class Admin:
 
     # Compaction.
 
-    def trigger_compaction(self, topic: str) -> int:
+    def trigger_compaction(
+        self, topic: str, *, strategy: records_pb2.CompactionStrategy | None = None
+    ) -> int:
         """Starts a run, or queues it, and answers its number; 0 when there is nothing new.
 
-        Raises CompactionRunning, CompactionQueueFull, NotAllowed.
+        `strategy`: of this run alone. Raises CompactionRunning, CompactionQueueFull, NotAllowed.
         """
-        request = admin_pb2.TriggerCompactionRequest(topic=topic)
+        request = admin_pb2.TriggerCompactionRequest(topic=topic, strategy=strategy)
         return int(self._call(self._admin.TriggerCompaction, request).run_number)
 
     def compaction_status(self, topic: str) -> admin_pb2.GetCompactionStatusResponse:
@@ -317,30 +319,6 @@ class Admin:
             raise error_from_rpc(error) from None
         return answer
 
-    # Policies.
-
-    def policies(
-        self, *, topic: str = "", namespace: str = "", applied: bool = False
-    ) -> records_pb2.Policies:
-        """Those set on one topic or one namespace; `applied`: with what it inherits."""
-        request = admin_pb2.GetPoliciesRequest(scope=_scope(topic, namespace), applied=applied)
-        policies: records_pb2.Policies = self._call(self._admin.GetPolicies, request).policies
-        return policies
-
-    def update_policies(
-        self,
-        *,
-        topic: str = "",
-        namespace: str = "",
-        values: records_pb2.Policies | None = None,
-        remove: Iterable[str] = (),
-    ) -> None:
-        """Sets the fields present in `values` and removes those named; the others stay."""
-        request = admin_pb2.UpdatePoliciesRequest(
-            scope=_scope(topic, namespace), set=values, remove=list(remove)
-        )
-        self._call(self._admin.UpdatePolicies, request)
-
     def close(self) -> None:
         """Further calls raise AlreadyClosed. Closing twice is fine."""
         channel = self._channel
@@ -360,14 +338,6 @@ class Admin:
 def _document(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
     return document
-
-
-def _scope(topic: str, namespace: str) -> admin_pb2.PolicyScope:
-    if bool(topic) == bool(namespace):
-        raise InvalidRequest("Policies belong to one topic or to one namespace: name one of them.")
-    return (
-        admin_pb2.PolicyScope(topic=topic) if topic else admin_pb2.PolicyScope(namespace=namespace)
-    )
 
 
 def _start(start: MessageId | None) -> data_pb2.StartPosition:

@@ -310,7 +310,8 @@ def _log_end(record: RunRecord) -> None:
     took_ms = record.ended_ms - (record.started_ms or record.ended_ms)
     if record.state == RUN_STATE_SUCCESS:
         _log.info(
-            "Compacted %s, run %d: %d of %d messages kept, %d keys, %d ms, ledger %d",
+            "Compacted %s, run %d: %d of %d messages kept, %d keys, %d ms, ledger %d, "
+            "by %s, version %s",
             record.topic,
             record.number,
             record.counts.messages_out,
@@ -318,6 +319,8 @@ def _log_end(record: RunRecord) -> None:
             record.counts.keys,
             took_ms,
             record.ledger_id,
+            record.strategy,
+            record.strategy_version,
         )
     else:
         _log.warning(

@@ -19,6 +19,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_ERROR,
     RUN_STATE_SUCCESS,
+    CompactionStrategy,
     Position,
     RunCounts,
     RunRecord,
@@ -50,6 +51,41 @@ def test_a_run_for_people() -> None:
     assert "error" not in row
     failed = RunRecord(number=3, error_message="no")
     assert [row["error"] for row in _table([failed, run])] == ["no", ""]
+
+
+def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
+    """With its settings and its version; Pulsar's own order has no words to spare."""
+    plain = RunRecord(number=1, strategy="publishing-order")
+    run = RunRecord(
+        number=2,
+        state=RUN_STATE_SUCCESS,
+        strategy="keep-n",
+        strategy_settings={"n": "3"},
+        strategy_version="1",
+    )
+    row = _json(run)
+    assert [row[name] for name in ("strategy", "strategy_settings", "strategy_version")] == [
+        "keep-n",
+        {"n": "3"},
+        "1",
+    ]
+    assert figures(run).endswith(", by keep-n (n=3)")
+    assert figures(plain).endswith("horizon none")
+    assert [row["strategy"] for row in _table([run, plain])] == ["keep-n (n=3)", "publishing-order"]
+    assert all("strategy" not in row for row in _table([plain]))
+    status = admin_pb2.GetCompactionStatusResponse(
+        run=run,
+        status=admin_pb2.COMPACTION_STATUS_SUCCESS,
+        strategy=CompactionStrategy(name="publishing-order"),
+    )
+    assert print_status(status) == 0
+    status.run.CopyFrom(plain)
+    assert print_status(status) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Compaction was a success.",
+        "By keep-n (n=3); the next run's strategy is publishing-order.",
+        "Compaction was a success.",
+    ]
 
 
 @pytest.mark.parametrize(
