@@ -71,8 +71,8 @@ class TopicSnapshot(NamedTuple):
     epoch: int
 
 
-async def snapshot(topic: ViewedTopic) -> TopicSnapshot | None:
-    """None: there is nothing to compact.
+async def snapshot(topic: ViewedTopic, *, again: bool = False) -> TopicSnapshot | None:
+    """None: there is nothing to compact, unless the view is to be compacted `again`.
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
     CompactionFailed when an entry of the range is in no sealed segment, or `__compaction` was moved
@@ -85,10 +85,11 @@ async def snapshot(topic: ViewedTopic) -> TopicSnapshot | None:
     covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
     after = max(routed_by, covered, topic.compaction_moved_to or EARLIEST)
     if last is None or last <= routed_by or not log.has_ledger(last.ledger_id):
-        if view.horizon is None or topic.emulation().skip_run_without_new_data:
+        is_skipped = topic.emulation().skip_run_without_new_data
+        if view.horizon is None or (is_skipped and not again):
             return None
         # Pulsar's second run ends with the last entry it reads: that of the compacted ledger.
-        last = covered if compacted else view.horizon
+        last = covered if compacted and not is_skipped else view.horizon
     elif covered < last <= after:
         raise CompactionFailed(
             "phase one",

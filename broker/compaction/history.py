@@ -39,12 +39,17 @@ _ON_THE_WAY: Final = (RUN_STATE_QUEUED, RUN_STATE_RUNNING)
 
 
 class CompactionStats(NamedTuple):
-    """Pulsar's `compaction` block of the topic stats. Times in ms; 0: not yet."""
+    """Pulsar's `compaction` block of the topic stats. Times in ms; 0: not yet.
+
+    And, what Pulsar's has not: the last run that ended, the strategy in force for the next.
+    """
 
     removed_events: int = 0
     succeeded_ms: int = 0
     failed_ms: int = 0
     duration_ms: int = 0
+    last: RunRecord | None = None
+    strategy: CompactionStrategy | None = None
 
 
 class CompactionHistory:
@@ -169,6 +174,11 @@ def stats_of(runs: Iterable[RunRecord]) -> CompactionStats:
         else:
             stats = stats._replace(failed_ms=run.ended_ms)
     return stats
+
+
+def last_ended(runs: Sequence[RunRecord]) -> RunRecord | None:
+    """Of runs, oldest first."""
+    return next((run for run in reversed(runs) if run.state not in _ON_THE_WAY), None)
 
 
 def failures_in_a_row(runs: Sequence[RunRecord]) -> tuple[int, int]:

@@ -81,8 +81,8 @@ class CompactableTopic(Protocol):
     # Number of the last run given out before the topic was loaded.
     last_run_before_load: int
 
-    async def snapshot_for_compaction(self) -> CompactionSnapshot | None:
-        """Seals the open segment. None: nothing to compact."""
+    async def snapshot_for_compaction(self, *, again: bool = False) -> CompactionSnapshot | None:
+        """Seals the open segment. None: nothing to compact. `again`: the view is, without news."""
         ...
 
     async def commit_compaction(

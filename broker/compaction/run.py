@@ -2,6 +2,7 @@
 
 1. The topic seals its open segment and says what is in range. Nothing: the run ends as a success
    without a ledger (Pulsar's compaction of an empty topic), and no worker is asked.
+   From its start on it has its strategy: what is set later is the next run's.
 2. A new ledger id is taken, and the run's record says RUNNING with that id.
 3. The worker carries out the plan and answers with a manifest.
 4. The topic verifies the manifest and publishes it, the run's record along with it, in one write.
@@ -24,6 +25,7 @@ import logging
 import os
 import uuid
 
+from ledgerfold.broker.compaction.due import is_outdated
 from ledgerfold.broker.compaction.history import RESTARTED_MESSAGE, CompactionHistory
 from ledgerfold.broker.compaction.interfaces import (
     CompactableTopic,
@@ -41,7 +43,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
-from ledgerfold.strategies.catalogue import listed
+from ledgerfold.strategies.catalogue import listed, told
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_QUEUED,
@@ -53,6 +55,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_ERROR,
     RUN_STATE_RUNNING,
     RUN_STATE_SUCCESS,
+    CompactionStrategy,
     RunRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -71,8 +74,10 @@ class CompactionRun:
         history: CompactionHistory,
         compactor: Compactor,
         files: RunFiles,
+        strategy: CompactionStrategy | None = None,
     ) -> None:
         self.topic, self.record = topic, record
+        self._own_strategy = strategy
         self.progress = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
@@ -128,8 +133,11 @@ class CompactionRun:
         self._check_interruption()
         self.record.state = RUN_STATE_RUNNING
         self.record.started_ms = self._broker.clock_ms()
+        strategy = self._take_strategy()
         self._notify()
-        snapshot = self.snapshot = await self.topic.snapshot_for_compaction()
+        runs = self._history.oldest_first(self.topic.name)
+        again = is_outdated(self.topic.record, runs, strategy)
+        snapshot = self.snapshot = await self.topic.snapshot_for_compaction(again=again)
         reach("run.sealed")
         self._check_interruption()
         if snapshot is None:
@@ -143,6 +151,16 @@ class CompactionRun:
         self._is_past_interruption = True
         reach("run.manifest-received")
         await self._commit(plan, manifest, snapshot)
+
+    def _take_strategy(self) -> CompactionStrategy:
+        """What is set from now on is the next run's."""
+        strategy = self._own_strategy or self.topic.policies().compaction_strategy
+        record = self.record
+        record.strategy = strategy.name
+        record.strategy_settings.clear()
+        record.strategy_settings.update(strategy.settings)
+        _log.info("Compacting %s, run %d, by %s", record.topic, record.number, told(strategy))
+        return strategy
 
     def _check_interruption(self) -> None:
         if self._interruption is not None:
@@ -160,11 +178,7 @@ class CompactionRun:
         record.ledger_id = await self._new_ledger_id()
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
-        policies = self.topic.policies()
-        record.retain_null_key = policies.retain_null_key
-        record.strategy = policies.compaction_strategy.name
-        record.strategy_settings.clear()
-        record.strategy_settings.update(policies.compaction_strategy.settings)
+        record.retain_null_key = self.topic.policies().retain_null_key
         await self._history.save(record)
 
     def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:

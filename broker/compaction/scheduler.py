@@ -9,8 +9,11 @@ Rules and their sources (docs/PROFILES.md, rules 10.2 and 10.3; Pulsar's Persist
 
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
 * A trigger without anything new since the horizon starts no run and changes no status
-  (apache/pulsar#24449), unless the profile wants a run. A topic that was never compacted and is
-  empty: a run, a success, no ledger, and no other run until something is published.
+  (apache/pulsar#24449), unless the profile wants a run, or the strategy may come to another view
+  (broker/compaction/due.py). A topic that was never compacted and is empty: a run, a success, no
+  ledger, and no other run until something is published.
+* A run takes the strategy that is set when it starts; one that was triggered with a strategy of its
+  own keeps that.
 * Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
   is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
   "cancelled".
@@ -24,10 +27,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
+from ledgerfold.broker.compaction.due import has_news, is_outdated
 from ledgerfold.broker.compaction.history import (
     RESTARTED_MESSAGE,
     CompactionHistory,
     CompactionStats,
+    last_ended,
     stats_of,
 )
 from ledgerfold.broker.compaction.interfaces import (
@@ -39,10 +44,10 @@ from ledgerfold.broker.compaction.interfaces import (
 from ledgerfold.broker.compaction.queue import CompactionQueue
 from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
+from ledgerfold.broker.compaction.status import status_of_record, status_of_run
 from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFenced,
@@ -52,17 +57,11 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     Unavailable,
 )
-from ledgerfold.v1.admin_pb2 import (
-    COMPACTION_STATUS_ERROR,
-    COMPACTION_STATUS_NOT_RUN,
-    COMPACTION_STATUS_RUNNING,
-    COMPACTION_STATUS_SUCCESS,
-    GetCompactionStatusResponse,
-)
+from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_CANCELLED,
-    RUN_STATE_SUCCESS,
     RUN_TRIGGER_ADMIN,
+    CompactionStrategy,
     RunRecord,
     RunTrigger,
 )
@@ -121,9 +120,14 @@ class CompactionScheduler:
 
     # What can be done to a topic
 
-    async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
+    async def trigger(
+        self,
+        topic: CompactableTopic,
+        trigger: RunTrigger,
+        strategy: CompactionStrategy | None = None,
+    ) -> int:
         """Queues a run and gives its number; 0 when there is nothing new to compact, or the topic
-        is barred or goes away.
+        is barred or goes away. `strategy`: of this run alone, in place of the topic's.
 
         Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
         (the broker is stopping), CompactionFenced, StorageError.
@@ -133,11 +137,12 @@ class CompactionScheduler:
         self._check_free(topic)
         if trigger == RUN_TRIGGER_ADMIN:
             self.compactor.retry_now()
-        if topic.emulation().skip_run_without_new_data and not self._has_news(topic):
+        wanted = strategy or topic.policies().compaction_strategy
+        if topic.emulation().skip_run_without_new_data and not self._is_due(topic, wanted):
             return 0
         self._queue.check_room(len(self._reserved))
         with self._answering(topic.name):
-            return await self._queue_run(topic, trigger)
+            return await self._queue_run(topic, trigger, strategy)
 
     @contextmanager
     def _answering(self, topic: str) -> Iterator[None]:
@@ -152,14 +157,17 @@ class CompactionScheduler:
                 del self._being_answered[topic]
             answered.set()
 
-    async def _queue_run(self, topic: CompactableTopic, trigger: RunTrigger) -> int:
+    async def _queue_run(
+        self, topic: CompactableTopic, trigger: RunTrigger, strategy: CompactionStrategy | None
+    ) -> int:
         await topic.enable_compaction_cursor()
         self._check_usable(topic)
-        record = await self.history.queue(
-            topic.stored, trigger, topic.policies().compaction_strategy
-        )
+        wanted = strategy or topic.policies().compaction_strategy
+        record = await self.history.queue(topic.stored, trigger, wanted)
         reach("run.recorded")
-        run = CompactionRun(self._broker, topic, record, self.history, self.compactor, self._files)
+        run = CompactionRun(
+            self._broker, topic, record, self.history, self.compactor, self._files, strategy
+        )
         if not self._is_usable(topic):
             await run.abort(CompactionFenced(f"{topic.name} was {_AWAY} before the run."))
             self._check_usable(topic)
@@ -245,12 +253,14 @@ class CompactionScheduler:
     def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
         run = self._runs.get(topic.name)
         if run is not None:
-            return _status_of_run(run)
+            return status_of_run(run)
         runs = self._runs_known(topic)
-        return _status_of_record(runs[-1] if runs else None)
+        return status_of_record(runs[-1] if runs else None, topic)
 
     def stats(self, topic: CompactableTopic) -> CompactionStats:
-        return stats_of(self._runs_known(topic))
+        runs = self._runs_known(topic)
+        strategy = topic.policies().compaction_strategy
+        return stats_of(runs)._replace(last=last_ended(runs), strategy=strategy)
 
     async def watch(self, topic: CompactableTopic) -> AsyncIterator[GetCompactionStatusResponse]:
         """The status now, then at each change until the run on its way, if any, has ended.
@@ -264,7 +274,7 @@ class CompactionScheduler:
         is_last = False
         while not is_last:
             changed, is_last = run.changed, run.ended.is_set()
-            yield _status_of_run(run)
+            yield status_of_run(run)
             if not is_last:
                 await changed.wait()
 
@@ -277,24 +287,10 @@ class CompactionScheduler:
             return runs
         return [run for run in runs if run.number > topic.last_run_before_load]
 
-    def _has_news(self, topic: CompactableTopic) -> bool:
-        """Counts entries instead of comparing positions: a ledger that was rolled and is still
-        empty has a last position beyond the horizon, but nothing in it. Damage is news: the run
-        tells it. So is that there is nothing, the first time: a run says so with its success.
-        """
-        log = topic.log
-        if log.has_damage or log.entries_between(log.horizon or EARLIEST, log.last_position()):
+    def _is_due(self, topic: CompactableTopic, strategy: CompactionStrategy) -> bool:
+        if has_news(topic, self._runs_known(topic)):
             return True
-        return log.horizon is None and not self._was_found_empty(topic)
-
-    def _was_found_empty(self, topic: CompactableTopic) -> bool:
-        runs = self._runs_known(topic)
-        return bool(
-            topic.record.compaction_cursor
-            and runs
-            and runs[-1].state == RUN_STATE_SUCCESS
-            and not runs[-1].HasField("horizon")
-        )
+        return is_outdated(topic.record, self.history.oldest_first(topic.name), strategy)
 
     def _is_alive(self, record: RunRecord) -> bool:
         run = self._runs.get(record.topic)
@@ -375,21 +371,3 @@ def _dirtiness(run: CompactionRun) -> int:
     except Exception:
         _log.exception("The backlog of %s", run.topic.name)
         return 0
-
-
-def _status_of_run(run: CompactionRun) -> GetCompactionStatusResponse:
-    if run.ended.is_set():
-        return _status_of_record(run.record)
-    return GetCompactionStatusResponse(
-        status=COMPACTION_STATUS_RUNNING, run=run.record, progress=run.progress
-    )
-
-
-def _status_of_record(record: RunRecord | None) -> GetCompactionStatusResponse:
-    if record is None:
-        return GetCompactionStatusResponse(status=COMPACTION_STATUS_NOT_RUN)
-    if record.state == RUN_STATE_SUCCESS:
-        return GetCompactionStatusResponse(status=COMPACTION_STATUS_SUCCESS, run=record)
-    return GetCompactionStatusResponse(
-        status=COMPACTION_STATUS_ERROR, last_error=record.error_message, run=record
-    )

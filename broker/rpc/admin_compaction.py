@@ -12,6 +12,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.storage.errors import InvalidRequest, TopicIsPartitioned
+from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1 import admin_pb2, explain_pb2
 
 
@@ -26,7 +27,9 @@ class CompactionHandlers:
     async def trigger(
         self, request: admin_pb2.TriggerCompactionRequest
     ) -> admin_pb2.TriggerCompactionResponse:
-        number = await self._compaction.trigger(persistent_topic(request.topic, COMPACTED))
+        strategy = checked(request.strategy) if request.HasField("strategy") else None
+        name = persistent_topic(request.topic, COMPACTED)
+        number = await self._compaction.trigger(name, strategy)
         return admin_pb2.TriggerCompactionResponse(run_number=number)
 
     async def status(

@@ -68,12 +68,24 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     }
 
 
-def compaction_block(stats: CompactionStats) -> dict[str, int]:
+def compaction_block(stats: CompactionStats) -> dict[str, Any]:
+    """The strategies are told as far as they are known; Pulsar has none to tell."""
+    strategies: dict[str, Any] = {}
+    if stats.strategy is not None:
+        settings = dict(stats.strategy.settings)
+        strategies["strategy"] = {"name": stats.strategy.name, "settings": settings}
+    if stats.last is not None:
+        strategies["lastCompactionStrategy"] = {
+            "name": stats.last.strategy,
+            "settings": dict(stats.last.strategy_settings),
+            "version": stats.last.strategy_version,
+        }
     return {
         "lastCompactionRemovedEventCount": stats.removed_events,
         "lastCompactionSucceedTimestamp": stats.succeeded_ms,
         "lastCompactionFailedTimestamp": stats.failed_ms,
         "lastCompactionDurationTimeInMills": stats.duration_ms,
+        **strategies,
     }
 
 

@@ -30,7 +30,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_NOT_RUN as NOT_RUN
 from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_RUNNING as RUNNING
 from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_SUCCESS as SUCCESS
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
-from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
+from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN, CompactionStrategy
 
 
 class Topics(Protocol):
@@ -55,12 +55,15 @@ class PartitionedCompaction:
         names = self._broker.partitions.names(name)
         return [await self._broker.topic(each, create=False, to_write=to_write) for each in names]
 
-    async def trigger(self, name: str) -> int:
-        """The highest run number; 0 when nowhere was anything new. Raises as the scheduler does."""
+    async def trigger(self, name: str, strategy: CompactionStrategy | None = None) -> int:
+        """The highest run number; 0 when nowhere was anything new. Raises as the scheduler does.
+
+        `strategy`: of these runs alone.
+        """
         topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
         scheduler = self._broker.compaction
         numbers = await on_each(
-            topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN)
+            topics, lambda each: scheduler.trigger(topics[each], RUN_TRIGGER_ADMIN, strategy)
         )
         return max(numbers)
 
@@ -110,6 +113,8 @@ def together(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompactionSt
     found = {each.status for each in statuses}
     status = next((each for each in (RUNNING, ERROR, SUCCESS) if each in found), NOT_RUN)
     whole = GetCompactionStatusResponse(status=status, partitions=statuses)
+    if statuses[0].HasField("strategy"):
+        whole.strategy.CopyFrom(statuses[0].strategy)
     if status == RUNNING:
         # One is in the worker, the others wait.
         furthest = max(statuses, key=lambda each: int(each.progress.phase))

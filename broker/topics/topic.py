@@ -311,9 +311,12 @@ class Topic:
         """What its run reads, until that has ended."""
         return self.broker.snapshot_of(self.name)
 
-    async def snapshot_for_compaction(self) -> TopicSnapshot | None:
-        """Seals the open segment; what is published later belongs to the next run."""
-        return await snapshot(self)
+    async def snapshot_for_compaction(self, *, again: bool = False) -> TopicSnapshot | None:
+        """Seals the open segment; what is published later belongs to the next run.
+
+        `again`: the view is compacted also where nothing is new.
+        """
+        return await snapshot(self, again=again)
 
     async def commit_compaction(
         self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot

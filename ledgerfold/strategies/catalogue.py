@@ -40,13 +40,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A strategy that comes with Ledgerfold. `is_strategic`: it decides message by message."""
+    """A strategy that comes with Ledgerfold.
+
+    `is_strategic`: it decides message by message. `heeds_time`: time alone changes what it keeps.
+    """
 
     name: str
     version: int
     meaning: str
     settings: tuple[Setting, ...] = ()
     is_strategic: bool = False
+    heeds_time: bool = False
 
 
 LISTED: Final[dict[str, Listed]] = {
@@ -75,6 +79,7 @@ LISTED: Final[dict[str, Listed]] = {
             1,
             "as event-time, and nothing younger than a lag is touched",
             (Setting("lag_ms", "how old a message must be, by event time", lowest=0),),
+            heeds_time=True,
         ),
     )
 }
@@ -124,6 +129,16 @@ def settings_of(strategy: CompactionStrategy) -> dict[str, str]:
             there_are = f"there are {', '.join(known)}" if known else "it has none"
             raise InvalidRequest(f"Strategy {found.name!r} has no setting {name!r}; {there_are}.")
     return {name: _value(found.name, known[name], strategy) for name in known}
+
+
+def told(strategy: CompactionStrategy) -> str:
+    """For people.
+
+    >>> told(CompactionStrategy(name="keep-n", settings={"n": "3"}))
+    'keep-n (n=3)'
+    """
+    settings = ", ".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
+    return f"{strategy.name} ({settings})" if settings else strategy.name
 
 
 def _value(strategy_name: str, setting: Setting, strategy: CompactionStrategy) -> str:

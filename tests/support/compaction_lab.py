@@ -159,12 +159,12 @@ class LabTopic:
 
         await self.stored.change(edit)
 
-    async def snapshot_for_compaction(self) -> FakeSnapshot | None:
+    async def snapshot_for_compaction(self, *, again: bool = False) -> FakeSnapshot | None:
         await asyncio.sleep(0)
         if self.snapshot_failure is not None:
             raise self.snapshot_failure
         last = self.log.last_position()
-        if last.entry_id < 0 or last == self.log.horizon:
+        if last.entry_id < 0 or (last == self.log.horizon and not again):
             return None
         horizon, ledger_id = self.log.horizon, self.record.compacted.ledger_id or -1
         return FakeSnapshot(last, horizon, ledger_id, raw_after=horizon or EARLIEST)
@@ -177,7 +177,9 @@ class LabTopic:
             raise self.commit_failure
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            view = CompactedView(ledger_id=manifest.ledger_id, horizon=manifest.horizon)
+            view = CompactedView(
+                ledger_id=manifest.ledger_id, horizon=manifest.horizon, run_number=run.number
+            )
             record.compacted.CopyFrom(view)
             batch.put_ledger(LedgerRecord(ledger_id=manifest.ledger_id))
             batch.put_run(run)

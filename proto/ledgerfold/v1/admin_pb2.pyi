@@ -380,10 +380,12 @@ class ClearBacklogResponse(_message.Message):
     def __init__(self, entries: _Optional[int] = ...) -> None: ...
 
 class TriggerCompactionRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "strategy")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    strategy: _records_pb2.CompactionStrategy
+    def __init__(self, topic: _Optional[str] = ..., strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ...) -> None: ...
 
 class TriggerCompactionResponse(_message.Message):
     __slots__ = ("run_number",)
@@ -398,18 +400,20 @@ class GetCompactionStatusRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class GetCompactionStatusResponse(_message.Message):
-    __slots__ = ("status", "last_error", "run", "progress", "partitions")
+    __slots__ = ("status", "last_error", "run", "progress", "partitions", "strategy")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
     status: CompactionStatus
     last_error: str
     run: _records_pb2.RunRecord
     progress: CompactionProgress
     partitions: _containers.RepeatedCompositeFieldContainer[GetCompactionStatusResponse]
-    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[GetCompactionStatusResponse, _Mapping]]] = ...) -> None: ...
+    strategy: _records_pb2.CompactionStrategy
+    def __init__(self, status: _Optional[_Union[CompactionStatus, str]] = ..., last_error: _Optional[str] = ..., run: _Optional[_Union[_records_pb2.RunRecord, _Mapping]] = ..., progress: _Optional[_Union[CompactionProgress, _Mapping]] = ..., partitions: _Optional[_Iterable[_Union[GetCompactionStatusResponse, _Mapping]]] = ..., strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ...) -> None: ...
 
 class CompactionProgress(_message.Message):
     __slots__ = ("phase", "tasks_done", "tasks_total", "messages", "bytes", "messages_total", "bytes_total")

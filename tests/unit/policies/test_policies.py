@@ -17,7 +17,7 @@ from ledgerfold.broker.policies.effective import (
 )
 from ledgerfold.broker.policies.profiles import PROFILES, in_force
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.v1.records_pb2 import Policies
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 
 BROKER = broker_policies(BrokerSettings(data_dir=Path("unused")))
 
@@ -42,6 +42,7 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
         retention_ms=5,
         retention_bytes=-1,
         message_ttl_ms=0,
+        compaction_strategy=CompactionStrategy(name="publishing-order"),
         retain_null_key=False,
         emulation=in_force(PROFILES["documented"]),
     )
@@ -99,3 +100,42 @@ def test_setting_and_removing_at_once_is_refused() -> None:
     """The order would decide, and a message has none."""
     with pytest.raises(InvalidRequest, match="at once"):
         updated_policies(Policies(), Policies(retention_ms=1), ["retention_ms"])
+
+
+def test_a_strategy_is_one_value_of_its_level() -> None:
+    """A level's settings never meet the strategy of another one."""
+    namespace = Policies(compaction_strategy=CompactionStrategy(name="keep-n", settings={"n": "3"}))
+    topic = Policies(compaction_strategy=CompactionStrategy(name="newest"))
+    applied = effective_policies(topic, namespace, BROKER)
+    assert applied.compaction_strategy == CompactionStrategy(name="newest")
+    inherited = effective_policies(Policies(), namespace, BROKER)
+    assert inherited.compaction_strategy.settings == {"n": "3"}
+    changed = updated_policies(namespace, topic, ())
+    assert changed.compaction_strategy == CompactionStrategy(name="newest")
+    assert updated_policies(changed, Policies(), ["compaction_strategy"]) == Policies()
+
+
+def test_strategies_under_pulsars_names() -> None:
+    """They are kept under ours; the form of a name of one's own is all that can be seen here."""
+    for name, kept in (("EVENT_TIME", "event-time"), ("package.module:Class", None)):
+        asked = Policies(compaction_strategy=CompactionStrategy(name=name))
+        assert updated_policies(Policies(), asked, ()).compaction_strategy.name == (kept or name)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "why"),
+    [
+        ("", {}, "names no strategy. There are publishing-order"),
+        ("no name", {}, "names no strategy"),
+        ("keep-n", {}, "needs its setting 'n'"),
+        ("keep-n", {"n": "0"}, "at least 1"),
+        ("event-time", {"n": "1"}, "has no setting 'n'; it has none"),
+    ],
+)
+def test_strategies_that_cannot_be(name: str, settings: dict[str, str], why: str) -> None:
+    """Refused, and what was set before stays."""
+    current = Policies(compaction_strategy=CompactionStrategy(name="newest"))
+    asked = Policies(compaction_strategy=CompactionStrategy(name=name, settings=settings))
+    with pytest.raises(InvalidRequest, match=why):
+        updated_policies(current, asked, ())
+    assert current.compaction_strategy.name == "newest"

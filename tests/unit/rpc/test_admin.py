@@ -37,6 +37,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.admin_pb2_grpc import AdminServiceStub
 from ledgerfold.v1.records_pb2 import (
     CompactedView,
+    CompactionStrategy,
     CursorRecord,
     LedgerRecord,
     Policies,
@@ -303,6 +304,7 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
                 retention_ms=5,
                 retention_bytes=6,
                 message_ttl_ms=0,
+                compaction_strategy=CompactionStrategy(name="publishing-order"),
                 retain_null_key=False,
                 emulation=in_force(PROFILES["documented"]),
             )
@@ -429,6 +431,8 @@ def test_topic_stats() -> None:
     assert stats["backlogSize"] == stats["subscriptions"]["__compaction"]["backlogSize"] == 900
     assert stats["subscriptions"]["s"]["backlogSize"] == 700
     assert set(stats["subscriptions"]) == {"s", "__compaction"}
+    strategy = stats["compaction"].pop("strategy")
+    assert strategy == {"name": "publishing-order", "settings": {}}
     assert set(stats["compaction"].values()) == {0}
 
 
