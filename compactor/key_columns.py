@@ -43,6 +43,7 @@ class KeyColumns:
         self._value_sizes: list[bytes] = []
         self._event_times: list[bytes] = []
         self._is_alone: list[bool] = []
+        self._publish_times: list[int] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
         """Gives the section. Raises Corruption: its checksum is wrong, or it does not parse."""
@@ -62,6 +63,7 @@ class KeyColumns:
         if self._reads_event_times:
             self._event_times.append(section.event_times or bytes(8 * header.message_count))
             self._is_alone.append(header.is_plain)
+            self._publish_times.append(header.publish_time_ms)
         self.rows += header.message_count
         self.entries += 1
         self.key_bytes += len(section.keys)
@@ -99,6 +101,7 @@ class KeyColumns:
             facts = facts._replace(
                 event_times=np.frombuffer(b"".join(self._event_times), "<i8"),
                 is_alone=np.repeat(self._is_alone, self._counts),
+                publish_times=np.repeat(np.array(self._publish_times, np.int64), self._counts),
             )
         return facts
 

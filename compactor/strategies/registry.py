@@ -34,6 +34,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ledgerfold.compactor.strategies.event_time import EVENT_TIME
+from ledgerfold.compactor.strategies.event_time_window import event_time_window
+from ledgerfold.compactor.strategies.keep_n import keep_n
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
@@ -76,6 +79,12 @@ def strategic(name: str, made_of: type[TopicCompactionStrategy]) -> tuple[str, M
 
 MAKERS: dict[str, Maker] = {
     PUBLISHING_ORDER.name: fixed(PUBLISHING_ORDER),
+    EVENT_TIME.name: fixed(EVENT_TIME),
+    "keep-n": Maker(LISTED["keep-n"].version, lambda asked: keep_n(int(asked.settings["n"]))),
+    "event-time-window": Maker(
+        LISTED["event-time-window"].version,
+        lambda asked: event_time_window(int(asked.settings["lag_ms"]), asked.time_ms),
+    ),
     **dict(
         (
             strategic("newest", Newest),

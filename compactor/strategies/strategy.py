@@ -24,13 +24,15 @@ class Facts(NamedTuple):
     """What is known of messages that have a key: columns, in order of position.
 
     `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
-    for a message that has none; `is_alone`, published alone and not in a batch.
+    for a message that has none; `is_alone`, published alone and not in a batch; `publish_times` of
+    their entries, ms.
     """
 
     positions: Integers
     is_value: Booleans
     event_times: Integers | None = None
     is_alone: Booleans | None = None
+    publish_times: Integers | None = None
 
     def where(self, rows: Booleans | Integers) -> Facts:
         """Those that a mask or row numbers name."""
@@ -39,6 +41,7 @@ class Facts(NamedTuple):
             self.is_value[rows],
             None if self.event_times is None else self.event_times[rows],
             None if self.is_alone is None else self.is_alone[rows],
+            None if self.publish_times is None else self.publish_times[rows],
         )
 
 

@@ -151,7 +151,7 @@ class BrokerLab:
 
     def entry(self, messages: Sequence[Message], *, is_batch: bool) -> bytes:
         builder = NativeBatchBuilder("p")
-        for key, value in messages:
+        for key, value, *_ in messages:
             builder.add(value, key)
         self._sequence += len(messages)
         return builder.build(

@@ -101,7 +101,7 @@ def _reads(entries: Iterable[Entry]) -> list[Read]:
 def final_state(messages: Iterable[Message]) -> dict[bytes, bytes]:
     """What a service that keeps the last value of each key ends with."""
     state: dict[bytes, bytes] = {}
-    for key, value in messages:
+    for key, value, *_ in messages:
         if key is not None and value:
             state[key] = value
         elif key is not None:

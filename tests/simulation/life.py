@@ -39,7 +39,7 @@ class Attempt:
     def rows_at(self, position: Position) -> list[Row]:
         return [
             Row(position, index if self.is_batch else -1, key, value)
-            for index, (key, value) in enumerate(self.rows)
+            for index, (key, value, *_) in enumerate(self.rows)
         ]
 
     def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:

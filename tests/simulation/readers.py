@@ -312,7 +312,7 @@ class Reader:
             return
         last: dict[bytes, tuple[Position, bool]] = {}
         for at, attempt in sorted(due, key=lambda each: each[0]):
-            for key, value in attempt.rows:
+            for key, value, *_ in attempt.rows:
                 if key is not None:
                     last[key] = (at, bool(value))
         for key, (at, has_value) in last.items():

@@ -10,7 +10,7 @@ read_messages(log.ledgers_dir, manifest.segments) == log.expected()
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +29,29 @@ from tests.model.strategy_model import Message, Outcome, publishing_order
 from tests.support.ledgers import as_version_1
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
+PUBLISH_TIME_MS = 1000
 Batch = Sequence[Message]
 
 KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c", b"key-\xff\x00"]))
-MESSAGES = st.builds(Message, KEYS, st.sampled_from([b"", b"1", b"two", b"x" * 300]))
+VALUES = st.sampled_from([b"", b"1", b"two", b"x" * 300])
+MESSAGES = st.tuples(KEYS, VALUES).map(lambda drawn: Message(*drawn))
 BATCHES = st.lists(MESSAGES, min_size=1, max_size=5)
 # A log: segments of batches of messages.
 LOGS = st.lists(st.lists(BATCHES, min_size=1, max_size=4), min_size=1, max_size=4)
+# The same with event times, some alone: LOGS tells each kind of value apart, these each tie.
+TIMED_MESSAGES = st.builds(
+    Message,
+    st.one_of(st.none(), st.sampled_from([b"a", b"b", b"c"])),
+    st.sampled_from([b"", b"1", b"two"]),
+    st.integers(0, 6),
+    st.booleans(),
+    st.integers(1, 6),
+)
+TIMED_LOGS = st.lists(
+    st.lists(st.lists(TIMED_MESSAGES, min_size=1, max_size=5), min_size=1, max_size=4),
+    min_size=1,
+    max_size=4,
+)
 COMPRESSIONS = st.sampled_from(list(Compression))
 
 
@@ -52,19 +68,19 @@ class Stored(NamedTuple):
 class LogBuilder:
     """A raw log, segment by segment; each segment is a ledger of its own.
 
-    Every other entry is of version 1, as if an older build had written it. `event_time_ms`: a
-    message's, 0 for none.
+    Every other entry is of version 1, as if an older build had written it. A batch whose first
+    message says that it is alone is an entry for each of its messages, all of them alone. Entries
+    of messages that name no publish time have PUBLISH_TIME_MS.
     """
 
-    def __init__(
-        self, data_dir: Path, event_time_ms: Callable[[Message], int] = lambda _: 0
-    ) -> None:
+    def __init__(self, data_dir: Path) -> None:
         self.ledgers_dir = ledgers_dir(data_dir)
         self.ledgers_dir.mkdir(parents=True, exist_ok=True)
         self.segments: list[SegmentRecord] = []
         self.messages: list[Stored] = []
+        # The same for the oracles.
+        self.told: list[Message] = []
         self._sequence = itertools.count()
-        self._event_time_ms = event_time_ms
 
     def add_segment(
         self, ledger_id: int, batches: Iterable[Batch], compression: int = Compression.NONE
@@ -72,7 +88,7 @@ class LogBuilder:
         folder = self.ledgers_dir / str(ledger_id)
         folder.mkdir(parents=True, exist_ok=True)
         writer = SegmentWriter(self.ledgers_dir, ledger_id, 0)
-        for entry_id, batch in enumerate(batches):
+        for entry_id, batch in enumerate(_entries(batches)):
             entry = self._entry(ledger_id, entry_id, batch, compression)
             writer.append(read_header(entry), entry)
         record = writer.seal()
@@ -81,26 +97,38 @@ class LogBuilder:
 
     def _entry(self, ledger_id: int, entry_id: int, batch: Batch, compression: int) -> bytes:
         builder = NativeBatchBuilder("producer")
-        for index, (key, value) in enumerate(batch):
+        is_alone = batch[0].is_alone
+        publish_time_ms = batch[0].publish_time_ms or PUBLISH_TIME_MS
+        for index, message in enumerate(batch):
+            key, value, event_time_ms, *_ = message
             builder.add(
                 value,
                 key,
                 properties={"n": str(index)} if index % 2 else None,
-                event_time_ms=self._event_time_ms(batch[index]),
+                event_time_ms=event_time_ms,
             )
-            self.messages.append(Stored(ledger_id, entry_id, index, key, value))
+            batch_index = -1 if is_alone else index
+            self.messages.append(Stored(ledger_id, entry_id, batch_index, key, value))
+            self.told.append(Message(key, value, event_time_ms, is_alone, publish_time_ms))
         built = builder.build(
-            sequence_id=next(self._sequence), publish_time_ms=1000, compression=compression
+            sequence_id=next(self._sequence),
+            publish_time_ms=publish_time_ms,
+            compression=compression,
+            plain=is_alone,
         )
         entry = stamp(built, ledger_id, entry_id, append_time_ms=2000, producer_number=1)
         return as_version_1(entry) if entry_id % 2 else entry
 
     def outcome(self, retain_null_key: bool = False) -> Outcome:
-        return publishing_order([Message(m.key, m.value) for m in self.messages], retain_null_key)
+        return publishing_order(self.told, retain_null_key)
 
     def expected(self, retain_null_key: bool = False) -> list[Stored]:
         """What the model leaves of all that was added."""
-        return [self.messages[index] for index in self.outcome(retain_null_key).survivors]
+        return self.left(self.outcome(retain_null_key))
+
+    def left(self, outcome: Outcome) -> list[Stored]:
+        """What a model's outcome names."""
+        return [self.messages[index] for index in outcome.survivors]
 
     def plan(
         self,
@@ -109,6 +137,8 @@ class LogBuilder:
         previous: Manifest | None = None,
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         strategy: str = "publishing-order",
+        settings: Mapping[str, str] | None = None,
+        time_ms: int = 0,
     ) -> CompactionPlan:
         """Over the segments above the previous run's horizon, and what that run wrote."""
         compacted = list(previous.segments) if previous else []
@@ -118,6 +148,8 @@ class LogBuilder:
             run_id=f"run-{ledger_id}",
             topic="persistent://public/default/topic",
             strategy=strategy,
+            strategy_settings=settings,
+            time_ms=time_ms,
             retain_null_key=retain_null_key,
             ledgers_dir=str(self.ledgers_dir),
             segments=[*compacted, *raw],
@@ -127,6 +159,14 @@ class LogBuilder:
             horizon=raw[-1].last if raw else None,
             segment_bytes_max=segment_bytes_max,
         )
+
+
+def _entries(batches: Iterable[Batch]) -> Iterator[Batch]:
+    for batch in batches:
+        if batch[0].is_alone:
+            yield from ([message] for message in batch)
+        else:
+            yield batch
 
 
 def read_stored(ledgers_dir: Path, segments: Iterable[SegmentRecord]) -> list[StoredMessage]:

@@ -49,7 +49,7 @@ def send(lab: BrokerLab, text: str) -> list[Position]:
 
 def view(lab: BrokerLab, start: Position = EARLIEST) -> str:
     found = [each.message for each in lab.read(start, read_compacted=True)]
-    return " ".join(f"{(k or b'').decode()}={(v or b'').decode()}" for k, v in found)
+    return " ".join(f"{(k or b'').decode()}={(v or b'').decode()}" for k, v, *_ in found)
 
 
 def at(position: Position) -> StartPosition:

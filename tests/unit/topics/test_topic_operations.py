@@ -50,7 +50,7 @@ def send(lab: BrokerLab, text: str) -> None:
 
 def read(lab: BrokerLab, *, compacted: bool) -> str:
     found = [each.message for each in lab.read(EARLIEST, read_compacted=compacted)]
-    return " ".join(f"{(key or b'~').decode()}={value.decode()}" for key, value in found)
+    return " ".join(f"{(key or b'~').decode()}={value.decode()}" for key, value, *_ in found)
 
 
 def profile(lab: BrokerLab, name: str, **fields: bool) -> None:

@@ -1,0 +1,177 @@
+"""The strategy `event-time`: of each key the message with the highest event time wins.
+
+Rules (Pulsar's EventTimeOrderCompactor, 4.0.7). Of each key one message stands at a time, or none.
+A message without an event time has 0.
+
+* A message is **accepted** when none of its key stands. Else one that was published alone is
+  accepted when its time is not below the standing one's; one in a batch only when it is above. So
+  of equal times the last that was published alone wins, and within batches the first.
+* An accepted value takes the place of the one that stands: one removed event, if there was one.
+* An accepted tombstone leaves none: one removed event. Nothing is left of its time either, so
+  whatever comes next is accepted, however old it is.
+* What is not accepted is not kept and counts nothing, tombstones included.
+* The winners stay in the order in which they were published.
+
+**Power** puts time and the rule of ties into one number: 2 * time + 1 for a message alone, 2 * time
+for one in a batch. With a standing message of that power, one is accepted that reaches power | 1.
+Times are taken as no lower than -2**62 and no higher than 2**62 - 1; beyond that all are equal.
+
+**A fragment is a message**, as power and place (ordering.py), and a stretch of a key is folded into
+one or two that do what all of it does to any message that stands before it. Why two are enough: let
+the stretch begin once with nothing standing, and once with a message of time s. Nothing that stands
+in the first is ever of a higher time than what stands in the second, until the second accepts a
+message; the first accepts that as well, and from there on they are the same. So the stretch leaves
+s alone unless its highest power, its reach, is 2 * s + 1 or more, and then leaves what it leaves
+when it begins with nothing. In a stretch without an accepted tombstone that is a value whose power
+is the reach. Otherwise a tombstone with the reach for its power goes before the value, if there is
+one. The value's event time is its own, and the next stretch is measured by it.
+
+Removed events are exact for all that `begin` sees at once: a chunk (scan.py), and so a whole log
+that is small. What they are across chunks depends on which messages of the later one are accepted,
+which no fragment of fixed size can tell. A stretch is counted as if nothing stood before it, and
+one more for what it replaces when it begins with a value and is accepted at all. That is exact
+where event times do not fall from one chunk to the next, and where it does not matter who wins.
+
+    >>> import numpy as np
+    >>> codes = np.array([0, 0, 1, 0])  # keys a a b a: a@5, a@7, b@1, a@6
+    >>> times, alone = np.array([5, 7, 1, 6]), np.ones(4, bool)
+    >>> folded = begin(codes, Facts(np.arange(4), alone, times, alone), key_count=2)
+    >>> survivors(folded.fragments).tolist(), folded.removed_events
+    ([1, 2], 1)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.strategies.ordering import (
+    FLAG_BITS,
+    Ordered,
+    by_key,
+    first_of_each,
+    last_of_each,
+)
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.strategies.catalogue import LISTED
+
+# The bits of a place: of the fragment itself, and of the first message of its stretch.
+_IS_VALUE, _FIRST_IS_VALUE = 1, 2
+_TIME_MAX = (1 << 62) - 1
+# No power is below it.
+_NOTHING = -(1 << 63)
+# Messages that are looked at one by one are unpacked this many at a time, which bounds the memory.
+_SLICE_ROWS = 1 << 16
+
+
+def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
+    """Each message is a fragment; each tombstone that is accepted is an event."""
+    powers, places = as_fragments(facts)
+    folded, tombstones = _fold(by_key(codes), powers, places, key_count)
+    return folded._replace(removed_events=folded.removed_events + tombstones)
+
+
+def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
+    """The same over fragments, in any order. Their tombstones have been counted."""
+    powers, places = columns
+    folded, _ = _fold(by_key(codes, places), powers, places, key_count)
+    return folded
+
+
+def survivors(columns: FragmentColumns) -> Integers:
+    """The positions of the values: of each key the one that stands."""
+    _, places = columns
+    positions: Integers = places[(places & _IS_VALUE) != 0] >> FLAG_BITS
+    return positions
+
+
+def as_fragments(facts: Facts) -> FragmentColumns:
+    """Power and place of each message."""
+    assert facts.event_times is not None
+    assert facts.is_alone is not None
+    times = facts.event_times.clip(~_TIME_MAX, _TIME_MAX)
+    flags = facts.is_value * np.int64(_IS_VALUE | _FIRST_IS_VALUE)
+    return (times << 1) | facts.is_alone, (facts.positions << FLAG_BITS) | flags
+
+
+def _fold(
+    ordered: Ordered, powers: Integers, places: Integers, key_count: int
+) -> tuple[Folded, int]:
+    """What stands for each key, what was replaced, and how many tombstones were accepted."""
+    codes, powers, places = ordered.codes, powers[ordered.rows], places[ordered.rows]
+    accepted = np.flatnonzero(_accepted(codes, powers, (places & _IS_VALUE) != 0))
+    taken_codes, taken = codes[accepted], places[accepted]
+    is_value = (taken & _IS_VALUE) != 0
+    is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)
+    replaced = int(np.count_nonzero(is_replacing & ~first_of_each(taken_codes)[1:]))
+    firsts = np.flatnonzero(first_of_each(codes))
+    first_is_value = places[firsts] & _FIRST_IS_VALUE
+    # Of each key at least the first message was accepted, so that these are in step with `firsts`.
+    last = np.flatnonzero(last_of_each(taken_codes))
+    has_winner = is_value[last]
+    winners = accepted[last[has_winner]]
+    values = (powers[winners], _flagged(places[winners], _IS_VALUE | first_is_value[has_winner]))
+    if len(winners) == key_count and is_value.all():
+        return Folded(values, replaced), 0
+    deleting = np.flatnonzero(~is_value)
+    last = deleting[last_of_each(taken_codes[deleting])]
+    keys = np.searchsorted(codes[firsts], taken_codes[last])
+    reaches = np.maximum.reduceat(powers, firsts)[keys] if len(keys) else powers[:0]
+    gone = (reaches, _flagged(taken[last], first_is_value[keys]))
+    folded = Folded(
+        (np.concatenate((gone[0], values[0])), np.concatenate((gone[1], values[1]))),
+        replaced,
+        np.concatenate((taken_codes[last], codes[winners])),
+    )
+    return folded, len(deleting)
+
+
+def _flagged(places: Integers, flags: Integers) -> Integers:
+    """The same positions with these bits."""
+    return (places >> FLAG_BITS << FLAG_BITS) | flags
+
+
+def _accepted(codes: Integers, powers: Integers, is_value: Booleans) -> Booleans:
+    """Which messages are; rows are in the order of keys and positions."""
+    firsts = first_of_each(codes)
+    accepted = firsts.copy()
+    if not len(codes):
+        return accepted
+    lowest, keys = int(powers.min()), int(codes[-1]) + 1
+    span = int(powers.max()) - lowest + 1
+    is_slow = np.zeros(keys, np.bool_)
+    if span * keys < 1 << 63:
+        # Without tombstones a key's highest message so far stands. Powers are lifted so that each
+        # key's are above those of the key before: then one running maximum serves them all.
+        lifts = codes * span - lowest
+        highest = np.maximum.accumulate(powers + lifts) - lifts
+        accepted[1:] |= powers[1:] >= (highest[:-1] | 1)
+        is_slow[codes[~is_value]] = True
+    else:
+        is_slow[:] = True
+    slow = np.flatnonzero(is_slow[codes])
+    if len(slow):
+        accepted[slow] = _accepted_one_by_one(firsts[slow], powers[slow], is_value[slow])
+    return accepted
+
+
+def _accepted_one_by_one(firsts: Booleans, powers: Integers, is_value: Booleans) -> Booleans:
+    """After a tombstone the running maximum begins anew, wherever that one is accepted."""
+    accepted = np.empty(len(firsts), np.bool_)
+    least = _NOTHING
+    for start in range(0, len(firsts), _SLICE_ROWS):
+        part = slice(start, start + _SLICE_ROWS)
+        marks = bytearray()
+        columns = firsts[part].tolist(), powers[part].tolist(), is_value[part].tolist()
+        for is_first, power, has_value in zip(*columns, strict=True):
+            if is_first or power >= least:
+                marks.append(1)
+                least = power | 1 if has_value else _NOTHING
+            else:
+                marks.append(0)
+        accepted[part] = np.frombuffer(marks, np.bool_)
+    return accepted
+
+
+_NAME = "event-time"
+EVENT_TIME = Strategy(_NAME, LISTED[_NAME].version, begin, join, survivors, reads_event_times=True)

@@ -1,0 +1,90 @@
+"""The strategy `event-time-window`: as `event-time`, and nothing younger than a lag is touched.
+
+Rules (of no product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
+* A message is **young** while its event time is later than the time of the run less `lag_ms`. One
+  without an event time is as old as its publish time says.
+* Young messages are kept as they are, tombstones too. They remove nothing and count nothing.
+* The others are judged among themselves by the rules of event_time.py, in which a message without
+  an event time has 0, as everywhere else.
+* The time of the run is in its plan, one for all tasks.
+
+A message that is young in one run is old in a later one, and judged then, among what is left by
+that time. Without tombstones, or where the old ones were published before the young ones, that
+leaves what one run over all would. Otherwise it may not: an old value that lost against another
+cannot come back when a tombstone between the two has grown old (docs/STRATEGIES.md, an example).
+
+Fragments are those of event_time.py. A young message is a fragment of its own, which nothing is
+joined with: its place is stored as ~place, below zero.
+
+    >>> import numpy as np
+    >>> codes, times = np.zeros(3, int), np.array([5, 9, 20])
+    >>> values, alone = np.array([True, True, False]), np.ones(3, bool)
+    >>> facts = Facts(np.arange(3), values, times, alone, publish_times=times)
+    >>> folded = begin(codes, facts, key_count=1, old_until_ms=10)
+    >>> sorted(survivors(folded.fragments).tolist()), folded.removed_events
+    ([1, 2], 1)
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies import event_time
+from ledgerfold.compactor.strategies.ordering import FLAG_BITS
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.strategies.catalogue import LISTED
+
+
+def begin(codes: Codes, facts: Facts, key_count: int, old_until_ms: int) -> Folded:
+    """Old messages are folded as by event time; young ones stay."""
+    assert facts.event_times is not None
+    assert facts.publish_times is not None
+    times = np.where(facts.event_times == 0, facts.publish_times, facts.event_times)
+    is_old = times <= old_until_ms
+    folded = event_time.begin(codes[is_old], facts.where(is_old), key_count)
+    powers, places = event_time.as_fragments(facts.where(~is_old))
+    return _and_young(folded, codes[~is_old], (powers, ~places), key_count)
+
+
+def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
+    """The same over fragments."""
+    powers, places = columns
+    is_old = places >= 0
+    folded = event_time.join(codes[is_old], (powers[is_old], places[is_old]), key_count)
+    young = powers[~is_old], places[~is_old]
+    return _and_young(folded, codes[~is_old], young, key_count)
+
+
+def _and_young(folded: Folded, codes: Codes, young: FragmentColumns, key_count: int) -> Folded:
+    if not len(codes):
+        return folded
+    old_codes = np.arange(key_count) if folded.codes is None else folded.codes
+    both = zip(folded.fragments, young, strict=True)
+    fragments = tuple(np.concatenate(columns) for columns in both)
+    return Folded(fragments, folded.removed_events, np.concatenate((old_codes, codes)))
+
+
+def survivors(columns: FragmentColumns) -> Integers:
+    """The positions of values that stand, and of all that is young."""
+    powers, places = columns
+    is_old = places >= 0
+    standing = event_time.survivors((powers[is_old], places[is_old]))
+    return np.concatenate((standing, ~places[~is_old] >> FLAG_BITS))
+
+
+_NAME = "event-time-window"
+
+
+def event_time_window(lag_ms: int, time_ms: int) -> Strategy:
+    """`time_ms`: of the run. The fragments of a chunk are at most its messages."""
+    return Strategy(
+        _NAME,
+        LISTED[_NAME].version,
+        partial(begin, old_until_ms=time_ms - lag_ms),
+        join,
+        survivors,
+        reads_event_times=True,
+    )
