@@ -10,11 +10,14 @@ False
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal, InvalidOperation
+from typing import Final
 
 from ledgerfold.strategies.strategic import StrategicMessage
 
 Number = int | Decimal
+_NUMBER: Final = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 
 
 class Newest:
@@ -90,17 +93,18 @@ class HeaderVersion:
 
 
 def number(text: str | bytes) -> Number | None:
-    """A whole number or a decimal one, without loss; None for what is none, infinity included.
+    """A whole or a decimal number, without loss; None for what is none, infinity included.
 
-    >>> number(b"12"), number("1e3"), number("-0.10"), number(b"twelve"), number("nan")
+    >>> number(b"12"), number("1e3"), number(" -0.10 "), number(b"1_000"), number("nan")
     (12, Decimal('1E+3'), Decimal('-0.10'), None, None)
     """
-    try:
+    if text.isdigit() and text.isascii() and len(text) <= 18:
         return int(text)
-    except ValueError:
-        pass
-    try:
-        value = Decimal(text if isinstance(text, str) else text.decode())
-    except (InvalidOperation, UnicodeDecodeError):
+    if isinstance(text, bytes):
+        text = text.decode("latin-1")
+    if not _NUMBER.fullmatch(text):
         return None
-    return value if value.is_finite() else None
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent that nobody can count with
+        return None

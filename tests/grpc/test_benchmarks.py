@@ -10,7 +10,7 @@ import pytest
 from tests.benchmarks.main import BENCHMARKS, module_of
 from tests.benchmarks.options import Options
 
-WITH_SPARK = ("read", "compact-small", "compact-large")
+WITH_SPARK = ("read", "compact-small", "compact-large", "strategic")
 CASES = [
     pytest.param(name, marks=pytest.mark.spark if name == "compact-small" else ())
     for name in BENCHMARKS

@@ -11,12 +11,17 @@ import pytest
 from ledgerfold.compactor import plan as plan_module
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.strategies.registry import MAKERS, fixed
+from ledgerfold.compactor.strategies.registry import MAKERS, Maker, fixed
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression
-from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest, StrategyFailed
 from ledgerfold.storage.files import REAL
+from ledgerfold.strategies.ready_made import HeaderVersion
+from tests.model.strategic_model import renumbered, strategic
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, damage, read_messages
+from tests.support.strategic_classes import Raises
+from tests.support.strategic_log import StrategicLog
 from tests.support.strategies import FIRST
 
 
@@ -25,6 +30,8 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks so small that a little log is spread over several of each kind."""
     monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
     monkeypatch.setattr(plan_module, "SCAN_TASK_KEY_BYTES", 2_000)
+    monkeypatch.setattr(plan_module, "MESSAGE_TASK_BYTES", 16_000)
+    monkeypatch.setattr(plan_module, "BUCKET_BYTES", 16_000)
     monkeypatch.setattr(plan_module, "BUCKET_KEY_BYTES", 4_000)
     monkeypatch.setattr(plan_module, "COPY_TASK_BYTES", 16_000)
 
@@ -86,6 +93,43 @@ def test_a_strategy_of_ones_own_runs_on_spark(
     assert run.progress.tasks_total > 1
     first = {message.key: message for message in reversed(log.messages) if message.value}
     assert left == sorted(message for key, message in first.items() if key is not None)
+
+
+@pytest.mark.parametrize("renumber", [False, True])
+def test_a_class_is_asked_message_by_message(
+    session: Session, tmp_path: Path, renumber: bool
+) -> None:
+    """Two runs by a ready-made class: what the model leaves, in the numbers that are asked for."""
+    log = StrategicLog(tmp_path)
+    _add(log, 5, range(1, 7))
+    plan = log.strategic_plan(100, "header-version", renumber)
+    run = CompactionRun(plan, session, REAL, time.time)
+    previous = run.execute()
+    assert run.progress.tasks_done == run.progress.tasks_total > 1
+    assert previous.strategy_version == "1"
+    _add(log, 6, range(7, 12))
+    plan = log.strategic_plan(101, "header-version", renumber, previous=previous)
+    left = CompactionRun(plan, session, REAL, time.time).execute()
+    expected = strategic(log.said(), HeaderVersion("n")).left
+    ids = [message.message_id for message in expected]
+    assert [tuple(each[:3]) for each in read_messages(log.ledgers_dir, left.segments)] == (
+        renumbered(ids) if renumber else ids
+    )
+
+
+def test_a_class_that_raises_fails_the_run_and_leaves_nothing(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes whole out of Spark."""
+    bad = Maker(1, lambda _: MessageStrategy("bad", 1, Raises))
+    monkeypatch.setitem(MAKERS, "bad", bad)
+    log = LogBuilder(tmp_path)
+    _add(log, 3, range(1, 7))
+    log.add_segment(7, [[Message(b"k", b"two")]])
+    run = CompactionRun(log.plan(100, strategy="bad"), session, REAL, time.time)
+    with pytest.raises(StrategyFailed, match=r"'bad': LookupError: no such price, .* 7:0:0"):
+        run.execute()
+    assert not (log.ledgers_dir / "100").exists()
 
 
 def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Path) -> None:

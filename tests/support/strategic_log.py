@@ -1,0 +1,48 @@
+"""A log whose messages have event times and properties, and what a strategy sees of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from tests.model.strategic_model import Said
+from tests.model.strategy_model import Message
+from tests.support.compaction import LogBuilder, Stored
+
+SETTINGS = {"header-version": {"property": "n"}}
+
+
+class StrategicLog(LogBuilder):
+    """As LogBuilder; the property `n` of every other message is its place in the batch."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, _event_time_ms)
+
+    def said(self) -> list[Said]:
+        return [_said(message) for message in self.messages]
+
+    def strategic_plan(
+        self, ledger_id: int, name: str, renumber: bool = False, **more: Any
+    ) -> CompactionPlan:
+        """With the settings that the strategy needs."""
+        plan = self.plan(ledger_id, strategy=name, **more)
+        plan.strategy_settings.update(SETTINGS.get(name, {}))
+        plan.renumber_batches = renumber
+        return plan
+
+
+def _said(message: Stored) -> Said:
+    index = message.batch_index
+    return Said(
+        key=None if message.key is None else message.key.decode(errors="surrogateescape"),
+        value=message.value,
+        properties={"n": str(index)} if index % 2 else {},
+        event_time_ms=_event_time_ms(Message(message.key, message.value)),
+        publish_time_ms=1000,
+        message_id=(message.ledger_id, message.entry_id, index),
+    )
+
+
+def _event_time_ms(message: Message) -> int:
+    return len(message.value) % 3
