@@ -343,10 +343,13 @@ def _advice(error: int | None) -> str:
 class DirectoryLocked(StorageError):
     reason = "DIRECTORY_LOCKED"
 
-    def __init__(self, path: str, owner: str) -> None:
-        super().__init__(
-            f"{path} is in use by {owner}. Stop that process, or use another directory."
-        )
+    def __init__(
+        self,
+        path: str,
+        owner: str,
+        advice: str = "Stop that process, or use another directory.",
+    ) -> None:
+        super().__init__(f"{path} is in use by {owner}. {advice}")
         self.path, self.owner = path, owner
 
 

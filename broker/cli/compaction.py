@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -59,14 +59,23 @@ def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)
     number = admin.trigger_compaction(options.topic)
     if number == 0:
-        print(f"Nothing new to compact in {options.topic}.")
-        return DONE
+        return report_nothing_new(options.topic)
     if not options.wait:
         print(f"Topic compaction requested for {options.topic}.")
         return DONE
+    return see_to_its_end(admin, options.topic, options.timeout)
+
+
+def report_nothing_new(topic: str) -> int:
+    print(f"Nothing new to compact in {topic}.")
+    return DONE
+
+
+def see_to_its_end(admin: Admin, topic: str, timeout_ms: int | None = None) -> int:
+    """Of the run on its way; the exit code."""
     if is_warming_up(admin):
         print(WARMING_UP, file=sys.stderr)
-    return report_end(wait_for_end(admin, options.topic, options.timeout))
+    return report_end(wait_for_end(admin, topic, timeout_ms))
 
 
 def is_warming_up(admin: Admin) -> bool:
@@ -84,7 +93,7 @@ def wait_for_end(
     timeout_s = None if timeout_ms is None else timeout_ms / 1000
     last = None
     try:
-        with _progress_bar() as show:
+        with progress_bar() as show:
             for status in admin.watch_compaction(topic, timeout_seconds=timeout_s):
                 last = status
                 show(status)
@@ -152,7 +161,8 @@ def _horizon(run: RunRecord) -> str:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Any]:
+def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
+    """What is shown a status at each change; where nobody looks on, nothing is drawn."""
     if not sys.stderr.isatty():
         yield lambda status: None
         return

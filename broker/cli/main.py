@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ledgerfold.broker.cli.clock import add_clock
+from ledgerfold.broker.cli.compacting import add_compact
 from ledgerfold.broker.cli.compaction import add_runs
 from ledgerfold.broker.cli.consuming import add_consume, add_read
 from ledgerfold.broker.cli.damage import add_repair, add_verify
@@ -47,6 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_topics,
         add_namespaces,
         add_topic_policies,
+        add_compact,
         add_runs,
         add_explain,
         add_info,

@@ -128,6 +128,8 @@ def _serve(options: argparse.Namespace) -> int:
     from ledgerfold.broker.ground.settings import BrokerSettings
     from ledgerfold.broker.server.process import serve
     from ledgerfold.storage.settings import StoreSettings
+    from ledgerfold.strategies.catalogue import DEFAULT
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
 
     store = {
         "segment_bytes_max": options.segment_size,
@@ -136,7 +138,6 @@ def _serve(options: argparse.Namespace) -> int:
         "ledger_age_max_ms": options.ledger_age,
     }
     given = {name: value for name, value in store.items() if value is not None}
-    strategy = strategy_of(options)
     return serve(
         BrokerSettings(
             data_dir=options.data,
@@ -147,7 +148,7 @@ def _serve(options: argparse.Namespace) -> int:
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
-            **({} if strategy is None else {"compaction_strategy": strategy}),
+            compaction_strategy=strategy_of(options) or CompactionStrategy(name=DEFAULT),
             emulation=emulation_of(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,

@@ -97,16 +97,18 @@ class CompactionScheduler:
         self._barred: set[str] = set()
         self._tasks: set[asyncio.Task[object]] = set()
         self._running = 0
-        self._is_stopping = False
+        self._is_stopping, self._acts_by_itself = False, True
         # Told of every run that has ended, in whatever way.
         self.on_ended: set[Callable[[RunRecord], None]] = set()
 
-    def start(self) -> None:
-        """Closes what a dead process left behind, and starts the monitor."""
+    def start(self, *, by_itself: bool = True) -> None:
+        """Closes what a dead process left behind, and starts the monitor, if it acts by itself."""
+        self._acts_by_itself = by_itself
         interrupted = self.history.close_interrupted(self._is_alive)
         if interrupted:
             _log.warning("%d compactions were cut off by the broker's end", interrupted)
-        self._spawn(self.monitor.run())
+        if by_itself:
+            self._spawn(self.monitor.run())
 
     async def stop(self) -> None:
         """Ends every run; returns when none is left. The worker is still up."""
@@ -220,7 +222,7 @@ class CompactionScheduler:
 
     def consider(self, topic: CompactableTopic) -> None:
         """Looks at the threshold now, without waiting for the next interval. Does not block."""
-        if self._is_stopping:
+        if self._is_stopping or not self._acts_by_itself:
             return
         try:
             fires = self.monitor.decide(topic).fire

@@ -1,8 +1,7 @@
 """The broker process: from the lock on the data directory to the last flush.
 
-Start: checks (start_checks.py), lock, metadata, the end of what a killed broker's worker left
-running, recovery, server, then the compactor in the background; one line on standard output, and
-the ready file, say that it serves and where:
+Start: checks (start_checks.py), the data directory (data_directory.py), server, then the compactor
+in the background; one line on standard output, and the ready file, say that it serves and where:
 
     {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
@@ -24,19 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
-from ledgerfold.broker.compaction.worker_remains import end_left_over
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.server.allocator import keep_freed_memory
+from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.start_checks import aside, check_start
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.files import REAL, make_durable_dir
-from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import metadata_dir
-from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
@@ -62,13 +58,8 @@ def serve(settings: BrokerSettings) -> int:
     keep_freed_memory()
     _raise_descriptor_limit()
     make_durable_dir(settings.data_dir)
-    with DirectoryLock(settings.data_dir, __version__) as lock:
-        pairs = RocksKeyValue(metadata_dir(settings.data_dir), is_same_boot=lock.is_same_boot)
-        metadata = MetadataStore(pairs)
-        try:
-            return asyncio.run(_serve(settings, metadata, lock))
-        finally:
-            metadata.close()
+    with held(settings.data_dir) as (metadata, lock):
+        return asyncio.run(_serve(settings, metadata, lock))
 
 
 def _raise_descriptor_limit() -> None:
@@ -83,15 +74,7 @@ async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: Direct
     clock = _clock(settings)
     metrics = _metrics(settings)
     files = REAL if metrics is None else metrics.files
-    store = LedgerStore(
-        settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock.now_ms
-    )
-    # It would write into what recovery removes.
-    end_left_over(settings.data_dir)
-    report = store.recover(is_same_boot=lock.is_same_boot)
-    lock.record_boot()
-    store.reserve.keep()
-    _log.info("Recovered %s: %s", settings.data_dir, report)
+    store = recovered(settings, metadata, lock, files, clock.now_ms)
     broker = Broker(settings, metadata, store, CompactorSupervisor(settings), clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)

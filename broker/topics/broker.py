@@ -75,11 +75,15 @@ class Broker:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
-    async def start(self) -> None:
-        """Starts the compactor (without waiting for it), the monitors and loads nothing."""
+    async def start(self, *, by_itself: bool = True) -> None:
+        """Starts the compactor (without waiting for it), the monitors and loads nothing.
+
+        Without `by_itself` no monitor: no threshold, no time limit has an effect.
+        """
         self.compactor.start()
-        self.compaction.start()
-        self.spawn(self.housekeeping.run())
+        self.compaction.start(by_itself=by_itself)
+        if by_itself:
+            self.spawn(self.housekeeping.run())
 
     async def stop(self) -> None:
         """Ends runs and streams, makes everything durable, closes the ledgers."""

@@ -19,7 +19,7 @@ Pulsar's PersistentTopicsBase):
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Protocol
 
 from ledgerfold.broker.compaction.interfaces import CompactableTopic
@@ -76,7 +76,7 @@ class PartitionedCompaction:
         statuses = [self._broker.compaction.status(each) for each in await self._topics(name)]
         return together(statuses) if self._broker.partitions.count(name) else statuses[0]
 
-    async def watch(self, name: str) -> AsyncIterator[GetCompactionStatusResponse]:
+    async def watch(self, name: str) -> AsyncGenerator[GetCompactionStatusResponse, None]:
         """The status now, then at each change until no run is on its way."""
         topics = await self._topics(name)
         if not self._broker.partitions.count(name):

@@ -1,0 +1,101 @@
+"""`compact`: one compaction, in a data directory whose broker is down, or by a broker that runs.
+
+ledgerfold compact --data DIR prices --compactor-type EVENT_TIME
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.cli.compaction import (
+    WARMING_UP,
+    progress_bar,
+    report_end,
+    report_nothing_new,
+    see_to_its_end,
+)
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
+from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+
+_ASK = "Ask the broker that runs: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
+
+
+def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "compact",
+        help="compact a topic once, also without a broker",
+        description="Compacts a topic once, and waits for the end: with --data in a directory "
+        "whose broker is down, as Pulsar's compact-topic does; without it by the broker at --url.",
+    )
+    add_name(parser)
+    data = "the data directory; no broker may have it open"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    parser.set_defaults(run=_compact)
+    run = parser.add_argument_group("this run alone")
+    add_strategy_options(run, "the strategy; default: the one that is set")
+    serve = parser.add_argument_group("with --data: what `serve` was told, and no directory keeps")
+    worker = "where Spark runs: a worker of its own (default), or the one at HOST:PORT"
+    serve.add_argument("--compactor", default="local", metavar="local|HOST:PORT", help=worker)
+    serve.add_argument("--spark-master", metavar="MASTER", help="default local[2]")
+    keys = "messages without a key survive"
+    serve.add_argument("--retain-null-key", action="store_true", help=keys)
+    add_emulation_options(serve)
+
+
+def _compact(options: argparse.Namespace) -> int:
+    strategy = strategy_of(options)
+    if options.data is not None:
+        return _compact_here(options)
+    if (options.spark_master, options.profile) != (None, None) or (
+        options.retain_null_key or options.emulate or options.compactor != "local"
+    ):
+        raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
+    admin = admin_of(options)
+    if admin.trigger_compaction(options.topic, strategy=strategy) == 0:
+        return report_nothing_new(options.topic)
+    return see_to_its_end(admin, options.topic)
+
+
+def _compact_here(options: argparse.Namespace) -> int:
+    from ledgerfold.broker.server.one_run import compact
+
+    is_told = False
+    with progress_bar() as show:
+
+        def on_status(status: GetCompactionStatusResponse) -> None:
+            nonlocal is_told
+            if not is_told:
+                is_told = True
+                print(WARMING_UP, file=sys.stderr)
+            show(status)
+
+        try:
+            status = compact(_settings(options), options.topic, strategy_of(options), on_status)
+        except DirectoryLocked as error:
+            advice = _ASK.format(topic=options.topic)
+            raise DirectoryLocked(error.path, error.owner, advice) from error
+    return report_nothing_new(options.topic) if status is None else report_end(status)
+
+
+def _settings(options: argparse.Namespace) -> BrokerSettings:
+    from ledgerfold.broker.ground.settings import BrokerSettings
+
+    given = {} if options.spark_master is None else {"spark_master": options.spark_master}
+    return BrokerSettings(
+        data_dir=options.data,
+        compactor=options.compactor,
+        retain_null_key=options.retain_null_key,
+        emulation=emulation_of(options),
+        # What a run ends with is told by its record.
+        log_level="ERROR",
+        **given,
+    )

@@ -1,0 +1,61 @@
+"""A data directory in the hands of this process.
+
+In this order: the lock, the metadata, the end of what a killed process's worker left running, which
+would write into what recovery removes; then recovery, and the room that is kept in reserve.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with held(Path(tempfile.mkdtemp())) as (metadata, lock):
+    ...     print(lock.is_same_boot, metadata.topics())
+    False []
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ledgerfold.broker.compaction.worker_remains import end_left_over
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.lock import DirectoryLock
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import metadata_dir
+from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.version import __version__
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
+    """Raises DirectoryLocked, StorageError."""
+    with DirectoryLock(data_dir, __version__) as lock:
+        pairs = RocksKeyValue(metadata_dir(data_dir), is_same_boot=lock.is_same_boot)
+        metadata = MetadataStore(pairs)
+        try:
+            yield metadata, lock
+        finally:
+            metadata.close()
+
+
+def recovered(
+    settings: BrokerSettings,
+    metadata: MetadataStore,
+    lock: DirectoryLock,
+    files: Files,
+    clock_ms: Callable[[], int],
+) -> LedgerStore:
+    """The ledgers, as the last owner left them. Raises StorageError."""
+    store = LedgerStore(
+        settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock_ms
+    )
+    end_left_over(settings.data_dir)
+    report = store.recover(is_same_boot=lock.is_same_boot)
+    lock.record_boot()
+    store.reserve.keep()
+    _log.info("Recovered %s: %s", settings.data_dir, report)
+    return store
