@@ -179,6 +179,7 @@ class CompactionRun:
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
+        record.plan_time_ms = self._broker.clock_ms()
         await self._history.save(record)
 
     def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
@@ -191,7 +192,7 @@ class CompactionRun:
             strategy=record.strategy,
             strategy_version=known.version if known else 0,
             strategy_settings=record.strategy_settings,
-            time_ms=self._broker.clock_ms(),
+            time_ms=record.plan_time_ms,
             renumber_batches=self.topic.emulation().strategic_renumbers,
             retain_null_key=record.retain_null_key,
             ledgers_dir=os.path.abspath(store.ledgers_dir),

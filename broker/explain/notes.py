@@ -7,12 +7,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ledgerfold.broker.compaction.threshold import Decision
 from ledgerfold.broker.explain.rules import Facts
+from ledgerfold.broker.explain.run_line import strategy_of
+from ledgerfold.broker.explain.strategies import rules_of
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.words import counted
+from ledgerfold.strategies.catalogue import told as strategy_text
+from ledgerfold.v1 import explain_pb2 as pb
+from ledgerfold.v1.records_pb2 import RunRecord
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,10 @@ class Outlook:
     raw_messages: int = 0
 
 
-def notes(outlook: Outlook, facts: Facts, older: int) -> list[str]:
-    """`older`: versions that are not listed."""
+def notes(
+    outlook: Outlook, facts: Facts, older: int, told: Iterable[pb.ExplainedVersion] = ()
+) -> list[str]:
+    """`older`: versions that are not listed; `told`: those that are."""
     found = []
     if older:
         unlisted = counted(older, "older version is", "older versions are")
@@ -42,8 +50,13 @@ def notes(outlook: Outlook, facts: Facts, older: int) -> list[str]:
         horizon, run = facts.horizon, facts.line.last
         found.append(f"Horizon {horizon}, set by run {run}; the log ends at {outlook.last}.")
         found += _trimmed(facts.line.messages_read, outlook.raw_messages)
+        if not facts.is_whole and any(_looks_back(run) for run in facts.line.runs):
+            found.append("What is no longer there, or not known, may have had a part in the rest.")
     if facts.floor > EARLIEST:
         found.append(f"Retention removed what lies before {facts.floor}.")
+    found.append(_strategy(facts))
+    if any(version.is_missed for version in told):
+        found.append("What a run dropped does not come back, whatever strategy follows.")
     found.append(_next_run(outlook))
     return found
 
@@ -59,6 +72,20 @@ def _trimmed(read: int | None, left: int) -> list[str]:
         case trimmed if trimmed > 1:
             return [f"{trimmed:,} messages are trimmed; {known}."]
     return []
+
+
+def _looks_back(run: RunRecord) -> bool:
+    return rules_of(strategy_of(run).name).looks_back
+
+
+def _strategy(facts: Facts) -> str:
+    """The one in force, and the last that was another."""
+    name = strategy_text(facts.strategy)
+    runs = facts.line.runs if facts.line is not None else ()
+    for run in reversed(runs):
+        if (before := strategy_of(run)) != facts.strategy:
+            return f"Strategy {name}; up to run {run.number} it was {strategy_text(before)}."
+    return f"Strategy {name}."
 
 
 def _next_run(outlook: Outlook) -> str:

@@ -1,19 +1,21 @@
-"""What compaction did, and will do, with each version of a key: the strategy `latest`, told. Pure.
+"""What compaction did, and will do, with each version of a key, or each message without one. Pure.
 
 A version is a message of the key. It lies in a raw ledger, in the compacted ledger, or in both.
-Rules (docs/GLOSSARY.md; compactor/strategies/latest.py does what is told here):
+Rules (docs/GLOSSARY.md, docs/STRATEGIES.md):
 
 1. Beyond the horizons of all runs nobody has looked at it yet.
-2. The first run whose horizon reached it dropped it when it is a tombstone, or when a newer message
-   of the key stood in that run's range. Else that run kept it, until the first run that reached the
-   newer message.
-3. Without a key: dropped by the first run that had retain_null_key=false, kept by all before it.
-4. A run's input is the previous compacted ledger and what lies above the horizon. So what was
+2. A run's input is the previous compacted ledger and what lies above the horizon. So what was
    dropped stays out, even while its raw ledger exists; and segments of the compacted ledger that
    lie before what retention left are not part of the input either.
+3. What a run keeps of its input is its strategy's to say (broker/explain/strategies/); each run had
+   its own (past.py), and the next one has that which is in force now.
+4. Without a key: dropped by the first run that had retain_null_key=false (null_keys.py).
 
-What the compacted ledger really holds is compared with the rules: a difference is damage, and said.
+What the compacted ledger really holds is compared with what the runs should have left. A difference
+is damage, and said; unless something that may have had a part in it is not known any more, or was
+decided by a strategy of one's own.
 
+    >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> a, b = KeyVersion(Position(1, 0), -1, 5, 0, 2, False), Position(1, 1)
     >>> history = [Found(a, in_raw=True), Found(a._replace(position=b, value_bytes=0), in_raw=True)]
     >>> explained = explain(history, Facts())
@@ -21,54 +23,50 @@ What the compacted ledger really holds is compared with the rules: a difference 
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
 
 Bound: the newest VERSIONS_MAX versions are told, older ones are counted: a megabyte or so. The
-input may be as long as it likes: it is looked at once, with one version of foresight.
+input may be as long as it likes: it is looked at once. What is held beside: strategies/judge.py.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from heapq import merge
-from itertools import chain, groupby, pairwise
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ledgerfold.broker.explain import null_keys
 from ledgerfold.broker.explain import text as explain_text
-from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.broker.explain.past import Past, asked_of
+from ledgerfold.broker.explain.run_line import (
+    RunLine,
+    RunSpan,
+    drops_null_keys,
+    strategy_of,
+)
+from ledgerfold.broker.explain.sitting import Case, Sitting
+from ledgerfold.broker.explain.strategies import OWN, rules_of
+from ledgerfold.broker.explain.strategies.judge import Verdict, dropped
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.key_scan import KeyVersion
+from ledgerfold.strategies.catalogue import DEFAULT
+from ledgerfold.strategies.catalogue import told as strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
-from ledgerfold.v1.records_pb2 import MessageId
+from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 
 VERSIONS_MAX = 1_000
 
 
-class Found(NamedTuple):
-    """A version and where it lies. `segment_last`: the last position of its compacted segment."""
-
-    version: KeyVersion
-    in_raw: bool = False
-    in_compacted: bool = False
-    segment_last: Position = EARLIEST
-
-    @property
-    def position(self) -> Position:
-        return self.version.position
-
-    @property
-    def is_tombstone(self) -> bool:
-        return self.version.value_bytes == 0
-
-    @property
-    def identity(self) -> tuple[Position, int]:
-        return self.version.position, self.version.batch_index
+def _nothing_to_read(found: Found) -> StoredMessage:
+    raise LookupError(found.name)
 
 
 @dataclass(frozen=True)
 class Facts:
     """What is known of the topic. `line` is there exactly when `horizon` is.
 
-    `floor`: retention removed what lies before it. `retain_null_key`: the policy in force.
+    `floor`: retention removed what lies before it. `retain_null_key`, `strategy`: the policies in
+    force. `time_ms`: now. `is_whole`: all that runs have read still lies in raw ledgers. `read`: a
+    message with value and properties, for the strategies that look at them.
     """
 
     horizon: Position | None = None
@@ -77,6 +75,10 @@ class Facts:
     retain_null_key: bool = False
     has_key: bool = True
     partition: int = -1
+    strategy: CompactionStrategy = field(default_factory=lambda: CompactionStrategy(name=DEFAULT))
+    time_ms: int = 0
+    is_whole: bool = False
+    read: Callable[[Found], StoredMessage] = _nothing_to_read
 
 
 class Explained(NamedTuple):
@@ -84,22 +86,6 @@ class Explained(NamedTuple):
 
     versions: list[pb.ExplainedVersion]
     older: int
-
-
-def found_in(
-    raw: Iterable[KeyVersion], compacted: Iterable[tuple[KeyVersion, Position]]
-) -> Iterator[Found]:
-    """Both, which are in order of id, as one; `compacted` with the last position of the segment."""
-    both = merge(
-        (Found(version, in_raw=True) for version in raw),
-        (Found(version, in_compacted=True, segment_last=last) for version, last in compacted),
-        key=lambda found: found.identity,
-    )
-    for _, group in groupby(both, key=lambda found: found.identity):
-        first, *rest = group
-        yield (
-            first._replace(in_compacted=True, segment_last=rest[0].segment_last) if rest else first
-        )
 
 
 def explain(
@@ -111,14 +97,15 @@ def explain(
 ) -> Explained:
     """`history`: all versions of one key that exist, in order of id. `wanted`: which of them to
     tell about."""
-    newest: deque[tuple[Found, Found | None]] = deque(maxlen=versions_max)
-    count = 0
-    for found, following in pairwise(chain(history, [None])):
-        if found is not None and wanted(found):
-            newest.append((found, following if facts.has_key else None))
+    newest: deque[Case] = deque(maxlen=versions_max)
+    count, account = 0, _Account(facts)
+    for found in history:
+        case = account.meet(found)
+        if wanted(found):
+            newest.append(case)
             count += 1
-    told = [_tell(found, following, facts) for found, following in newest]
-    return Explained(told, count - len(told))
+    account.end()
+    return Explained([_tell(case, facts) for case in newest], count - len(newest))
 
 
 def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
@@ -133,14 +120,71 @@ def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
     else:
         told.state = pb.VERSION_STATE_UNKNOWN
         told.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
-    told.what = explain_text.what(told, facts.horizon, facts.floor)
+    told.what = explain_text.what(told, explain_text.Words())
     return told
 
 
-def _tell(found: Found, following: Found | None, facts: Facts) -> pb.ExplainedVersion:
-    version = found.version
+class _Account:
+    """All that is found out about the versions, while they pass by."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._past, self._anew = None, None
+        asked = asked_of(facts.strategy, facts.time_ms, facts.read)
+        rules = rules_of(facts.strategy.name)
+        self._next = Sitting(rules.judge(asked), _conclude_next)
+        if facts.line is not None and facts.has_key:
+            self._past = Past(facts.line, facts.read, is_whole=facts.is_whole)
+            if rules is not OWN and any(
+                strategy_of(run) != facts.strategy for run in facts.line.runs
+            ):
+                self._anew = Sitting(rules.judge(asked), _conclude_anew)
+
+    def meet(self, found: Found) -> Case:
+        case, line = Case(found), self._facts.line
+        if line is not None and line.first_over(found.position) is not None:
+            if self._past is not None:
+                self._past.meet(case)
+            else:
+                null_keys.tell_past(case, line)
+        if self._anew is not None:
+            self._anew.meet(case)
+        self._meet_next(case)
+        return case
+
+    def end(self) -> None:
+        for each in (self._past, self._anew, self._next):
+            if each is not None:
+                each.end()
+
+    def _meet_next(self, case: Case) -> None:
+        facts, found = self._facts, case.found
+        is_above = facts.horizon is None or found.position > facts.horizon
+        if not is_above and not found.in_compacted:
+            return
+        if found.in_compacted and found.segment_last < facts.floor:
+            why = f"retention removed what lies before {facts.floor}"
+            case.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
+        elif facts.has_key:
+            self._next.meet(case)
+        else:
+            name = facts.strategy.name
+            keeps = facts.retain_null_key and not drops_null_keys(name)
+            case.next = null_keys.judged(found, name, keeps=keeps)
+
+
+def _conclude_next(case: Case, verdict: Verdict) -> None:
+    case.next = verdict
+
+
+def _conclude_anew(case: Case, verdict: Verdict) -> None:
+    case.anew = verdict
+
+
+def _tell(case: Case, facts: Facts) -> pb.ExplainedVersion:
+    found, version = case.found, case.found.version
     told = pb.ExplainedVersion(
-        id=_message_id(found, facts),
+        id=found.message_id,
         publish_time_ms=version.publish_time_ms,
         event_time_ms=version.event_time_ms,
         value_bytes=version.value_bytes,
@@ -148,10 +192,23 @@ def _tell(found: Found, following: Found | None, facts: Facts) -> pb.ExplainedVe
         place=_place(found),
         is_hidden=not found.in_raw and found.position < facts.floor,
     )
-    _tell_past(told, found, following, facts)
-    _tell_next(told, found, following, facts)
-    told.what = explain_text.what(told, facts.horizon, facts.floor)
-    told.next = explain_text.next_change(told, facts.floor)
+    verdict = _tell_past(told, case, facts)
+    told.what = explain_text.what(
+        told,
+        explain_text.Words(
+            why=verdict.why if verdict else "",
+            horizon=facts.horizon,
+            floor=facts.floor,
+            under=_under(case, facts) if verdict else "",
+            in_force=strategy_text(facts.strategy),
+            is_back=case.is_back,
+        ),
+    )
+    if case.next is not None:
+        told.next_rule = case.next.rule
+        if case.next.by is not None:
+            told.next_by.CopyFrom(case.next.by.message_id)
+    told.next = explain_text.next_change(told, case.next)
     return told
 
 
@@ -161,76 +218,52 @@ def _place(found: Found) -> pb.VersionPlace:
     return pb.VERSION_PLACE_BOTH if found.in_raw else pb.VERSION_PLACE_COMPACTED
 
 
-def _tell_past(
-    told: pb.ExplainedVersion, found: Found, following: Found | None, facts: Facts
-) -> None:
-    first = _first_run(found, facts)
-    if first is None or facts.line is None:
+def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> Verdict | None:
+    """What is told as the reason, if there is one."""
+    line, is_kept = facts.line, case.found.in_compacted
+    first = None if line is None else line.first_over(case.found.position)
+    if line is None or first is None:
         told.state = pb.VERSION_STATE_ABOVE_HORIZON
-        return
-    dropped: RunSpan | None = None
-    if not facts.has_key and found.in_compacted:
-        told.rule = pb.COMPACTION_RULE_NULL_KEY_RETAINED
-        first = facts.line.null_keys_kept_by(found.position) or first
-    elif not facts.has_key:
-        told.rule = pb.COMPACTION_RULE_NULL_KEY
-        dropped = facts.line.null_keys_dropped_by(found.position)
-    elif found.is_tombstone:
-        told.rule, dropped = pb.COMPACTION_RULE_TOMBSTONE, first
-    elif following is not None and (dropped := _first_run(following, facts)) is not None:
-        told.rule = _rule_of(following)
-        told.by.CopyFrom(_message_id(following, facts))
+        return None
+    told.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
+    is_so = case.verdict is not None and (case.dropped is None) == is_kept
+    verdict = case.verdict if is_so or case.is_sure else None
+    if verdict is not None and case.run is not None:
+        told.rule, told.strategy = verdict.rule, strategy_of(case.run).name
+        if verdict.by is not None:
+            told.by.CopyFrom(verdict.by.message_id)
+        is_other = strategy_of(case.run) != facts.strategy
+        told.is_missed = not is_kept and is_other and bool(case.anew and case.anew.keeps)
+    if case.is_sure:
+        if not is_so:
+            told.state = pb.VERSION_STATE_INCONSISTENT
+        _tell_runs(told, case.kept, case.dropped)
+    elif is_kept:
+        again = line.may_come_back(case.found.position)
+        _tell_runs(told, RunSpan(first.first, line.last) if again else first, None)
     else:
-        told.rule = pb.COMPACTION_RULE_NEWEST
-    told.state = pb.VERSION_STATE_KEPT if dropped is None else pb.VERSION_STATE_DROPPED
-    if (dropped is None) != found.in_compacted:
-        told.state = pb.VERSION_STATE_INCONSISTENT
-    if dropped is None or first.last < dropped.first:
-        told.kept_by.CopyFrom(_span(first))
+        last = line.last
+        if is_so and case.dropped and line.is_uniform and rules_of(told.strategy).is_steady:
+            last = case.dropped.last
+        _tell_runs(told, None, RunSpan(first.first, last))
+    return verdict
+
+
+def _under(case: Case, facts: Facts) -> str:
+    """The strategy of the run that is told of, where there was another, or is now."""
+    line = facts.line
+    if case.run is None or line is None:
+        return ""
+    strategy = strategy_of(case.run)
+    is_the_one = line.is_uniform and strategy == facts.strategy
+    return "" if is_the_one else strategy_text(strategy)
+
+
+def _tell_runs(told: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None) -> None:
+    if kept is not None:
+        told.kept_by.CopyFrom(_span(kept))
     if dropped is not None:
         told.dropped_by.CopyFrom(_span(dropped))
-
-
-def _first_run(found: Found, facts: Facts) -> RunSpan | None:
-    """The run that met it first; None when none has."""
-    return None if facts.line is None else facts.line.first_over(found.position)
-
-
-def _tell_next(
-    told: pb.ExplainedVersion, found: Found, following: Found | None, facts: Facts
-) -> None:
-    is_above = facts.horizon is None or found.position > facts.horizon
-    if not is_above and not found.in_compacted:
-        return
-    if found.in_compacted and found.segment_last < facts.floor:
-        told.next_rule = pb.COMPACTION_RULE_RETENTION
-    elif not facts.has_key:
-        retains = facts.retain_null_key
-        told.next_rule = (
-            pb.COMPACTION_RULE_NULL_KEY_RETAINED if retains else pb.COMPACTION_RULE_NULL_KEY
-        )
-    elif found.is_tombstone:
-        told.next_rule = pb.COMPACTION_RULE_TOMBSTONE
-    elif following is not None:
-        told.next_rule = _rule_of(following)
-        told.next_by.CopyFrom(_message_id(following, facts))
-    else:
-        told.next_rule = pb.COMPACTION_RULE_NEWEST
-
-
-def _rule_of(following: Found) -> pb.CompactionRule:
-    """What a newer message of its key does to a value."""
-    return pb.COMPACTION_RULE_DELETED if following.is_tombstone else pb.COMPACTION_RULE_OBSCURED
-
-
-def _message_id(found: Found, facts: Facts) -> MessageId:
-    ledger_id, entry_id = found.position
-    return MessageId(
-        ledger_id=ledger_id,
-        entry_id=entry_id,
-        batch_index=found.version.batch_index,
-        partition=facts.partition,
-    )
 
 
 def _span(span: RunSpan) -> pb.RunSpan:

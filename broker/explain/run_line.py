@@ -31,7 +31,13 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import Position
-from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactedView, RunRecord
+from ledgerfold.strategies.catalogue import DEFAULT, listed
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_SUCCESS,
+    CompactedView,
+    CompactionStrategy,
+    RunRecord,
+)
 
 
 class RunSpan(NamedTuple):
@@ -45,7 +51,7 @@ class RunLine:
     """`runs` in order, at least one. A complete line lacks none at its beginning."""
 
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
-        self._runs = runs
+        self.runs = runs
         self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
         # Up to where each run and those before it have read.
         self._read_upto = list(accumulate(self._horizons, max))
@@ -68,36 +74,56 @@ class RunLine:
     @property
     def last(self) -> int:
         """Number of the run that made the view."""
-        return self._runs[-1].number
+        return self.runs[-1].number
+
+    def span(self, at: int) -> RunSpan:
+        """The run at this place; what the first one did, forgotten ones may have done."""
+        return RunSpan(self._earliest(at), self.runs[at].number)
+
+    def horizon(self, at: int) -> Position:
+        return self._horizons[at]
+
+    def read_upto(self, at: int) -> Position:
+        """Up to where this run and those before it have read."""
+        return self._read_upto[at]
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all of them had the same strategy, with the same settings."""
+        return all(strategy_of(run) == strategy_of(self.runs[0]) for run in self.runs)
 
     def first_over(self, position: Position) -> RunSpan | None:
         """The first run whose range held `position`; None when it lies behind them all."""
         at = bisect_left(self._read_upto, position)
-        if at == len(self._runs):
+        if at == len(self.runs):
             return None
-        return RunSpan(self._earliest(at), self._runs[at].number)
+        return self.span(at)
+
+    def run(self, number: int) -> RunRecord:
+        """With this number, which one of these has."""
+        return next(run for run in self.runs if run.number == number)
 
     def null_keys_dropped_by(self, position: Position) -> RunSpan | None:
         """The run that dropped messages without a key there; None when none of them did so."""
         at = bisect_left(self._read_upto, position)
-        if at == len(self._runs):
+        if at == len(self.runs):
             return None
-        if self._reads_again(position, at):
+        if self.reads_again(position, at):
             return RunSpan(self._earliest(at), self.last)
-        suspects = [run for run in self._runs[at:] if not _retains(run)]
+        suspects = [run for run in self.runs[at:] if not _retains(run)]
         if not self.is_complete and at == 0:
-            suspects.insert(0, self._runs[0])
+            suspects.insert(0, self.runs[0])
         if not suspects:
             return None
         certain = [run for run in suspects if run.HasField("retain_null_key") and not _retains(run)]
         last = certain[0] if certain else suspects[-1]
-        first = self._earliest(0) if suspects[0] is self._runs[0] else suspects[0].number
+        first = self._earliest(0) if suspects[0] is self.runs[0] else suspects[0].number
         return RunSpan(first, last.number)
 
     def null_keys_kept_by(self, position: Position) -> RunSpan | None:
         """The run that kept messages without a key there, which are in the compacted ledger."""
         at = bisect_left(self._read_upto, position)
-        if self._reads_again(position, at):
+        if self.reads_again(position, at):
             return RunSpan(self._earliest(at), self.last)
         return self.first_over(position)
 
@@ -106,17 +132,33 @@ class RunLine:
         """Raw messages in the ranges of all these runs; None when that is not known."""
         if not self.is_complete or self._read_upto != self._horizons:
             return None
-        again = sum(run.counts.messages_out for run in self._runs[:-1])
-        return sum(run.counts.messages_in for run in self._runs) - again
+        again = sum(run.counts.messages_out for run in self.runs[:-1])
+        return sum(run.counts.messages_in for run in self.runs) - again
 
-    def _reads_again(self, position: Position, at: int) -> bool:
+    def reads_again(self, position: Position, at: int) -> bool:
         """Whether a run after that one may have met `position` once more."""
         return any(horizon < position for horizon in self._horizons[at:])
 
+    def may_come_back(self, position: Position) -> bool:
+        """Whether a run may have met it after it had been dropped."""
+        return self.reads_again(position, bisect_left(self._read_upto, position))
+
     def _earliest(self, at: int) -> int:
-        return 1 if at == 0 and not self.is_complete else self._runs[at].number
+        return 1 if at == 0 and not self.is_complete else self.runs[at].number
+
+
+def strategy_of(run: RunRecord) -> CompactionStrategy:
+    """Of a run that stands for forgotten ones nobody knows it; nothing that it did is sure then."""
+    return CompactionStrategy(name=run.strategy or DEFAULT, settings=run.strategy_settings)
+
+
+def drops_null_keys(strategy: str) -> bool:
+    """Whatever the policy says: those that decide message by message, and one's own."""
+    known = listed(strategy)
+    return known is None or known.is_strategic
 
 
 def _retains(run: RunRecord) -> bool:
     """Whether it is known to have kept messages without a key."""
-    return run.HasField("retain_null_key") and run.retain_null_key
+    is_policy = run.HasField("retain_null_key") and run.retain_null_key
+    return is_policy and not drops_null_keys(run.strategy or DEFAULT)

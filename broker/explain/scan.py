@@ -4,7 +4,8 @@ judges.
 What is explained is the topic as it was when the question came: its view is pinned, its raw ledgers
 count as their records then said, up to the last durable entry. A raw ledger that is trimmed
 meanwhile counts as trimmed. Only key sections are read, segment after segment
-(storage/key_scan.py); no Spark is asked. One question at a time: a scan keeps a core busy.
+(storage/key_scan.py), and whole entries where a strategy looks at values; no Spark is asked. One
+question at a time: a scan keeps a core busy.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.compaction.due import is_outdated
 from ledgerfold.broker.explain.notes import Outlook, notes
 from ledgerfold.broker.explain.rules import (
     VERSIONS_MAX,
     Facts,
-    Found,
     explain,
     explain_trimmed,
-    found_in,
 )
 from ledgerfold.broker.explain.run_line import RunLine
+from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import AlreadyClosed, Corruption, InvalidRequest, MissingFile
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
@@ -63,6 +65,7 @@ class Explainer:
                 part = await self._explain_one(topic, request, versions_max)
             answer.versions.extend(part.versions)
             answer.versions_older += part.versions_older
+            answer.strategy = part.strategy
             prefix = f"{topic.name}: " if len(topics) > 1 else ""
             answer.notes.extend(prefix + note for note in part.notes)
         return answer
@@ -91,8 +94,11 @@ class _Scan:
         self._raw = log.ledger_records()
         self._view = log.view
         self._last = log.last_position()
-        self._facts = _facts(broker, topic)
         self._outlook = _outlook(broker, topic, self._raw)
+        facts = _facts(broker, topic, self._outlook.raw_messages)
+        self._facts = replace(facts, read=self._read)
+        # The messages of the entry that was read last, by their batch indexes.
+        self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:
         if request.WhichOneof("of") == "message_id":
@@ -101,7 +107,7 @@ class _Scan:
 
     def _explain_key(self, key: bytes | None, only: MessageId | None = None) -> ExplainResponse:
         facts = replace(self._facts, has_key=key is not None)
-        history = found_in(self._raw_versions(key), self._compacted_versions(key))
+        history = found_in(self._raw_versions(key), self._compacted_versions(key), facts.partition)
         explained = explain(
             history,
             facts,
@@ -111,7 +117,8 @@ class _Scan:
         return ExplainResponse(
             versions=explained.versions,
             versions_older=explained.older,
-            notes=notes(self._outlook, facts, explained.older),
+            notes=notes(self._outlook, facts, explained.older, explained.versions),
+            strategy=facts.strategy.name,
         )
 
     # The versions of a key
@@ -153,6 +160,25 @@ class _Scan:
                 for version in versions_of(header, keys, key):
                     yield version, last
 
+    def _read(self, found: Found) -> StoredMessage:
+        """The message itself, for a strategy that looks at values or properties."""
+        position = found.position
+        if self._read_last is None or self._read_last[0] != position:
+            self._read_last = position, self._messages_at(found)
+        return self._read_last[1][found.version.batch_index]
+
+    def _messages_at(self, found: Found) -> dict[int, StoredMessage]:
+        if found.in_raw:
+            reader = self._store.open_reader(found.position.ledger_id)
+            entries = _entry_at(found.position, reader)
+        else:
+            with self._compacted() as compacted:
+                entries = _entry_at(found.position, compacted)
+        (entry,) = entries
+        with decoding(f"entry {found.position} of {self._name}"):
+            batch = decode(entry.data, entry.header)
+            return {message.batch_index: message for message in batch.messages()}
+
     # One message
 
     def _explain_message(self, message_id: MessageId) -> ExplainResponse:
@@ -184,6 +210,7 @@ class _Scan:
         return ExplainResponse(
             versions=[explain_trimmed(message_id, self._facts)],
             notes=notes(self._outlook, self._facts, 0),
+            strategy=self._facts.strategy.name,
         )
 
 
@@ -197,8 +224,9 @@ def _is(found: Found, message_id: MessageId) -> bool:
     return found.identity == (position, message_id.batch_index)
 
 
-def _facts(broker: Broker, topic: Topic) -> Facts:
-    line = None
+def _facts(broker: Broker, topic: Topic, raw_messages: int) -> Facts:
+    """`raw_messages`: those in raw ledgers, at or below the horizon."""
+    line, policies = None, topic.policies()
     if topic.log.horizon is not None:
         history = broker.compaction.history.oldest_first(topic.name)
         line = RunLine.of(history, topic.record.compacted)
@@ -206,8 +234,11 @@ def _facts(broker: Broker, topic: Topic) -> Facts:
         horizon=topic.log.horizon,
         line=line,
         floor=topic.log.floor,
-        retain_null_key=topic.policies().retain_null_key,
+        retain_null_key=policies.retain_null_key,
         partition=partition_index(topic.name),
+        strategy=policies.compaction_strategy,
+        time_ms=broker.clock_ms(),
+        is_whole=line is not None and line.messages_read == raw_messages,
     )
 
 
@@ -215,6 +246,11 @@ def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlo
     log, compaction = topic.log, broker.compaction
     horizon, last = log.horizon or EARLIEST, log.last_position()
     is_idle = log.horizon is not None and log.entries_between(horizon, last) == 0
+    runs, strategy = (
+        compaction.history.oldest_first(topic.name),
+        topic.policies().compaction_strategy,
+    )
+    is_idle = is_idle and not is_outdated(topic.record, runs, strategy)
     is_running = compaction.is_on_its_way(topic.name)
     return Outlook(
         last=last,

@@ -1,34 +1,60 @@
 """The sentences of `explain`: what became of a version, and what comes next. Pure.
 
+The reason itself is in the words of a strategy (broker/explain/strategies/).
+
 >>> version = pb.ExplainedVersion(
 ...     state=pb.VERSION_STATE_DROPPED,
 ...     rule=pb.COMPACTION_RULE_OBSCURED,
-...     by=MessageId(ledger_id=12, entry_id=40, batch_index=3, partition=-1),
 ...     dropped_by=pb.RunSpan(first=7, last=7),
 ... )
->>> what(version, Position(12, 55), EARLIEST)
+>>> what(version, Words(why="obscured by 12:40:3"))
 'obscured by 12:40:3, dropped by run 7'
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from ledgerfold.broker.explain.strategies.judge import Verdict
 from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
 
-KEEPS = frozenset({pb.COMPACTION_RULE_NEWEST, pb.COMPACTION_RULE_NULL_KEY_RETAINED})
-_KEPT = {
-    pb.COMPACTION_RULE_NEWEST: "newest up to the horizon {horizon}",
-    pb.COMPACTION_RULE_NULL_KEY_RETAINED: "null key, retain_null_key=true",
-}
+# True as far as the horizon goes.
+_UP_TO_HORIZON = frozenset(
+    {
+        pb.COMPACTION_RULE_NEWEST,
+        pb.COMPACTION_RULE_LATEST_EVENT,
+        pb.COMPACTION_RULE_LAST_N,
+        pb.COMPACTION_RULE_CHOSEN,
+    }
+)
+# Of the rules of a next run: those by which it keeps.
+KEEPS = _UP_TO_HORIZON | {pb.COMPACTION_RULE_YOUNG, pb.COMPACTION_RULE_NULL_KEY_RETAINED}
+_SELF_EVIDENT = (pb.COMPACTION_RULE_NEWEST, pb.COMPACTION_RULE_NULL_KEY_RETAINED)
 
 
-def what(version: pb.ExplainedVersion, horizon: Position | None, floor: Position) -> str:
+class Words(NamedTuple):
+    """What a sentence is made of. `why`: "" when it is not known. `under`: the strategy, where it
+    is worth naming; `in_force`: that of the next run. `is_back`: dropped once, met once more.
+    """
+
+    why: str = ""
+    horizon: Position | None = None
+    floor: Position = EARLIEST
+    under: str = ""
+    in_force: str = ""
+    is_back: bool = False
+
+
+def what(version: pb.ExplainedVersion, words: Words) -> str:
     """What runs did with it."""
-    state, rule = version.state, version.rule
+    state = version.state
     if state == pb.VERSION_STATE_ABOVE_HORIZON:
-        return "not compacted yet" if horizon is None else f"above the horizon {horizon}"
+        return (
+            "not compacted yet" if words.horizon is None else f"above the horizon {words.horizon}"
+        )
     if state == pb.VERSION_STATE_NEVER_MET:
         return "if it was there, it was trimmed before a run looked at it"
     if state == pb.VERSION_STATE_UNKNOWN:
@@ -36,40 +62,54 @@ def what(version: pb.ExplainedVersion, horizon: Position | None, floor: Position
     if state == pb.VERSION_STATE_INCONSISTENT:
         holds = version.place != pb.VERSION_PLACE_RAW
         there = "holds it and should not" if holds else "does not hold it and should"
-        return f"INCONSISTENT: the compacted ledger {there} ({reason(rule, version.by)})"
+        return f"INCONSISTENT: the compacted ledger {there} ({_why(version, words)})"
     if state == pb.VERSION_STATE_KEPT:
-        why = _KEPT[rule].format(horizon=horizon)
-        hidden = f", but retention hides what lies before {floor}" if version.is_hidden else ""
-        return f"{why}, kept by {_runs(version.kept_by)}{hidden}"
+        return _kept(version, words)
+    return _dropped(version, words)
+
+
+def _kept(version: pb.ExplainedVersion, words: Words) -> str:
+    by = f"kept by {_runs(version.kept_by)}{_under(words)}"
+    if words.why:
+        back = "met once more, " if words.is_back else ""
+        sentence = f"{back}{_why(version, words)}, {by}"
+    else:
+        sentence = f"{by}; why is not known any more"
+    if version.is_hidden:
+        return f"{sentence}, but retention hides what lies before {words.floor}"
+    return sentence
+
+
+def _dropped(version: pb.ExplainedVersion, words: Words) -> str:
     kept = f"kept by {_runs(version.kept_by)}, " if version.HasField("kept_by") else ""
-    return f"{kept}{reason(rule, version.by)}, dropped by {_runs(version.dropped_by)}"
+    by = f"dropped by {_runs(version.dropped_by)}{_under(words)}"
+    if not words.why:
+        return f"{by}; why is not known any more"
+    missed = f"; {words.in_force} would have kept it" if version.is_missed else ""
+    return f"{kept}{words.why}, {by}{missed}"
 
 
-def next_change(version: pb.ExplainedVersion, floor: Position) -> str:
-    """What happens to it next, and what it takes."""
-    rule = version.next_rule
-    if rule == pb.COMPACTION_RULE_UNSPECIFIED:
+def _why(version: pb.ExplainedVersion, words: Words) -> str:
+    is_so = version.rule in _UP_TO_HORIZON
+    return f"{words.why} up to the horizon {words.horizon}" if is_so else words.why
+
+
+def _under(words: Words) -> str:
+    return f" under {words.under}" if words.under else ""
+
+
+def next_change(version: pb.ExplainedVersion, verdict: Verdict | None) -> str:
+    """What happens to it next, and what it takes. `verdict`: of a run that started now."""
+    if verdict is None:
         return f"its raw copy goes when ledger {version.id.ledger_id} is trimmed"
-    if rule not in KEEPS:
-        return f"the next run drops it: {reason(rule, version.next_by, floor)}"
-    if version.state == pb.VERSION_STATE_ABOVE_HORIZON:
-        return "the next run keeps it"
-    if rule == pb.COMPACTION_RULE_NEWEST:
-        return "stays until a newer value or a tombstone of its key is compacted"
-    return "stays as long as retain_null_key is true"
-
-
-def reason(rule: pb.CompactionRule, by: MessageId, floor: Position = EARLIEST) -> str:
-    """A rule in a few words."""
-    return {
-        pb.COMPACTION_RULE_NEWEST: "the newest of its key",
-        pb.COMPACTION_RULE_NULL_KEY_RETAINED: "null key, retain_null_key=true",
-        pb.COMPACTION_RULE_OBSCURED: f"obscured by {record_text(by)}",
-        pb.COMPACTION_RULE_DELETED: f"deleted by {record_text(by)}",
-        pb.COMPACTION_RULE_TOMBSTONE: "a tombstone",
-        pb.COMPACTION_RULE_NULL_KEY: "null key, retain_null_key=false",
-        pb.COMPACTION_RULE_RETENTION: f"retention removed what lies before {floor}",
-    }[rule]
+    if verdict.rule == pb.COMPACTION_RULE_OWN_CODE:
+        return f"{verdict.why}; only a run can tell what the next one does"
+    if not verdict.keeps:
+        return f"the next run drops it: {verdict.why}"
+    if version.state != pb.VERSION_STATE_ABOVE_HORIZON:
+        return verdict.stays
+    why = "" if verdict.rule in _SELF_EVIDENT else f": {verdict.why}"
+    return f"the next run keeps it{why}"
 
 
 def record_text(message_id: MessageId) -> str:

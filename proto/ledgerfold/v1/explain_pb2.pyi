@@ -36,6 +36,15 @@ class CompactionRule(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMPACTION_RULE_TOMBSTONE: _ClassVar[CompactionRule]
     COMPACTION_RULE_NULL_KEY: _ClassVar[CompactionRule]
     COMPACTION_RULE_RETENTION: _ClassVar[CompactionRule]
+    COMPACTION_RULE_LATEST_EVENT: _ClassVar[CompactionRule]
+    COMPACTION_RULE_EARLIER_EVENT: _ClassVar[CompactionRule]
+    COMPACTION_RULE_YOUNG: _ClassVar[CompactionRule]
+    COMPACTION_RULE_LAST_N: _ClassVar[CompactionRule]
+    COMPACTION_RULE_BEYOND_N: _ClassVar[CompactionRule]
+    COMPACTION_RULE_CHOSEN: _ClassVar[CompactionRule]
+    COMPACTION_RULE_SKIPPED: _ClassVar[CompactionRule]
+    COMPACTION_RULE_OWN_CODE: _ClassVar[CompactionRule]
+    COMPACTION_RULE_NULL_KEY_STRATEGIC: _ClassVar[CompactionRule]
 VERSION_PLACE_UNSPECIFIED: VersionPlace
 VERSION_PLACE_RAW: VersionPlace
 VERSION_PLACE_COMPACTED: VersionPlace
@@ -56,6 +65,15 @@ COMPACTION_RULE_DELETED: CompactionRule
 COMPACTION_RULE_TOMBSTONE: CompactionRule
 COMPACTION_RULE_NULL_KEY: CompactionRule
 COMPACTION_RULE_RETENTION: CompactionRule
+COMPACTION_RULE_LATEST_EVENT: CompactionRule
+COMPACTION_RULE_EARLIER_EVENT: CompactionRule
+COMPACTION_RULE_YOUNG: CompactionRule
+COMPACTION_RULE_LAST_N: CompactionRule
+COMPACTION_RULE_BEYOND_N: CompactionRule
+COMPACTION_RULE_CHOSEN: CompactionRule
+COMPACTION_RULE_SKIPPED: CompactionRule
+COMPACTION_RULE_OWN_CODE: CompactionRule
+COMPACTION_RULE_NULL_KEY_STRATEGIC: CompactionRule
 
 class ExplainRequest(_message.Message):
     __slots__ = ("topic", "key", "null_key", "message_id")
@@ -78,7 +96,7 @@ class RunSpan(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ExplainedVersion(_message.Message):
-    __slots__ = ("id", "publish_time_ms", "event_time_ms", "value_bytes", "key_is_base64", "place", "state", "rule", "by", "kept_by", "dropped_by", "is_hidden", "next_rule", "next_by", "what", "next")
+    __slots__ = ("id", "publish_time_ms", "event_time_ms", "value_bytes", "key_is_base64", "place", "state", "rule", "by", "kept_by", "dropped_by", "is_hidden", "next_rule", "next_by", "what", "next", "strategy", "is_missed")
     ID_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +113,8 @@ class ExplainedVersion(_message.Message):
     NEXT_BY_FIELD_NUMBER: _ClassVar[int]
     WHAT_FIELD_NUMBER: _ClassVar[int]
     NEXT_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    IS_MISSED_FIELD_NUMBER: _ClassVar[int]
     id: _records_pb2.MessageId
     publish_time_ms: int
     event_time_ms: int
@@ -111,14 +131,18 @@ class ExplainedVersion(_message.Message):
     next_by: _records_pb2.MessageId
     what: str
     next: str
-    def __init__(self, id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., publish_time_ms: _Optional[int] = ..., event_time_ms: _Optional[int] = ..., value_bytes: _Optional[int] = ..., key_is_base64: _Optional[bool] = ..., place: _Optional[_Union[VersionPlace, str]] = ..., state: _Optional[_Union[VersionState, str]] = ..., rule: _Optional[_Union[CompactionRule, str]] = ..., by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., kept_by: _Optional[_Union[RunSpan, _Mapping]] = ..., dropped_by: _Optional[_Union[RunSpan, _Mapping]] = ..., is_hidden: _Optional[bool] = ..., next_rule: _Optional[_Union[CompactionRule, str]] = ..., next_by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., what: _Optional[str] = ..., next: _Optional[str] = ...) -> None: ...
+    strategy: str
+    is_missed: bool
+    def __init__(self, id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., publish_time_ms: _Optional[int] = ..., event_time_ms: _Optional[int] = ..., value_bytes: _Optional[int] = ..., key_is_base64: _Optional[bool] = ..., place: _Optional[_Union[VersionPlace, str]] = ..., state: _Optional[_Union[VersionState, str]] = ..., rule: _Optional[_Union[CompactionRule, str]] = ..., by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., kept_by: _Optional[_Union[RunSpan, _Mapping]] = ..., dropped_by: _Optional[_Union[RunSpan, _Mapping]] = ..., is_hidden: _Optional[bool] = ..., next_rule: _Optional[_Union[CompactionRule, str]] = ..., next_by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., what: _Optional[str] = ..., next: _Optional[str] = ..., strategy: _Optional[str] = ..., is_missed: _Optional[bool] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("versions", "versions_older", "notes")
+    __slots__ = ("versions", "versions_older", "notes", "strategy")
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     VERSIONS_OLDER_FIELD_NUMBER: _ClassVar[int]
     NOTES_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
     versions: _containers.RepeatedCompositeFieldContainer[ExplainedVersion]
     versions_older: int
     notes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, versions: _Optional[_Iterable[_Union[ExplainedVersion, _Mapping]]] = ..., versions_older: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ...) -> None: ...
+    strategy: str
+    def __init__(self, versions: _Optional[_Iterable[_Union[ExplainedVersion, _Mapping]]] = ..., versions_older: _Optional[int] = ..., notes: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ...) -> None: ...

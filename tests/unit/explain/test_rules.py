@@ -11,12 +11,11 @@ from ledgerfold.broker.explain.notes import Outlook, notes
 from ledgerfold.broker.explain.rules import (
     Explained,
     Facts,
-    Found,
     explain,
     explain_trimmed,
-    found_in,
 )
 from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.v1 import explain_pb2 as pb
@@ -124,7 +123,7 @@ def test_retention_hides_before_it_drops() -> None:
 @pytest.mark.parametrize(
     ("history", "what"),
     [
-        ([raw(4)], "does not hold it and should (the newest of its key)"),
+        ([raw(4)], "does not hold it and should (newest up to the horizon 1:20)"),
         ([both(4), both(5)], "holds it and should not (obscured by 1:5)"),
     ],
 )
@@ -231,6 +230,7 @@ def test_notes_say_what_the_account_rests_on() -> None:
         "Horizon 1:20, set by run 7; the log ends at 1:27.",
         "10 messages are trimmed; known are those of them that the compacted ledger holds.",
         "Retention removed what lies before 1:8.",
+        "Strategy publishing-order.",
         "The next run comes with a trigger; no threshold is set.",
     ]
     one = notes(replace(outlook, raw_messages=15), compacted, older=0)

@@ -1,0 +1,46 @@
+"""Messages without a key: each run keeps or drops them all, whatever else there is. Pure.
+
+By its policy `retain_null_key`; a strategy that decides message by message keeps none.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
+from ledgerfold.broker.explain.sitting import Case
+from ledgerfold.broker.explain.strategies.judge import Verdict
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.strategies.catalogue import DEFAULT
+from ledgerfold.v1 import explain_pb2 as pb
+
+
+def judged(found: Found, strategy: str, *, keeps: bool) -> Verdict:
+    """By a run that keeps them, or does not."""
+    if keeps:
+        return Verdict(
+            found,
+            True,
+            pb.COMPACTION_RULE_NULL_KEY_RETAINED,
+            "null key, retain_null_key=true",
+            stays="stays as long as retain_null_key is true",
+        )
+    if drops_null_keys(strategy):
+        why = f"null key, of which {strategy} keeps none"
+        return Verdict(found, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
+    why = "null key, retain_null_key=false"
+    return Verdict(found, False, pb.COMPACTION_RULE_NULL_KEY, why)
+
+
+def tell_past(case: Case, line: RunLine) -> None:
+    """Of a message that runs have met."""
+    found = case.found
+    first = line.first_over(found.position)
+    if found.in_compacted:
+        case.kept = line.null_keys_kept_by(found.position) or first
+        case.run = line.run(line.last)
+        case.verdict = judged(found, case.run.strategy, keeps=True)
+        return
+    case.dropped = line.null_keys_dropped_by(found.position)
+    case.run = line.run(case.dropped.last if case.dropped else line.last)
+    case.verdict = judged(found, case.run.strategy or DEFAULT, keeps=False)
+    if first and (case.dropped is None or first.last < case.dropped.first):
+        case.kept = first

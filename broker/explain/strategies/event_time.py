@@ -1,0 +1,98 @@
+"""`event-time`, told: of each key the message with the latest event time is kept.
+
+Rules (Pulsar's EventTimeOrderCompactor): a message takes the place of what stands when nothing
+stands, when its event time is later, or, published alone, when it is the same; in a batch the one
+before it stays. A tombstone takes the place as a value does, and leaves nothing, its time neither:
+what comes after it is taken however old. One that is older than what stands does nothing. No event
+time counts as 0.
+
+    >>> from ledgerfold.storage.entry import Position
+    >>> from ledgerfold.storage.key_scan import KeyVersion
+    >>> judge = EventTime()
+    >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
+    ...     found = Found(KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False))
+    ...     for verdict in judge.meet(found):
+    ...         print(verdict.found.name, verdict.why)
+    1:1 older by event time than 1:0, which stands
+    1:2 a tombstone older by event time than 1:0, which stands: ignored
+    >>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+    [('1:0', 'latest by event time')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledgerfold.broker.explain.strategies.judge import Verdict, dropped, gone, rule_of
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.v1 import explain_pb2 as pb
+
+
+class EventTime:
+    """One value stands, or none."""
+
+    def __init__(self) -> None:
+        self._standing: Found | None = None
+        # That which removed what stood before, when nothing came since.
+        self._tombstone: Found | None = None
+        self._why = ""
+
+    def meet(self, version: Found) -> Iterator[Verdict]:
+        standing = self._standing
+        if standing is not None and not _takes_over(version, standing):
+            why = _ignored(version, standing)
+            yield dropped(version, pb.COMPACTION_RULE_EARLIER_EVENT, why, standing)
+            return
+        if standing is not None:
+            yield dropped(standing, rule_of(version), _superseded(standing, version), version)
+        if version.is_tombstone:
+            yield gone(version)
+            self._standing, self._tombstone = None, version
+        else:
+            self._why, self._standing, self._tombstone = self._accepted(version), version, None
+
+    def keeps(self) -> Iterator[Verdict]:
+        if self._standing is not None:
+            stays = "stays until a message of its key that is not older by event time is compacted"
+            yield Verdict(
+                self._standing, True, pb.COMPACTION_RULE_LATEST_EVENT, self._why, stays=stays
+            )
+
+    def _accepted(self, version: Found) -> str:
+        tombstone = self._tombstone
+        if tombstone is None or not _is_later(tombstone, version):
+            return "latest by event time"
+        return (
+            f"older by event time than the tombstone {tombstone.name}, which is gone and leaves no "
+            "time; latest by event time since then"
+        )
+
+
+def _takes_over(version: Found, standing: Found) -> bool:
+    if version.is_alone:
+        return not _is_later(standing, version)
+    return _is_later(version, standing)
+
+
+def _is_later(version: Found, other: Found) -> bool:
+    return version.version.event_time_ms > other.version.event_time_ms
+
+
+def _superseded(standing: Found, by: Found) -> str:
+    verb = "deleted" if by.is_tombstone else "superseded"
+    if _is_later(by, standing):
+        return f"{verb} by {by.name}, whose event time {_time(by)} is later"
+    return f"{verb} by {by.name}, published later with the same event time"
+
+
+def _ignored(version: Found, standing: Found) -> str:
+    kind = "a tombstone " if version.is_tombstone else ""
+    end = ": ignored" if version.is_tombstone else ""
+    if _is_later(standing, version):
+        return f"{kind}older by event time than {standing.name}, which stands{end}"
+    return f"{kind}in a batch, with the same event time as {standing.name}, which stands{end}"
+
+
+def _time(found: Found) -> str:
+    return iso_time(found.version.event_time_ms)

@@ -1,0 +1,60 @@
+"""`keep-n`, told: of each key the last n values since its last tombstone are kept.
+
+>>> from ledgerfold.storage.entry import Position
+>>> from ledgerfold.storage.key_scan import KeyVersion
+>>> judge = KeepN(2)
+>>> for entry_id in range(3):
+...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
+...     for verdict in judge.meet(found):
+...         print(verdict.found.name, verdict.why)
+1:0 not one of the last 2: 1:1 to 1:2 are newer
+>>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+[('1:1', 'one of the last 2'), ('1:2', 'one of the last 2')]
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from ledgerfold.broker.explain.strategies.judge import HELD_MAX, Verdict, dropped, gone
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.storage.words import counted
+from ledgerfold.v1 import explain_pb2 as pb
+
+
+class KeepN:
+    """Bound: of a larger n, the last HELD_MAX."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._last: deque[Found] = deque()
+
+    def meet(self, version: Found) -> Iterator[Verdict]:
+        if version.is_tombstone:
+            for each in self._last:
+                why = f"deleted by {version.name}"
+                yield dropped(each, pb.COMPACTION_RULE_DELETED, why, version)
+            self._last.clear()
+            yield gone(version)
+            return
+        self._last.append(version)
+        if len(self._last) > self._n:
+            yield self._too_old(self._last.popleft(), version)
+        elif len(self._last) > HELD_MAX:
+            self._last.popleft()
+
+    def _too_old(self, found: Found, newest: Found) -> Verdict:
+        if self._n == 1:
+            why = f"not the last: {newest.name} is newer"
+        else:
+            newer = f"{self._last[0].name} to {newest.name}"
+            why = f"not one of the last {self._n:,}: {newer} are newer"
+        return dropped(found, pb.COMPACTION_RULE_BEYOND_N, why, newest)
+
+    def keeps(self) -> Iterator[Verdict]:
+        why = "the last" if self._n == 1 else f"one of the last {self._n:,}"
+        for newer, found in zip(range(len(self._last) - 1, -1, -1), self._last, strict=True):
+            values = counted(self._n - newer, "more value")
+            stays = f"stays until {values}, or a tombstone, of its key are compacted"
+            yield Verdict(found, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)

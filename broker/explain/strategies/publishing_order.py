@@ -1,0 +1,45 @@
+"""`publishing-order`, told: of each key the last message is kept, unless it is a tombstone.
+
+Rules: compactor/strategies/publishing_order.py. What came before a version has no say in it.
+
+    >>> from ledgerfold.storage.entry import Position
+    >>> from ledgerfold.storage.key_scan import KeyVersion
+    >>> judge = PublishingOrder()
+    >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
+    ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
+    ...     for verdict in judge.meet(found):
+    ...         print(verdict.found.name, verdict.why)
+    1:0 deleted by 1:1
+    1:1 a tombstone
+    >>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+    [('1:2', 'newest')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ledgerfold.broker.explain.strategies.judge import Verdict, dropped, gone, rule_of
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.v1 import explain_pb2 as pb
+
+_STAYS = "stays until a newer value or a tombstone of its key is compacted"
+
+
+class PublishingOrder:
+    """One value stands, or none."""
+
+    def __init__(self) -> None:
+        self._standing: Found | None = None
+
+    def meet(self, version: Found) -> Iterator[Verdict]:
+        if self._standing is not None:
+            verb = "deleted" if version.is_tombstone else "obscured"
+            yield dropped(self._standing, rule_of(version), f"{verb} by {version.name}", version)
+        if version.is_tombstone:
+            yield gone(version)
+        self._standing = None if version.is_tombstone else version
+
+    def keeps(self) -> Iterator[Verdict]:
+        if self._standing is not None:
+            yield Verdict(self._standing, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=_STAYS)
