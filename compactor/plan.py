@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ledgerfold.compactor.plan_check import check_plan
 from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
@@ -97,9 +98,11 @@ def position_of(record: PositionRecord) -> Position:
     return Position(record.ledger_id, record.entry_id)
 
 
-def input_segments(plan: CompactionPlan) -> tuple[InputSegment, ...]:
+def input_segments(
+    plan: CompactionPlan, check: Callable[[CompactionPlan], None] = check_plan
+) -> tuple[InputSegment, ...]:
     """The plan's segments with their ranges. Raises InvalidRequest when they make no sense."""
-    check_plan(plan)
+    check(plan)
     previous = position_of(plan.horizon_previous) if plan.compacted_segments else EARLIEST
     if plan.HasField("horizon_previous"):
         previous = position_of(plan.horizon_previous)
@@ -127,15 +130,8 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     """Cuts a plan into tasks for that many cores. Raises InvalidRequest, UnknownStrategy."""
     strategy = strategy_of(plan)
     segments = input_segments(plan)
-    size_bytes = sum(segment.record.size_bytes for segment in segments)
-    scans, buckets = _phase_one(segments, strategy, cores)
-    copies = contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes)
-    if segments and _is_one_task(segments, strategy):
-        scans, buckets, copies = (segments,), 1, (segments,)
     return TaskPlan(
-        scans,
-        buckets,
-        copies,
+        *cut_segments(segments, cores, strategy),
         strategy,
         plan.retain_null_key,
         Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max),
@@ -143,7 +139,28 @@ def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
     )
 
 
-def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy) -> bool:
+class Cut(NamedTuple):
+    """Which segments each task reads: scans, buckets, copies (TaskPlan)."""
+
+    scans: tuple[tuple[InputSegment, ...], ...]
+    buckets: int
+    copies: tuple[tuple[InputSegment, ...], ...]
+
+
+def cut_segments(
+    segments: tuple[InputSegment, ...], cores: int, strategy: AnyStrategy | None = None
+) -> Cut:
+    """Into tasks for that many cores. Without a strategy: as for one over columns."""
+    if segments and _is_one_task(segments, strategy):
+        return Cut((segments,), 1, (segments,))
+    size_bytes = sum(map(_size_bytes, segments))
+    return Cut(
+        *_phase_one(segments, strategy, cores),
+        contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes),
+    )
+
+
+def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy | None) -> bool:
     """Whether it is small, or indivisible."""
     records = [segment.record for segment in segments]
     key_bytes = sum(record.key_bytes for record in records)
@@ -160,7 +177,7 @@ def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy) -> boo
 
 
 def _phase_one(
-    segments: Sequence[InputSegment], strategy: AnyStrategy, cores: int
+    segments: Sequence[InputSegment], strategy: AnyStrategy | None, cores: int
 ) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
     """Runs of segments to scan, and the number of buckets."""
     read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES

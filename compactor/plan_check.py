@@ -19,15 +19,27 @@ from ledgerfold.v1.records_pb2 import Position, SegmentRecord
 
 def check_plan(plan: CompactionPlan) -> None:
     """Raises InvalidRequest."""
-    _check_folder(plan.ledgers_dir)
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"A plan for ledger {plan.ledger_id}: ids begin with 1.")
+    check_input(plan)
+    for record in plan.segments:
+        if parse_ledger_dir(record.path.partition("/")[0]) == plan.ledger_id:
+            raise InvalidRequest(
+                f"The plan reads {record.path} from the folder that it writes into."
+            )
+        if not record.sealed:
+            raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
+
+
+def check_input(plan: CompactionPlan) -> None:
+    """What a plan reads. Raises InvalidRequest."""
+    _check_folder(plan.ledgers_dir)
     if not 0 <= plan.compacted_segments <= len(plan.segments) < SEGMENTS_MAX:
         raise InvalidRequest(
             f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
         )
     for record in plan.segments:
-        _check_segment(record, plan.ledger_id)
+        _check_name(record)
     for number, (before, after) in enumerate(pairwise(plan.segments), 1):
         # A raw segment may reach back below the horizon: from there on only it belongs to the run.
         is_boundary = number == plan.compacted_segments
@@ -45,15 +57,11 @@ def _check_folder(path: str) -> None:
         )
 
 
-def _check_segment(record: SegmentRecord, ledger_id: int) -> None:
+def _check_name(record: SegmentRecord) -> None:
     folder, _, name = record.path.partition("/")
     found, number = parse_ledger_dir(folder), parse_segment_name(name)
     if found is None or number is None or record.path != segment_path(found, number):
         raise InvalidRequest(f"The plan names {record.path!r}, which is no segment.")
-    if found == ledger_id:
-        raise InvalidRequest(f"The plan reads {record.path} from the folder that it writes into.")
-    if not record.sealed:
-        raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
 
 
 def _ids(position: Position) -> tuple[int, int]:

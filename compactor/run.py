@@ -114,7 +114,7 @@ class CompactionRun:
         if self._is_cancelled.is_set():
             return self._cancelled()
         _log.error("Run %s failed", self.plan.run_id, exc_info=error)
-        return CompactionFailed(self._stage, _sentence(error))
+        return CompactionFailed(self._stage, sentence_of(error))
 
     def _cancelled(self) -> LedgerfoldError:
         if self._why:
@@ -168,7 +168,7 @@ class CompactionRun:
                     return
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """What went wrong, for people: no stack trace (the log has it)."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__

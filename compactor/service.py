@@ -1,4 +1,4 @@
-"""The compactor service: runs plans on the one session, one after the other.
+"""The compactor service: runs plans on the one session, one after the other, and analyses between.
 
 A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
 A call that its client gave up ends its run as Cancel does.
@@ -22,10 +22,14 @@ from ledgerfold.compactor.pipeline import Clock
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.running import RunningCompaction
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.what_if.run import AnalysisRun
+from ledgerfold.compactor.what_if.running import RunningAnalysis
 from ledgerfold.rpc_errors import abort_with, errors_told_to
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest, NotAllowed
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    AnalyzeResponse,
     CancelRequest,
     CancelResponse,
     CompactionPlan,
@@ -57,6 +61,7 @@ class CompactorService(CompactorServiceServicer):
         self._why_stopped = ""
         self._executor, self._files, self._clock, self._info = executor, files, clock, info
         self._runs: dict[str, RunningCompaction] = {}
+        self._analyses: set[RunningAnalysis] = set()
 
     async def Run(  # noqa: N802 - the wire contract's name
         self, request: RunRequest, context: Any
@@ -78,6 +83,22 @@ class CompactorService(CompactorServiceServicer):
             run.cancel()
         return CancelResponse(found=run is not None)
 
+    async def Analyze(  # noqa: N802
+        self, request: AnalyzeRequest, context: Any
+    ) -> AnalyzeResponse:
+        async with errors_told_to(context):
+            await self._check_secret(context)
+            session = self._ready_session()
+            analysis = RunningAnalysis(lambda: AnalysisRun(request, session), self._executor)
+            self._analyses.add(analysis)
+            context.add_done_callback(lambda _: analysis.cancel())
+            try:
+                return AnalyzeResponse(found=await analysis.result())
+            finally:
+                self._analyses.discard(analysis)
+                # A call that was given up ends here at once, what it asked for a moment later.
+                analysis.cancel()
+
     async def GetCompactorInfo(  # noqa: N802
         self, request: GetCompactorInfoRequest, context: Any
     ) -> GetCompactorInfoResponse:
@@ -87,6 +108,8 @@ class CompactorService(CompactorServiceServicer):
     async def stop(self, why: str) -> None:
         """Fails all runs and waits for their ends: their files are gone then. Takes no more."""
         self._why_stopped = why
+        for analysis in self._analyses:
+            analysis.cancel()
         runs = list(self._runs.values())
         for run in runs:
             run.cancel(why)
@@ -101,19 +124,25 @@ class CompactorService(CompactorServiceServicer):
             )
             await abort_with(context, refusal, grpc.StatusCode.PERMISSION_DENIED)
 
-    def _start(self, plan: CompactionPlan) -> RunningCompaction:
+    def _ready_session(self) -> Session:
         if self._why_stopped:
             raise CompactorUnavailable(f"The compactor is ending: {self._why_stopped}.")
         if self.session is None:
             raise CompactorUnavailable("The compactor is starting. Try again when it serves.")
+        return self.session
+
+    def _start(self, plan: CompactionPlan) -> RunningCompaction:
+        session = self._ready_session()
         if plan.run_id in self._runs:
             raise InvalidRequest(f"Run {plan.run_id!r} is on its way already.")
         run = RunningCompaction(
-            CompactionRun(plan, self.session, self._files, self._clock),
+            CompactionRun(plan, session, self._files, self._clock),
             self._executor,
             lambda: self._forget(plan.run_id),
         )
         self._runs[plan.run_id] = run
+        for analysis in self._analyses:
+            analysis.give_way()
         return run
 
     def _forget(self, run_id: str) -> None:

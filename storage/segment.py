@@ -90,12 +90,15 @@ def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord
 def scan_segment(
     path: Path, record: SegmentRecord, files: Files = REAL
 ) -> Iterator[tuple[EntryHeader, int]]:
-    """The headers of a sealed segment with their offsets, verified; sections are not looked at.
+    """The headers of a segment with their offsets, verified; sections are not looked at.
 
+    Of one that is not sealed, those that the record tells of: its file may go on behind them.
     Raises Corruption when a header is damaged, ids do not rise, or the file does not hold what the
     record says; MissingFile.
     """
-    if not files.exists(path) or files.size(path) != record.size_bytes:
+    size_bytes = files.size(path) if files.exists(path) else -1
+    is_longer = size_bytes > record.size_bytes
+    if size_bytes < record.size_bytes or (is_longer and record.sealed):
         raise MissingFile(str(path), "a segment record")
     if record.size_bytes:
         with files.map(path) as view:

@@ -26,6 +26,7 @@ from ledgerfold.broker.cli.parsing import Parser
 from ledgerfold.broker.cli.producing import add_produce
 from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
 from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
+from ledgerfold.broker.cli.what_if import add_what_if
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.version import __version__
 
@@ -51,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_compact,
         add_runs,
         add_explain,
+        add_what_if,
         add_info,
         add_clock,
         add_import,

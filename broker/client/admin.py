@@ -22,24 +22,24 @@ from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.admin_policies import PolicyCalls
 from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.outlook import Outlook
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.v1 import (
     admin_pb2,
     admin_pb2_grpc,
     data_pb2,
     data_pb2_grpc,
-    explain_pb2,
     records_pb2,
 )
 
 _OPTIONS = (("grpc.max_receive_message_length", -1),)
 
 
-class Admin(PolicyCalls):
+class Admin(PolicyCalls, Outlook):
     """A connection for administration. May be used by several threads.
 
-    `timeout_seconds` bounds each call but `watch_compaction` and `explain`. Nothing is tried again.
+    `timeout_seconds` bounds each call but `watch_compaction`, `explain` and
+    `what_if`. Nothing is tried again.
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
@@ -289,35 +289,6 @@ class Admin(PolicyCalls):
         """The history of compactions of one topic or of all, newest first; `limit` 0 = all."""
         request = admin_pb2.ListRunsRequest(topic=topic, limit=limit)
         return list(self._call(self._admin.ListRuns, request).runs)
-
-    def explain(
-        self,
-        topic: str,
-        *,
-        key: bytes | str | None = None,
-        message_id: MessageId | None = None,
-        timeout_seconds: float | None = None,
-    ) -> explain_pb2.ExplainResponse:
-        """What compaction did and will do with the versions of a key, or with one message.
-
-        Without either: with the messages that have no key. A key that was given as bytes counts in
-        base64, as its messages show it. The broker reads the keys of the whole topic for it, so
-        there is no time limit but the one given here.
-        """
-        request = explain_pb2.ExplainRequest(topic=topic)
-        if message_id is not None:
-            request.message_id.CopyFrom(message_id.to_record())
-        elif key is not None:
-            request.key = key_bytes(key)
-        else:
-            request.null_key = True
-        try:
-            answer: explain_pb2.ExplainResponse = self._admin.Explain(
-                request, timeout=timeout_seconds
-            )
-        except grpc.RpcError as error:
-            raise error_from_rpc(error) from None
-        return answer
 
     def close(self) -> None:
         """Further calls raise AlreadyClosed. Closing twice is fine."""

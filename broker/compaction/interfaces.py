@@ -18,8 +18,9 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 OnProgress = Callable[[CompactionProgress], None]
 
@@ -121,6 +122,9 @@ class OwnCompactor(Compactor, Protocol):
         ...
 
     async def stop(self) -> None: ...
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """What strategies would come to. Cancelling the task ends it."""
+        ...
 
 
 class CompactionBroker(Protocol):

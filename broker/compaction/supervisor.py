@@ -52,7 +52,8 @@ from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_UNAVAILABLE,
     CompactorState,
 )
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
@@ -193,6 +194,13 @@ class CompactorSupervisor:
             if not await self._is_over(connection):
                 raise
         return await (await self._ready_connection()).run(plan, on_progress)
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """Has the worker analyse, waiting for it to be ready first.
+
+        Raises as `run` does, and InvalidRequest. Cancelling the caller's task ends it there.
+        """
+        return await (await self._ready_connection()).analyze(request)
 
     async def _is_over(self, connection: WorkerConnection) -> bool:
         """Whether it ends within a worker's time to stop."""

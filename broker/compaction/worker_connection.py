@@ -27,12 +27,20 @@ from ledgerfold.storage.errors import (
     CompactionError,
     CompactionFailed,
     CompactorUnavailable,
+    InvalidRequest,
     LedgerfoldError,
     StorageError,
 )
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
-from ledgerfold.v1.compactor_pb2 import CancelRequest, CompactionPlan, Manifest, RunRequest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CancelRequest,
+    CompactionPlan,
+    Manifest,
+    RunRequest,
+)
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 # As compactor.proto has it.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
@@ -81,6 +89,16 @@ class WorkerConnection:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """Cancelling the caller's task ends it in the worker. Raises CompactionError, StorageError,
+        InvalidRequest."""
+        try:
+            response = await self._stub.Analyze(request, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise _mapped(error, "what-if") from None
+        found: TopicWhatIf = response.found
+        return found
 
     async def cancel(self, run_id: str) -> bool:
         """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
@@ -151,7 +169,7 @@ class _Call:
 
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
     named = error_from_rpc(error)
-    if isinstance(named, CompactionError | StorageError):
+    if isinstance(named, CompactionError | StorageError | InvalidRequest):
         return named
     if error.code() == grpc.StatusCode.CANCELLED:
         return CompactionCancelled(named.message)

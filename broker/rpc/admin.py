@@ -68,6 +68,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "CancelCompaction": compaction.cancel,
         "ListRuns": compaction.list_runs,
         "Explain": compaction.explain,
+        "WhatIf": compaction.what_if,
         "GetClock": clock.get,
         "MoveClock": clock.move,
     }

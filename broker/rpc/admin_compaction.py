@@ -1,4 +1,4 @@
-"""The calls of AdminService about compaction: its runs, and what they did to a key."""
+"""The calls of AdminService about compaction: runs, what they did, what they would do."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from ledgerfold.broker.rpc.existing import COMPACTED, existing_names, existing_t
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.broker.whatif.forecaster import Forecaster
 from ledgerfold.storage.errors import InvalidRequest, TopicIsPartitioned
 from ledgerfold.strategies.catalogue import checked
-from ledgerfold.v1 import admin_pb2, explain_pb2
+from ledgerfold.v1 import admin_pb2, explain_pb2, what_if_pb2
 
 
 class CompactionHandlers:
@@ -22,6 +23,7 @@ class CompactionHandlers:
         self._compaction = PartitionedCompaction(broker)
         self._policies = PolicyStore(broker)
         self._explainer = Explainer(broker)
+        self._forecaster = Forecaster(broker)
 
     @runs_to_its_end
     async def trigger(
@@ -70,3 +72,7 @@ class CompactionHandlers:
         else:
             topics = await existing_topics(self._broker, request.topic)
         return await self._explainer.explain(topics, request)
+
+    async def what_if(self, request: what_if_pb2.WhatIfRequest) -> what_if_pb2.WhatIfResponse:
+        topics = await existing_topics(self._broker, request.topic)
+        return await self._forecaster.answer(topics, request)

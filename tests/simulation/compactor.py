@@ -23,14 +23,16 @@ from ledgerfold.storage.entry import EntryHeader, read_header, verify_sections
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
+    CompactorUnavailable,
     LedgerfoldError,
     MissingFile,
 )
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message, publishing_order
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
@@ -72,6 +74,10 @@ class SimCompactor:
         self.worker = self._new_worker()
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """The simulation asks for none."""
+        raise CompactorUnavailable("There is no Spark here.")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         loop = asyncio.get_running_loop()

@@ -21,8 +21,9 @@ from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RunCounts
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message, publishing_order
 
 OnProgress = Callable[[CompactionProgress], None]
@@ -42,6 +43,7 @@ class MemoryCompactor:
     def __init__(self, files: Files) -> None:
         self._files = files
         self.failure: Exception | None = None
+        self.analyses: list[AnalyzeRequest] = []
         self.has_begun = asyncio.Event()
         self.may_go = asyncio.Event()
         self.may_go.set()
@@ -63,6 +65,16 @@ class MemoryCompactor:
         manifest = self._write(plan)
         self._files.sync_dir(folder.parent)
         return manifest
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """Only notes what it was asked; `may_go` holds it, too."""
+        self.analyses.append(request)
+        self.has_begun.set()
+        await self.may_go.wait()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        return TopicWhatIf()
 
     def _write(self, plan: CompactionPlan) -> Manifest:
         entries = list(self._entries(plan))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
+from ledgerfold.storage.entry import Compression
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.model.strategic_model import Said
 from tests.model.strategy_model import Message
-from tests.support.compaction import LogBuilder, Stored
+from tests.support.compaction import Batch, LogBuilder, Stored
 
 SETTINGS = {"header-version": {"property": "n"}}
 
@@ -16,8 +18,14 @@ SETTINGS = {"header-version": {"property": "n"}}
 class StrategicLog(LogBuilder):
     """As LogBuilder; the property `n` of every other message is its place in the batch."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, _event_time_ms)
+    def add_segment(
+        self, ledger_id: int, batches: Iterable[Batch], compression: int = Compression.NONE
+    ) -> SegmentRecord:
+        timed = [
+            [message._replace(event_time_ms=_event_time_ms(message)) for message in batch]
+            for batch in batches
+        ]
+        return super().add_segment(ledger_id, timed, compression)
 
     def said(self) -> list[Said]:
         return [_said(message) for message in self.messages]

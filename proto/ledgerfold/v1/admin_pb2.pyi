@@ -1,6 +1,7 @@
 from ledgerfold.v1 import data_pb2 as _data_pb2
 from ledgerfold.v1 import explain_pb2 as _explain_pb2
 from ledgerfold.v1 import records_pb2 as _records_pb2
+from ledgerfold.v1 import what_if_pb2 as _what_if_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor

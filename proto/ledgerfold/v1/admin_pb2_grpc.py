@@ -5,6 +5,7 @@ import warnings
 
 from ledgerfold.v1 import admin_pb2 as ledgerfold_dot_v1_dot_admin__pb2
 from ledgerfold.v1 import explain_pb2 as ledgerfold_dot_v1_dot_explain__pb2
+from ledgerfold.v1 import what_if_pb2 as ledgerfold_dot_v1_dot_what__if__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -189,6 +190,11 @@ class AdminServiceStub:
                 '/ledgerfold.v1.AdminService/Explain',
                 request_serializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.FromString,
+                _registered_method=True)
+        self.WhatIf = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/WhatIf',
+                request_serializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.FromString,
                 _registered_method=True)
         self.GetPolicies = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/GetPolicies',
@@ -407,6 +413,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WhatIf(self, request, context):
+        """What strategies of compaction, and times to compact, would come to. Changes nothing; reads through the whole topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicies(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -577,6 +590,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.SerializeToString,
+            ),
+            'WhatIf': grpc.unary_unary_rpc_method_handler(
+                    servicer.WhatIf,
+                    request_deserializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.SerializeToString,
             ),
             'GetPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicies,
@@ -1426,6 +1444,33 @@ class AdminService:
             '/ledgerfold.v1.AdminService/Explain',
             ledgerfold_dot_v1_dot_explain__pb2.ExplainRequest.SerializeToString,
             ledgerfold_dot_v1_dot_explain__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WhatIf(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/WhatIf',
+            ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.FromString,
             options,
             channel_credentials,
             insecure,

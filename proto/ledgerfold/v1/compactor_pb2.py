@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from ledgerfold.v1 import admin_pb2 as ledgerfold_dot_v1_dot_admin__pb2
 from ledgerfold.v1 import records_pb2 as ledgerfold_dot_v1_dot_records__pb2
+from ledgerfold.v1 import what_if_pb2 as ledgerfold_dot_v1_dot_what__if__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dledgerfold/v1/compactor.proto\x12\rledgerfold.v1\x1a\x19ledgerfold/v1/admin.proto\x1a\x1bledgerfold/v1/records.proto\"\x94\x04\n\x0e\x43ompactionPlan\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\x12\x18\n\x10strategy_version\x18\x0c \x01(\x05\x12N\n\x11strategy_settings\x18\r \x03(\x0b\x32\x33.ledgerfold.v1.CompactionPlan.StrategySettingsEntry\x12\x0f\n\x07time_ms\x18\x0e \x01(\x03\x12\x18\n\x10renumber_batches\x18\x0f \x01(\x08\x12\x17\n\x0fretain_null_key\x18\x04 \x01(\x08\x12\x13\n\x0bledgers_dir\x18\x05 \x01(\t\x12.\n\x08segments\x18\x06 \x03(\x0b\x32\x1c.ledgerfold.v1.SegmentRecord\x12\x1a\n\x12\x63ompacted_segments\x18\x07 \x01(\x05\x12\x11\n\tledger_id\x18\x08 \x01(\x03\x12\x31\n\x10horizon_previous\x18\t \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12(\n\x07horizon\x18\n \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12\x19\n\x11segment_bytes_max\x18\x0b \x01(\x03\x1a\x37\n\x15StrategySettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"9\n\nRunRequest\x12+\n\x04plan\x18\x01 \x01(\x0b\x32\x1d.ledgerfold.v1.CompactionPlan\"y\n\x0bRunResponse\x12\x35\n\x08progress\x18\x01 \x01(\x0b\x32!.ledgerfold.v1.CompactionProgressH\x00\x12+\n\x08manifest\x18\x02 \x01(\x0b\x32\x17.ledgerfold.v1.ManifestH\x00\x42\x06\n\x04step\"\xcb\x01\n\x08Manifest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12(\n\x07horizon\x18\x03 \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.ledgerfold.v1.SegmentRecord\x12(\n\x06\x63ounts\x18\x05 \x01(\x0b\x32\x18.ledgerfold.v1.RunCounts\x12\x18\n\x10strategy_version\x18\x06 \x01(\t\"\x1f\n\rCancelRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x1f\n\x0e\x43\x61ncelResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\"\x19\n\x17GetCompactorInfoRequest\"{\n\x18GetCompactorInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x15\n\rspark_version\x18\x02 \x01(\t\x12\x14\n\x0cjava_version\x18\x03 \x01(\t\x12\x14\n\x0cspark_master\x18\x04 \x01(\t\x12\x0b\n\x03pid\x18\x05 \x01(\x03\x32\xfe\x01\n\x10\x43ompactorService\x12>\n\x03Run\x12\x19.ledgerfold.v1.RunRequest\x1a\x1a.ledgerfold.v1.RunResponse0\x01\x12\x45\n\x06\x43\x61ncel\x12\x1c.ledgerfold.v1.CancelRequest\x1a\x1d.ledgerfold.v1.CancelResponse\x12\x63\n\x10GetCompactorInfo\x12&.ledgerfold.v1.GetCompactorInfoRequest\x1a\'.ledgerfold.v1.GetCompactorInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dledgerfold/v1/compactor.proto\x12\rledgerfold.v1\x1a\x19ledgerfold/v1/admin.proto\x1a\x1bledgerfold/v1/records.proto\x1a\x1bledgerfold/v1/what_if.proto\"\x94\x04\n\x0e\x43ompactionPlan\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08strategy\x18\x03 \x01(\t\x12\x18\n\x10strategy_version\x18\x0c \x01(\x05\x12N\n\x11strategy_settings\x18\r \x03(\x0b\x32\x33.ledgerfold.v1.CompactionPlan.StrategySettingsEntry\x12\x0f\n\x07time_ms\x18\x0e \x01(\x03\x12\x18\n\x10renumber_batches\x18\x0f \x01(\x08\x12\x17\n\x0fretain_null_key\x18\x04 \x01(\x08\x12\x13\n\x0bledgers_dir\x18\x05 \x01(\t\x12.\n\x08segments\x18\x06 \x03(\x0b\x32\x1c.ledgerfold.v1.SegmentRecord\x12\x1a\n\x12\x63ompacted_segments\x18\x07 \x01(\x05\x12\x11\n\tledger_id\x18\x08 \x01(\x03\x12\x31\n\x10horizon_previous\x18\t \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12(\n\x07horizon\x18\n \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12\x19\n\x11segment_bytes_max\x18\x0b \x01(\x03\x1a\x37\n\x15StrategySettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"9\n\nRunRequest\x12+\n\x04plan\x18\x01 \x01(\x0b\x32\x1d.ledgerfold.v1.CompactionPlan\"y\n\x0bRunResponse\x12\x35\n\x08progress\x18\x01 \x01(\x0b\x32!.ledgerfold.v1.CompactionProgressH\x00\x12+\n\x08manifest\x18\x02 \x01(\x0b\x32\x17.ledgerfold.v1.ManifestH\x00\x42\x06\n\x04step\"\xcb\x01\n\x08Manifest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x11\n\tledger_id\x18\x02 \x01(\x03\x12(\n\x07horizon\x18\x03 \x01(\x0b\x32\x17.ledgerfold.v1.Position\x12.\n\x08segments\x18\x04 \x03(\x0b\x32\x1c.ledgerfold.v1.SegmentRecord\x12(\n\x06\x63ounts\x18\x05 \x01(\x0b\x32\x18.ledgerfold.v1.RunCounts\x12\x18\n\x10strategy_version\x18\x06 \x01(\t\"\x1f\n\rCancelRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x1f\n\x0e\x43\x61ncelResponse\x12\r\n\x05\x66ound\x18\x01 \x01(\x08\"\x19\n\x17GetCompactorInfoRequest\"{\n\x18GetCompactorInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x15\n\rspark_version\x18\x02 \x01(\t\x12\x14\n\x0cjava_version\x18\x03 \x01(\t\x12\x14\n\x0cspark_master\x18\x04 \x01(\t\x12\x0b\n\x03pid\x18\x05 \x01(\x03\"\xec\x01\n\x0e\x41nalyzeRequest\x12+\n\x04plan\x18\x01 \x01(\x0b\x32\x1d.ledgerfold.v1.CompactionPlan\x12\x35\n\nstrategies\x18\x02 \x03(\x0b\x32!.ledgerfold.v1.CompactionStrategy\x12\x17\n\x0f\x64ifferences_max\x18\x03 \x01(\x05\x12.\n\x07history\x18\x04 \x01(\x0b\x32\x1d.ledgerfold.v1.CompactionPlan\x12-\n\x07replays\x18\x05 \x03(\x0b\x32\x1c.ledgerfold.v1.ReplaySetting\"<\n\x0f\x41nalyzeResponse\x12)\n\x05\x66ound\x18\x01 \x01(\x0b\x32\x1a.ledgerfold.v1.TopicWhatIf2\xc8\x02\n\x10\x43ompactorService\x12>\n\x03Run\x12\x19.ledgerfold.v1.RunRequest\x1a\x1a.ledgerfold.v1.RunResponse0\x01\x12\x45\n\x06\x43\x61ncel\x12\x1c.ledgerfold.v1.CancelRequest\x1a\x1d.ledgerfold.v1.CancelResponse\x12H\n\x07\x41nalyze\x12\x1d.ledgerfold.v1.AnalyzeRequest\x1a\x1e.ledgerfold.v1.AnalyzeResponse\x12\x63\n\x10GetCompactorInfo\x12&.ledgerfold.v1.GetCompactorInfoRequest\x1a\'.ledgerfold.v1.GetCompactorInfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,24 +36,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._loaded_options = None
   _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._serialized_options = b'8\001'
-  _globals['_COMPACTIONPLAN']._serialized_start=105
-  _globals['_COMPACTIONPLAN']._serialized_end=637
-  _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._serialized_start=582
-  _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._serialized_end=637
-  _globals['_RUNREQUEST']._serialized_start=639
-  _globals['_RUNREQUEST']._serialized_end=696
-  _globals['_RUNRESPONSE']._serialized_start=698
-  _globals['_RUNRESPONSE']._serialized_end=819
-  _globals['_MANIFEST']._serialized_start=822
-  _globals['_MANIFEST']._serialized_end=1025
-  _globals['_CANCELREQUEST']._serialized_start=1027
-  _globals['_CANCELREQUEST']._serialized_end=1058
-  _globals['_CANCELRESPONSE']._serialized_start=1060
-  _globals['_CANCELRESPONSE']._serialized_end=1091
-  _globals['_GETCOMPACTORINFOREQUEST']._serialized_start=1093
-  _globals['_GETCOMPACTORINFOREQUEST']._serialized_end=1118
-  _globals['_GETCOMPACTORINFORESPONSE']._serialized_start=1120
-  _globals['_GETCOMPACTORINFORESPONSE']._serialized_end=1243
-  _globals['_COMPACTORSERVICE']._serialized_start=1246
-  _globals['_COMPACTORSERVICE']._serialized_end=1500
+  _globals['_COMPACTIONPLAN']._serialized_start=134
+  _globals['_COMPACTIONPLAN']._serialized_end=666
+  _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._serialized_start=611
+  _globals['_COMPACTIONPLAN_STRATEGYSETTINGSENTRY']._serialized_end=666
+  _globals['_RUNREQUEST']._serialized_start=668
+  _globals['_RUNREQUEST']._serialized_end=725
+  _globals['_RUNRESPONSE']._serialized_start=727
+  _globals['_RUNRESPONSE']._serialized_end=848
+  _globals['_MANIFEST']._serialized_start=851
+  _globals['_MANIFEST']._serialized_end=1054
+  _globals['_CANCELREQUEST']._serialized_start=1056
+  _globals['_CANCELREQUEST']._serialized_end=1087
+  _globals['_CANCELRESPONSE']._serialized_start=1089
+  _globals['_CANCELRESPONSE']._serialized_end=1120
+  _globals['_GETCOMPACTORINFOREQUEST']._serialized_start=1122
+  _globals['_GETCOMPACTORINFOREQUEST']._serialized_end=1147
+  _globals['_GETCOMPACTORINFORESPONSE']._serialized_start=1149
+  _globals['_GETCOMPACTORINFORESPONSE']._serialized_end=1272
+  _globals['_ANALYZEREQUEST']._serialized_start=1275
+  _globals['_ANALYZEREQUEST']._serialized_end=1511
+  _globals['_ANALYZERESPONSE']._serialized_start=1513
+  _globals['_ANALYZERESPONSE']._serialized_end=1573
+  _globals['_COMPACTORSERVICE']._serialized_start=1576
+  _globals['_COMPACTORSERVICE']._serialized_end=1904
 # @@protoc_insertion_point(module_scope)

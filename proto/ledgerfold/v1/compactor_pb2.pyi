@@ -1,5 +1,6 @@
 from ledgerfold.v1 import admin_pb2 as _admin_pb2
 from ledgerfold.v1 import records_pb2 as _records_pb2
+from ledgerfold.v1 import what_if_pb2 as _what_if_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -108,3 +109,23 @@ class GetCompactorInfoResponse(_message.Message):
     spark_master: str
     pid: int
     def __init__(self, version: _Optional[str] = ..., spark_version: _Optional[str] = ..., java_version: _Optional[str] = ..., spark_master: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+
+class AnalyzeRequest(_message.Message):
+    __slots__ = ("plan", "strategies", "differences_max", "history", "replays")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    STRATEGIES_FIELD_NUMBER: _ClassVar[int]
+    DIFFERENCES_MAX_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    plan: CompactionPlan
+    strategies: _containers.RepeatedCompositeFieldContainer[_records_pb2.CompactionStrategy]
+    differences_max: int
+    history: CompactionPlan
+    replays: _containers.RepeatedCompositeFieldContainer[_what_if_pb2.ReplaySetting]
+    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., history: _Optional[_Union[CompactionPlan, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[_what_if_pb2.ReplaySetting, _Mapping]]] = ...) -> None: ...
+
+class AnalyzeResponse(_message.Message):
+    __slots__ = ("found",)
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: _what_if_pb2.TopicWhatIf
+    def __init__(self, found: _Optional[_Union[_what_if_pb2.TopicWhatIf, _Mapping]] = ...) -> None: ...

@@ -46,6 +46,11 @@ class CompactorServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CancelRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Analyze = channel.unary_unary(
+                '/ledgerfold.v1.CompactorService/Analyze',
+                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeResponse.FromString,
+                _registered_method=True)
         self.GetCompactorInfo = channel.unary_unary(
                 '/ledgerfold.v1.CompactorService/GetCompactorInfo',
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoRequest.SerializeToString,
@@ -73,6 +78,13 @@ class CompactorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Analyze(self, request, context):
+        """What strategies would come to: reads, and writes nothing. It gives way to runs. A call that its client gives up ends.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetCompactorInfo(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -91,6 +103,11 @@ def add_CompactorServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CancelRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CancelResponse.SerializeToString,
+            ),
+            'Analyze': grpc.unary_unary_rpc_method_handler(
+                    servicer.Analyze,
+                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeResponse.SerializeToString,
             ),
             'GetCompactorInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetCompactorInfo,
@@ -154,6 +171,33 @@ class CompactorService:
             '/ledgerfold.v1.CompactorService/Cancel',
             ledgerfold_dot_v1_dot_compactor__pb2.CancelRequest.SerializeToString,
             ledgerfold_dot_v1_dot_compactor__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Analyze(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.CompactorService/Analyze',
+            ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_compactor__pb2.AnalyzeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -17,6 +17,7 @@ from ledgerfold.compactor.rows import Counts
 from ledgerfold.compactor.strategies import event_time as event_time_module
 from ledgerfold.compactor.strategies.event_time import EVENT_TIME
 from ledgerfold.compactor.strategies.registry import strategy_of
+from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.entry import Compression
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from tests.model.strategy_model import Message, Outcome, outcome_of
@@ -90,6 +91,7 @@ def test_one_fold_equals_the_model(asked: Asked, messages: list[Message], slice_
     strategy = strategy_of(
         CompactionPlan(strategy=asked.name, strategy_settings=asked.settings, time_ms=asked.time_ms)
     )
+    assert isinstance(strategy, Strategy)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(event_time_module, "_SLICE_ROWS", slice_rows)
         outcome = asked.outcome(messages)

@@ -1,0 +1,130 @@
+"""`what-if`: what strategies, and times to compact, would come to. Nothing changes.
+
+    ledgerfold what-if prices --strategy publishing-order --strategy keep-n:n=2 --diff
+    ledgerfold what-if prices --threshold 1M,10M --every 1h
+
+Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is about: `input`,
+`strategy`, `difference`, `replay`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import add_output, json_printer, wants_table, width_of
+from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.cli.what_if_options import Question, add_question, question_of
+from ledgerfold.broker.cli.what_if_rows import (
+    difference_row,
+    input_row,
+    replay_row,
+    strategy_row,
+)
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+Commands = argparse._SubParsersAction
+
+
+def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "what-if",
+        help="what strategies, and times to compact, would come to",
+        description="Looks at a topic, or at a file, and changes nothing.",
+    )
+    add_question(parser)
+    add_output(parser, ("table", "json", "jsonl"))
+    parser.set_defaults(run=_what_if)
+
+
+def _what_if(options: argparse.Namespace) -> None:
+    question = question_of(options)
+    found = _ask(options, question)
+    if wants_table(options):
+        for each in found:
+            _print_tables(options, each)
+    else:
+        with json_printer(options) as show:
+            for row in _rows(found):
+                show(row)
+
+
+def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatIf]:
+    with admin_of(options) as admin:
+        return admin.what_if(
+            options.topic,
+            question.strategies,
+            differences_max=question.differences_max,
+            replays=question.replays,
+        )
+
+
+def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
+    for each in found:
+        topic = {"topic": each.topic}
+        yield topic | {"about": "input"} | input_row(each.input)
+        for forecast in each.forecasts:
+            yield topic | {"about": "strategy"} | strategy_row(forecast)
+        names = _names(each)
+        for difference in each.differences.listed:
+            yield topic | {"about": "difference"} | difference_row(difference, names)
+        if each.HasField("differences"):
+            yield topic | {"about": "differences", "keys": each.differences.keys}
+        for replay in each.replays:
+            yield topic | {"about": "replay"} | replay_row(replay)
+
+
+def _names(found: TopicWhatIf) -> list[str]:
+    """Of the strategies that were forecast."""
+    return [strategy_row(each)["strategy"] for each in found.forecasts if not each.not_forecast]
+
+
+def _print_tables(options: argparse.Namespace, found: TopicWhatIf) -> None:
+    given = found.input
+    print(
+        f"{found.topic}: a run would read {given.messages} messages "
+        f"({format_size(given.bytes)}, {given.tombstones} tombstones, "
+        f"{given.null_keys} without a key)"
+    )
+    forecast = [each for each in found.forecasts if not each.not_forecast]
+    for each in found.forecasts:
+        if each.not_forecast:
+            print(f"{strategy_row(each)['strategy']}: {each.not_forecast}", file=sys.stderr)
+    _print(options, [_shown(strategy_row(each)) for each in forecast])
+    if found.HasField("differences"):
+        print(f"\n{found.differences.keys} keys differ")
+        names = _names(found)
+        _print(options, [_kept(difference_row(each, names)) for each in found.differences.listed])
+    if found.replays:
+        print("\nThe topic's history, replayed")
+        _print(options, [_shown(replay_row(each)) for each in found.replays])
+
+
+def _print(options: argparse.Namespace, rows: Sequence[Row]) -> None:
+    if rows:
+        print(aligned(rows, width_of(options)))
+
+
+def _shown(row: Row) -> Row:
+    """For people: sizes with units, points left to pictures."""
+    return {
+        name.removesuffix("_bytes"): format_size(value) if name.endswith("bytes") else value
+        for name, value in row.items()
+        if name not in ("points", "bytes_estimated")
+    }
+
+
+def _kept(row: Row) -> Row:
+    """A column for each strategy."""
+    shown: dict[str, Any] = {"key": row["key"]}
+    for kept in row["kept"]:
+        last = "(gone)" if kept["last"] is None else f"{kept['last']} {kept['value']}"
+        more = f" (+{kept['messages'] - 1})" if kept["messages"] > 1 else ""
+        shown[kept["strategy"]] = last + more
+    return shown

@@ -1,0 +1,108 @@
+"""The Spark job of an analysis: scan, merge, size, with a shuffle between each two.
+
+    segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
+
+Cut as a run of the same plan is (compactor/plan.py); a small plan is one task. Nothing is written
+but Spark's shuffle files, in the worker's own folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import index
+from typing import NamedTuple
+
+from pyspark import SparkContext
+
+from ledgerfold.compactor.plan import Cut, InputSegment
+from ledgerfold.compactor.rows import Counts, Failure
+from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.what_if.merge import Merge
+from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Differing, Judged, Sized
+from ledgerfold.compactor.what_if.scan import Scan
+from ledgerfold.compactor.what_if.sizing import size
+from ledgerfold.storage.errors import LedgerfoldError
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for."""
+
+    cut: Cut
+    strategies: tuple[Strategy, ...]
+    retain_null_key: bool
+    differences_max: int
+
+    def scan(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[AnalysisRow]:
+        scan = Scan(
+            self.strategies, self.cut.buckets, self.retain_null_key, self.differences_max > 0
+        )
+        try:
+            yield from scan.rows(tuple(chain.from_iterable(runs)))
+        except LedgerfoldError as error:
+            for bucket in range(self.cut.buckets):
+                yield bucket, Failure.of(error)
+
+    def merge(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
+        firsts = tuple(run[0].ordinal for run in self.cut.copies)
+        return Merge(self.strategies, firsts, self.differences_max).rows(rows)
+
+    def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
+        ordinals = [segment.ordinal for segment in self.cut.copies[task]]
+        return size(rows, len(self.strategies), ordinals)
+
+    @property
+    def is_solo(self) -> bool:
+        return len(self.cut.scans) == self.cut.buckets == len(self.cut.copies) == 1
+
+
+class Figures(NamedTuple):
+    """What the tasks found, added up; `judged` and `sized` by strategy."""
+
+    counts: Counts
+    judged: list[Judged]
+    sized: list[Sized]
+    differing: Differing
+
+
+def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
+    """Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors."""
+    if not analysis.cut.scans:
+        return figures_of([], analysis)
+    scans = analysis.cut.scans
+    rows = context.parallelize(scans, len(scans)).mapPartitions(analysis.scan)
+    if not analysis.is_solo:
+        rows = rows.partitionBy(analysis.cut.buckets, index)
+    rows = rows.mapPartitions(analysis.merge)
+    if not analysis.is_solo:
+        rows = rows.partitionBy(len(analysis.cut.copies), index)
+    sized = rows.mapPartitionsWithIndex(analysis.size)
+    return figures_of([content for _, content in sized.collect()], analysis)
+
+
+def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figures:
+    """Raises the error that a task met."""
+    numbers = range(len(analysis.strategies))
+    counts, differing = Counts(), Differing(0, ())
+    judged = [Judged(number, 0, 0) for number in numbers]
+    sized = [Sized(number, 0, 0, 0, 0) for number in numbers]
+    for content in contents:
+        match content:
+            case Failure():
+                raise content.error()
+            case Counts():
+                counts = counts.plus(content)
+            case Judged(number):
+                judged[number] = Judged(number, *_sum(judged[number][1:], content[1:]))
+            case Sized(number):
+                sized[number] = Sized(number, *_sum(sized[number][1:], content[1:]))
+            case Differing(keys, listed):
+                first = sorted((*differing.listed, *listed))[: analysis.differences_max]
+                differing = Differing(differing.keys + keys, tuple(first))
+    return Figures(counts, judged, sized, differing)
+
+
+def _sum(mine: Iterable[int], theirs: Iterable[int]) -> list[int]:
+    return [each + other for each, other in zip(mine, theirs, strict=True)]

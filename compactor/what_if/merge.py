@@ -1,0 +1,149 @@
+"""The second task of an analysis: the fragments of a bucket become what stays, by strategy.
+
+As compactor/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
+Memory: what a run's task holds, with the fragments of all strategies, and where differences are
+asked for, 16 bytes a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.positions import ROW_BITS, Integers
+from ledgerfold.compactor.rows import Failure
+from ledgerfold.compactor.strategies.strategy import Codes, Strategy
+from ledgerfold.compactor.what_if.rows import (
+    AnalysisRow,
+    Chunk,
+    Differing,
+    Entries,
+    Judged,
+    Kept,
+    packed,
+    unpacked,
+)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """`first_ordinals`: the first segment of each sizing task. `differences_max`: keys to list."""
+
+    strategies: tuple[Strategy, ...]
+    first_ordinals: tuple[int, ...]
+    differences_max: int
+
+    def rows(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
+        """Rows for the sizing tasks."""
+        chunks: list[Chunk] = []
+        for row in rows:
+            match row[1]:
+                case Chunk() as content:
+                    chunks.append(content)
+                case Kept() as content:
+                    yield from self._to_sizing(content.strategy, unpacked(content.positions))
+                case Entries() as content:
+                    # Those of a chunk may belong to several tasks, which take what is theirs.
+                    first = np.frombuffer(content.positions, "<i8")[[0, -1]] >> ROW_BITS
+                    low, high = np.searchsorted(self.first_ordinals, first, "right") - 1
+                    for task in range(int(low), int(high) + 1):
+                        yield task, content
+                case Failure() as content:
+                    for task in range(len(self.first_ordinals)):
+                        yield task, content
+                    return
+                case content:
+                    yield 0, content
+        if chunks:
+            yield from self._merged(chunks)
+
+    def _merged(self, chunks: Sequence[Chunk]) -> Iterator[AnalysisRow]:
+        columns = [chunk.key_column for chunk in chunks]
+        encoded = pa.concat_arrays(columns).dictionary_encode()
+        found, codes = encoded.dictionary, from_arrow(encoded.indices)
+        bounds = np.cumsum([0, *map(len, columns)])
+        chunk_codes = [codes[start:end] for start, end in pairwise(bounds)]
+        survivors = []
+        for number, strategy in enumerate(self.strategies):
+            judged, positions = _judge(number, strategy, chunks, chunk_codes, len(found))
+            yield 0, judged
+            yield from self._to_sizing(number, positions)
+            survivors.append(positions)
+        if self.differences_max:
+            yield 0, self._differing(found, survivors, chunks, chunk_codes)
+
+    def _to_sizing(self, strategy: int, positions: Integers) -> Iterator[AnalysisRow]:
+        firsts = np.array(self.first_ordinals, np.int64) << ROW_BITS
+        bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
+        for task, (start, end) in enumerate(pairwise(bounds)):
+            if start < end:
+                yield task, Kept(strategy, packed(positions[start:end]))
+
+    def _differing(
+        self,
+        keys: pa.BinaryArray,
+        survivors: Sequence[Integers],
+        chunks: Sequence[Chunk],
+        chunk_codes: Sequence[Codes],
+    ) -> Differing:
+        places = [chunk.places for chunk in chunks if chunk.places is not None]
+        positions = np.concatenate([unpacked(each[0]) for each in places])
+        codes = np.concatenate(
+            [of[unpacked(each[1])] for of, each in zip(chunk_codes, places, strict=True)]
+        )
+        order = np.argsort(positions, kind="stable")
+        positions, codes = positions[order], codes[order]
+        kept = [codes[np.searchsorted(positions, each)] for each in survivors]
+        stays, times = np.unique(np.concatenate(survivors), return_counts=True)
+        loose = stays[times < len(survivors)]
+        differing = np.unique(codes[np.searchsorted(positions, loose)])
+        listed = keys.take(to_arrow(differing)).to_pylist()
+        first = sorted(zip(listed, differing.tolist(), strict=True))[: self.differences_max]
+        return Differing(
+            len(differing),
+            tuple(
+                (key, tuple(map(_last_kept, kept, survivors, [code] * len(kept))))
+                for key, code in first
+            ),
+        )
+
+
+def _last_kept(kept: Integers, positions: Integers, code: int) -> tuple[int, int]:
+    """How many messages of a key stay, and the last one's position."""
+    own = positions[kept == code]
+    return len(own), int(own[-1]) if len(own) else -1
+
+
+def _judge(
+    number: int,
+    strategy: Strategy,
+    chunks: Sequence[Chunk],
+    chunk_codes: Sequence[Codes],
+    key_count: int,
+) -> tuple[Judged, Integers]:
+    """What one strategy makes of the bucket; the positions that stay, ascending."""
+    parts = [chunk.parts[number] for chunk in chunks]
+    codes = np.concatenate(
+        [
+            of if part.codes is None else of[unpacked(part.codes)]
+            for of, part in zip(chunk_codes, parts, strict=True)
+        ]
+    )
+    columns = tuple(
+        np.concatenate([unpacked(each) for each in column])
+        for column in zip(*(part.columns for part in parts), strict=True)
+    )
+    is_present = np.zeros(key_count, np.bool_)
+    is_present[codes] = True
+    if not is_present.all():
+        # A strategy is asked about keys of which there are fragments.
+        codes = (np.cumsum(is_present) - 1)[codes]
+        key_count = int(np.count_nonzero(is_present))
+    folded = strategy.join(codes, columns, key_count)
+    positions = np.sort(strategy.survivors(folded.fragments))
+    return Judged(number, key_count, folded.removed_events), positions

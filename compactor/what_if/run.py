@@ -1,0 +1,92 @@
+"""One analysis in the worker: the Spark job, and what the driver makes of its figures.
+
+It makes no folder and writes no file. It runs where runs do, one thing after the other, and gives
+way to them: a run that comes ends it, and it begins again behind that run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+
+from py4j.protocol import Py4JError
+
+from ledgerfold.compactor.plan import cut_segments, input_segments
+from ledgerfold.compactor.plan_check import check_input
+from ledgerfold.compactor.run import sentence_of
+from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.what_if.forecasts import (
+    candidate,
+    differences,
+    forecasts,
+    input_of,
+)
+from ledgerfold.compactor.what_if.job import Analysis, run_analysis
+from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, InvalidRequest
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+STRATEGIES_MAX = 16
+DIFFERENCES_MAX = 1_000
+_STAGE = "what-if"
+# Between a connection that broke because the JVM died and the system's word for it.
+_JVM_END_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+class AnalysisRun:
+    """`execute` on one thread, once; `cancel` may be called from others meanwhile."""
+
+    def __init__(self, request: AnalyzeRequest, session: Session) -> None:
+        """Raises InvalidRequest, UnknownStrategy when the request makes no sense."""
+        if len(request.strategies) > STRATEGIES_MAX:
+            raise InvalidRequest(f"{STRATEGIES_MAX} strategies at most are asked about at once.")
+        if not 0 <= request.differences_max <= DIFFERENCES_MAX:
+            raise InvalidRequest(f"{DIFFERENCES_MAX} keys at most are listed.")
+        self._request, self._session = request, session
+        self._segments = input_segments(request.plan, check_input)
+        self._candidates = [candidate(each, request.plan.time_ms) for each in request.strategies]
+        self._group = f"what-if {uuid.uuid4().hex}"
+        self._is_cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start."""
+        self._is_cancelled.set()
+        with contextlib.suppress(Py4JError, OSError):
+            self._session.context.cancelJobGroup(self._group)
+
+    def execute(self) -> TopicWhatIf:
+        """Raises CompactionCancelled, CompactionFailed, StorageError."""
+        try:
+            with self._session.job_group(self._group, self._request.plan.topic):
+                return self._execute()
+        except (Py4JError, OSError) as error:
+            jvm_end = self._session.jvm_end(_JVM_END_SECONDS)
+            if jvm_end is not None:
+                raise CompactionFailed(_STAGE, f"Spark's JVM ended ({jvm_end})") from error
+            self._check_cancelled()
+            _log.error("%s failed", self._group, exc_info=error)
+            raise CompactionFailed(_STAGE, sentence_of(error)) from error
+
+    def _execute(self) -> TopicWhatIf:
+        self._check_cancelled()
+        request = self._request
+        analysis = Analysis(
+            cut_segments(self._segments, self._session.cores),
+            tuple(each.strategy for each in self._candidates if each.strategy is not None),
+            request.plan.retain_null_key,
+            request.differences_max,
+        )
+        figures = run_analysis(self._session.context, analysis)
+        found = TopicWhatIf(input=input_of(figures), forecasts=forecasts(self._candidates, figures))
+        if request.differences_max:
+            found.differences.CopyFrom(
+                differences(figures.differing, self._segments, self._check_cancelled)
+            )
+        return found
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise CompactionCancelled("The analysis was cancelled.")

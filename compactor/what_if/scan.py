@@ -1,0 +1,170 @@
+"""The one scan of an analysis: key sections in, what every strategy makes of them out.
+
+As compactor/scan.py does for a run. What costs most is done once for all strategies: reading and
+verifying, encoding the keys as numbers, and their hashes. Beside the fragments it tells what is
+needed to say how large the survivors are (shares.py).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.key_columns import KeyColumns
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.strategies.strategy import Codes, Folded, Strategy
+from ledgerfold.compactor.what_if.rows import (
+    ALL,
+    AnalysisRow,
+    Chunk,
+    Entries,
+    Judged,
+    Kept,
+    Part,
+    packed,
+)
+from ledgerfold.compactor.what_if.shares import Sections
+
+# Bounds of a chunk, and so of a task's memory: about 60 bytes a message, 24 more for each strategy,
+# and three times the keys.
+CHUNK_ROWS_MAX = 1_000_000
+CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Scan:
+    """How segments are scanned. `finds_differences`: tells which key each message has."""
+
+    strategies: tuple[Strategy, ...]
+    buckets: int
+    retain_null_key: bool
+    finds_differences: bool
+
+    def rows(self, segments: Sequence[InputSegment]) -> Iterator[AnalysisRow]:
+        """Rows for the merge tasks.
+
+        Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+        """
+        chunk = self._new_chunk()
+        for segment in segments:
+            with SegmentMap(segment) as mapped:
+                for entry in mapped.in_range():
+                    chunk.add(mapped, entry)
+                    columns = chunk.columns
+                    if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
+                        yield from self._reduced(chunk)
+                        chunk = self._new_chunk()
+        if chunk.columns.rows:
+            yield from self._reduced(chunk)
+
+    def _new_chunk(self) -> _Collected:
+        return _Collected(any(each.reads_event_times for each in self.strategies))
+
+    def _reduced(self, chunk: _Collected) -> Iterator[AnalysisRow]:
+        columns = chunk.columns
+        columns.check()
+        facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
+        yield 0, chunk.entries(facts.positions)
+        keyless = columns.rows - int(np.count_nonzero(has_key))
+        if keyless:
+            if self.retain_null_key:
+                yield 0, Kept(ALL, packed(facts.positions[~has_key]))
+            keys = keys.take(to_arrow(np.flatnonzero(has_key)))
+            facts = facts.where(has_key)
+        tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
+        encoded = keys.dictionary_encode()
+        found, codes = encoded.dictionary, from_arrow(encoded.indices)
+        dropped = 0 if self.retain_null_key else keyless
+        begun: list[Folded] = []
+        for number, strategy in enumerate(self.strategies):
+            begun.append(strategy.begin(codes, facts, len(found)))
+            yield 0, Judged(number, 0, begun[-1].removed_events + dropped)
+        yield from self._in_buckets(found, begun, facts.positions, codes)
+        yield (
+            0,
+            Counts(
+                messages_in=columns.rows,
+                entries_in=columns.entries,
+                bytes_in=columns.size_bytes,
+                tombstones=tombstones,
+                null_keys=keyless,
+            ),
+        )
+
+    def _in_buckets(
+        self, keys: pa.BinaryArray, begun: Sequence[Folded], positions: Integers, codes: Codes
+    ) -> Iterator[AnalysisRow]:
+        places = (positions, codes.astype(np.int64)) if self.finds_differences else None
+        if self.buckets == 1:
+            parts = tuple(Part.of(each.codes, each.fragments) for each in begun)
+            yield 0, Chunk.of(keys, parts, places)
+            return
+        # As in a run: crc32 is the same everywhere.
+        hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % self.buckets
+        for bucket in range(self.buckets):
+            chosen = hashes == bucket
+            if chosen.any():
+                yield bucket, _part_of(keys, chosen, begun, places)
+
+
+def _part_of(
+    keys: pa.BinaryArray,
+    chosen: Booleans,
+    begun: Sequence[Folded],
+    places: tuple[Integers, Integers] | None,
+) -> Chunk:
+    """Of the keys that are chosen, under new codes."""
+    renumbered = np.cumsum(chosen) - 1
+    parts = []
+    for folded in begun:
+        codes, rows = None, chosen
+        if folded.codes is not None:
+            rows = chosen[folded.codes]
+            codes = renumbered[folded.codes[rows]]
+        parts.append(Part.of(codes, tuple(each[rows] for each in folded.fragments)))
+    if places is not None:
+        positions, row_codes = places
+        rows = chosen[row_codes]
+        places = positions[rows], renumbered[row_codes[rows]]
+    return Chunk.of(keys.take(to_arrow(np.flatnonzero(chosen))), tuple(parts), places)
+
+
+class _Collected:
+    """The key columns of many entries, and how large the parts of each are."""
+
+    def __init__(self, reads_event_times: bool) -> None:
+        self.columns = KeyColumns(reads_event_times)
+        self._counts: list[int] = []
+        self._header_bytes: list[int] = []
+        self._key_bytes: list[int] = []
+        self._value_bytes: list[int] = []
+
+    def add(self, mapped: SegmentMap, entry: PlacedEntry) -> None:
+        self.columns.add(mapped, entry)
+        header = entry.header
+        self._counts.append(header.message_count)
+        self._header_bytes.append(header.header_bytes)
+        self._key_bytes.append(header.key_bytes)
+        self._value_bytes.append(header.value_bytes)
+
+    def entries(self, positions: Integers) -> Entries:
+        """`positions`: those of all messages. The columns are checked."""
+        counts = np.array(self._counts, np.int64)
+        sections = Sections(
+            np.array(self._key_bytes, np.int64), np.array(self._value_bytes, np.int64)
+        )
+        shares = sections.shares(counts, self.columns.key_sizes(), self.columns.value_sizes())
+        return Entries(
+            packed(positions[np.cumsum(counts) - counts]),
+            packed(counts),
+            packed(np.array(self._header_bytes, np.int64)),
+            shares.astype("<u4").tobytes(),
+        )

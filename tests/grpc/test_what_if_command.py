@@ -1,0 +1,91 @@
+"""`what-if` on a real broker: it tells what the real compactor then does, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import ledgerfold
+
+pytestmark = pytest.mark.spark
+ORDER = "publishing-order"
+
+
+@pytest.fixture
+def broker(shared_broker: BrokerProcess) -> BrokerProcess:
+    return shared_broker
+
+
+def publish(client: Client, topic: str, numbers: range) -> None:
+    """Batches and single messages, tombstones, messages without a key."""
+    batching = client.create_producer(topic, batching_max_messages=5)
+    alone = client.create_producer(topic, batching_enabled=False)
+    for number in numbers:
+        key = f"k{number * 7 % 20}" if number % 9 else None
+        value = b"" if number % 11 == 0 else b"value %d" % number * 5
+        if number % 3:
+            batching.send_async(value, None, partition_key=key)
+        else:
+            batching.flush()
+            alone.send(value, partition_key=key)
+    batching.close()
+    alone.close()
+
+
+def test_the_real_compactor_does_what_was_foretold(
+    client: Client, admin: Admin, new_topic: Callable[[str], str]
+) -> None:
+    """Twice: of a topic that was never compacted, and of one that was."""
+    topic = new_topic("foretold")
+    for numbers in (range(100), range(100, 140)):
+        publish(client, topic, numbers)
+        before = admin.internal_stats(topic)
+        (found,) = admin.what_if(topic)
+        assert admin.internal_stats(topic) == before
+        (forecast,) = found.forecasts
+        admin.trigger_compaction(topic)
+        *_, last = admin.watch_compaction(topic, timeout_seconds=100)
+        counts = last.run.counts
+        assert not last.last_error
+        assert forecast.strategy.name == ORDER
+        assert (found.input.messages, found.input.entries, found.input.bytes) == (
+            counts.messages_in,
+            counts.entries_in,
+            counts.bytes_in,
+        )
+        assert (found.input.tombstones, found.input.null_keys) == (
+            counts.tombstones,
+            counts.null_keys,
+        )
+        assert (forecast.messages, forecast.entries, forecast.keys, forecast.removed_events) == (
+            counts.messages_out,
+            counts.entries_out,
+            counts.keys,
+            counts.removed_events,
+        )
+        assert forecast.bytes == pytest.approx(counts.bytes_out, rel=0.25)
+
+
+def test_the_command(
+    client: Client, broker: BrokerProcess, new_topic: Callable[[str], str]
+) -> None:
+    """JSON lines in a pipe, tables when they are asked for; mistakes are told."""
+    topic = new_topic("asked")
+    publish(client, topic, range(30))
+    asked = ("what-if", topic, "--strategy", ORDER, "--strategy", ORDER, "--strategy", "newest")
+    ran = ledgerfold("--url", broker.url, *asked, "--diff")
+    rows = ran.rows
+    assert [row["about"] for row in rows] == ["input", *["strategy"] * 3, "differences"]
+    assert rows[1] == rows[2]
+    assert "message by message" in rows[3]["not_forecast"]
+    assert rows[-1]["keys"] == 0
+    table = ledgerfold("--url", broker.url, *asked, "-o", "table")
+    assert "a run would read 30 messages" in table.out
+    assert table.out.count(ORDER) == 2
+    assert ledgerfold("--url", broker.url, "what-if", new_topic("none")).code == NOT_FOUND
+    assert ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep-n").code == USAGE

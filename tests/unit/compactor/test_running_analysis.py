@@ -1,0 +1,111 @@
+"""An analysis gives way to runs, begins again behind them, and ends when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pytest
+
+from ledgerfold.compactor.what_if.run import AnalysisRun
+from ledgerfold.compactor.what_if.running import ATTEMPTS, RunningAnalysis
+from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+FOUND = TopicWhatIf(topic="found")
+
+
+class HeldAnalysis:
+    """Stays until it is cancelled, or let go."""
+
+    def __init__(self, has_begun: Callable[[], None]) -> None:
+        self._has_begun, self.may_end = has_begun, threading.Event()
+        self._is_cancelled = False
+
+    def execute(self) -> TopicWhatIf:
+        self._has_begun()
+        self.may_end.wait()
+        if self._is_cancelled:
+            raise CompactionCancelled("The analysis was cancelled.")
+        return FOUND
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        self.may_end.set()
+
+
+class Lab:
+    """Analyses as they are made; `begun` tells of each."""
+
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self.made: list[HeldAnalysis] = []
+        self.begun: asyncio.Queue[int] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self.running = RunningAnalysis(self._make, executor)
+
+    def _make(self) -> AnalysisRun:
+        number = len(self.made)
+
+        def has_begun() -> None:
+            self._loop.call_soon_threadsafe(self.begun.put_nowait, number)
+
+        self.made.append(HeldAnalysis(has_begun))
+        return cast(AnalysisRun, self.made[-1])
+
+
+def test_it_begins_again_behind_a_run() -> None:
+    """The run is not kept waiting, and the question is answered all the same."""
+
+    async def check() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            lab = Lab(executor)
+            result = asyncio.create_task(lab.running.result())
+            await lab.begun.get()
+            order: list[str] = []
+            run = executor.submit(order.append, "run")
+            lab.running.give_way()
+            assert await lab.begun.get() == 1
+            order.append("analysis")
+            lab.made[1].may_end.set()
+            assert await result == FOUND
+            assert run.done()
+            assert order == ["run", "analysis"]
+
+    asyncio.run(check())
+
+
+def test_it_gives_up_when_runs_never_end() -> None:
+    """It says so."""
+
+    async def check() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            lab = Lab(executor)
+            result = asyncio.create_task(lab.running.result())
+            for _ in range(ATTEMPTS):
+                await lab.begun.get()
+                lab.running.give_way()
+            with pytest.raises(CompactorUnavailable, match="gave way"):
+                await result
+
+    asyncio.run(check())
+
+
+def test_a_cancelled_one_ends() -> None:
+    """On its way, and in the queue."""
+
+    async def check() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            first, second = Lab(executor), Lab(executor)
+            results = [asyncio.create_task(each.running.result()) for each in (first, second)]
+            await first.begun.get()
+            for lab in (second, first):
+                lab.running.cancel()
+            for result in results:
+                with pytest.raises(CompactionCancelled):
+                    await result
+            assert second.begun.empty()
+
+    asyncio.run(check())

@@ -1,0 +1,210 @@
+"""An analysis tells what real runs on the same data then do."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.compactor.plan import TaskPlan, cut, input_segments
+from ledgerfold.compactor.plan_check import check_input
+from ledgerfold.compactor.strategies.event_time import EVENT_TIME
+from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.what_if import scan as scan_module
+from ledgerfold.compactor.what_if.forecasts import differences
+from ledgerfold.compactor.what_if.job import Figures
+from ledgerfold.compactor.what_if.shares import Sections
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import Corruption, MissingFile
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from tests.model.strategy_model import Message
+from tests.support.compaction import COMPRESSIONS, LOGS, LogBuilder, Stored, damage, read_messages
+from tests.support.local_analysis import analyze
+from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
+from tests.support.strategies import FIRST
+
+
+def _begin_values(codes: Codes, facts: Facts, key_count: int) -> Folded:
+    return Folded((facts.positions[facts.is_value],), 0, codes[facts.is_value].astype(np.int64))
+
+
+def _join_values(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
+    assert len(np.unique(codes)) == key_count
+    return Folded(columns, 0, codes.astype(np.int64))
+
+
+# Several fragments of a key, and none of a key that has no value.
+VALUES = Strategy("values", 1, _begin_values, _join_values, lambda columns: columns[0])
+STRATEGIES = (PUBLISHING_ORDER, FIRST, VALUES, EVENT_TIME)
+LogShape = list[list[list[Message]]]
+
+
+def _log(folder: Path, shape: LogShape, compression: int = Compression.NONE) -> LogBuilder:
+    """Event times fall as often as they rise."""
+    log = LogBuilder(folder)
+    for ledger_id, batches in enumerate(shape, 1):
+        timed = [
+            [message._replace(event_time_ms=len(message.value) * 7 % 5) for message in batch]
+            for batch in batches
+        ]
+        log.add_segment(ledger_id, timed, compression)
+    return log
+
+
+def _check(plan: CompactionPlan, figures: Figures, strategies: tuple[Strategy, ...]) -> None:
+    """Runs under each strategy leave what was foretold."""
+    for number, strategy in enumerate(strategies):
+        tasks: TaskPlan = replace(cut(plan, 2), strategy=strategy)
+        tasks = replace(tasks, output=replace(tasks.output, ledger_id=200 + number))
+        records, counts = run_tasks(tasks)
+        sized, judged = figures.sized[number], figures.judged[number]
+        assert sized.messages == sum(record.messages for record in records)
+        assert sized.entries == sum(record.entries for record in records)
+        assert (judged.keys, judged.removed_events) == (counts.keys, counts.removed_events)
+        assert figures.counts == counts._replace(keys=0, removed_events=0)
+        size_bytes = sum(record.size_bytes for record in records)
+        # Entries that stay whole are exact; of the others no more is off than they have.
+        partial = sum(record.size_bytes for record in plan.segments)
+        whole = sized.bytes - sized.bytes_estimated
+        assert whole <= size_bytes
+        if not sized.bytes_estimated:
+            assert sized.bytes == size_bytes
+        assert abs(sized.bytes - size_bytes) <= partial + 4 * counts.messages_in
+
+
+@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12), st.booleans())
+def test_runs_do_what_was_foretold(
+    shape: LogShape,
+    compression: Compression,
+    retain: bool,
+    buckets: int,
+    chunk_rows: int,
+    is_spread: bool,
+) -> None:
+    """Survivors, entries, keys, tombstones, null keys and events exactly; bytes as stated."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        plan = _log(Path(folder), shape, compression).plan(100, retain)
+        figures = analyze(plan, STRATEGIES, buckets=buckets, is_spread=is_spread)
+        _check(plan, figures, STRATEGIES)
+
+
+@given(LOGS, LOGS, st.booleans())
+def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
+    first: LogShape, second: LogShape, retain: bool
+) -> None:
+    """The input of the next run: what the last one left, and what is new."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = _log(Path(folder), first)
+        plan = log.plan(100, retain)
+        records, _ = run_tasks(plan)
+        manifest = Manifest(ledger_id=100, horizon=plan.horizon, segments=records)
+        for ledger_id, batches in enumerate(second, len(first) + 1):
+            log.add_segment(ledger_id, batches)
+        plan = log.plan(101, retain, manifest)
+        _check(plan, analyze(plan, STRATEGIES, is_spread=True), STRATEGIES)
+
+
+@given(LOGS, st.integers(1, 3), st.integers(1, 12), st.integers(1, 4))
+@settings(max_examples=examples(100))
+def test_the_keys_that_differ(
+    shape: LogShape, buckets: int, chunk_rows: int, differences_max: int
+) -> None:
+    """All are counted, the first are listed, with what stays of them under each strategy."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        log = _log(Path(folder), shape)
+        plan = log.plan(100)
+        figures = analyze(
+            plan, STRATEGIES, buckets=buckets, is_spread=True, differences_max=differences_max
+        )
+        left = [_left(log, plan, strategy) for strategy in STRATEGIES]
+        keys = {message.key for message in log.messages if message.key is not None}
+        differing = sorted(
+            key for key in keys if len({tuple(each.get(key, ())) for each in left}) > 1
+        )
+        found = differences(figures.differing, input_segments(plan, check_input), lambda: None)
+        assert found.keys == len(differing)
+        assert [each.key for each in found.listed] == differing[:differences_max]
+        for each in found.listed:
+            for kept, stays in zip(each.kept, [of.get(each.key, []) for of in left], strict=True):
+                assert kept.count == len(stays)
+                if stays:
+                    last = kept.last
+                    shown = (last.ledger_id, last.entry_id, last.batch_index)
+                    assert (shown, kept.value) == (stays[-1][:3], stays[-1].value[:100])
+
+
+def _left(log: LogBuilder, plan: CompactionPlan, strategy: Strategy) -> dict[bytes, list[Stored]]:
+    tasks = replace(cut(plan, 2), strategy=strategy)
+    number = 300 + STRATEGIES.index(strategy)
+    tasks = replace(tasks, output=replace(tasks.output, ledger_id=number))
+    left: dict[bytes, list[Stored]] = {}
+    for message in read_messages(log.ledgers_dir, run_tasks(tasks)[0]):
+        if message.key is not None:
+            left.setdefault(message.key, []).append(message)
+    return left
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 900)), min_size=1), min_size=1)
+)
+def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
+    """To the sections of each entry, whatever is in it."""
+    counts = np.array([len(batch) for batch in batches])
+    sizes = np.array([each for batch in batches for each in batch])
+    sections = Sections(counts * 41 + 7, counts * 13)
+    shares = sections.shares(counts, sizes[:, 0], sizes[:, 1])
+    assert (shares >= 0).all()
+    assert (
+        np.add.reduceat(shares, np.cumsum(counts) - counts).tolist()
+        == (sections.key_bytes + sections.value_bytes).tolist()
+    )
+
+
+def test_bytes_of_what_is_built_anew_are_near(tmp_path: Path) -> None:
+    """Values that do not compress, half of each batch gone: within 3% of what a run writes."""
+    log = LogBuilder(tmp_path)
+    generator = random.Random(1)
+    for ledger_id in range(1, 5):
+        batches = [
+            [
+                Message(b"key-%d" % generator.randrange(3_000), generator.randbytes(200))
+                for _ in range(100)
+            ]
+            for _ in range(20)
+        ]
+        log.add_segment(ledger_id, batches, Compression.ZSTD)
+    plan = log.plan(100)
+    sized = analyze(plan, [PUBLISHING_ORDER]).sized[0]
+    written = sum(record.size_bytes for record in run_tasks(plan)[0])
+    assert sized.bytes_estimated > sized.bytes // 2
+    assert sized.bytes == pytest.approx(written, rel=0.03)
+
+
+def test_damage_ends_an_analysis(tmp_path: Path) -> None:
+    """With the file and the place."""
+    log = _log(tmp_path, [[[Message(b"k", b"1")]], [[Message(b"k", b"2")]]])
+    damage(log.ledgers_dir / log.segments[1].path, 100)
+    with pytest.raises(Corruption, match="is damaged"):
+        analyze(log.plan(100), STRATEGIES, buckets=2, is_spread=True)
+
+
+def test_a_segment_that_goes_on_is_read_as_far_as_its_record_tells(tmp_path: Path) -> None:
+    """The open one of a topic that is published to: neither sealed nor touched."""
+    log = _log(tmp_path, [[[Message(b"k", b"1")], [Message(b"l", b"2")]]])
+    whole = analyze(log.plan(100), [PUBLISHING_ORDER])
+    path = log.ledgers_dir / log.segments[0].path
+    path.write_bytes(path.read_bytes() + b"what is being written")
+    with pytest.raises(MissingFile):
+        analyze(log.plan(100), [PUBLISHING_ORDER])
+    log.segments[0].sealed = False
+    assert analyze(log.plan(100), [PUBLISHING_ORDER]) == whole

@@ -1,0 +1,126 @@
+"""What the compactor is asked about a topic, and that the topic stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.whatif.forecaster import Forecaster
+from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import ReplaySetting, WhatIfRequest
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+MESSAGES = [([Message(b"a", b"1")], False), ([Message(b"a", b"2"), Message(b"b", b"1")], True)]
+REQUEST = WhatIfRequest(topic=TOPIC)
+REPLAYED = WhatIfRequest(topic=TOPIC, replays=[ReplaySetting(threshold_bytes=1)])
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    """Raw data are kept by a subscription."""
+    lab = BrokerLab()
+    lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
+    lab.publish(MESSAGES)
+    yield lab
+    lab.stop()
+
+
+def ask(lab: BrokerLab, request: WhatIfRequest = REQUEST) -> AnalyzeRequest:
+    lab.run(Forecaster(lab.broker).answer([lab.topic], request))
+    return lab.compactor.analyses[-1]
+
+
+def test_nothing_is_sealed(lab: BrokerLab) -> None:
+    """The open segment is read as far as it is durable; the topic's record stays."""
+    record, files = lab.topic.record.SerializeToString(), lab.topic.log.ledger_records()
+    plan = ask(lab).plan
+    assert [segment.sealed for segment in plan.segments] == [False]
+    assert [segment.messages for segment in plan.segments] == [3]
+    assert (plan.compacted_segments, plan.ledger_id) == (0, 0)
+    assert lab.topic.record.SerializeToString() == record
+    assert lab.topic.log.ledger_records() == files
+
+
+def test_the_next_run_s_input(lab: BrokerLab) -> None:
+    """The compacted ledger, and what is behind the horizon; the history is all raw ledgers."""
+    lab.compact()
+    lab.publish(MESSAGES)
+    asked = ask(lab, REPLAYED)
+    horizon = lab.topic.log.horizon
+    assert horizon is not None
+    assert asked.plan.compacted_segments == 1
+    assert [segment.messages for segment in asked.plan.segments] == [2, 3]
+    after = asked.plan.horizon_previous
+    assert (after.ledger_id, after.entry_id) == horizon
+    assert asked.history.compacted_segments == 0
+    assert sum(segment.messages for segment in asked.history.segments) == 6
+
+
+def test_nothing_new(lab: BrokerLab) -> None:
+    """The compacted ledger alone."""
+    lab.compact()
+    plan = ask(lab).plan
+    assert (len(plan.segments), plan.compacted_segments) == (1, 1)
+
+
+def test_the_topic_s_own_strategy_unless_others_are_named(lab: BrokerLab) -> None:
+    """Under our names for them; what cannot be is refused before anybody is asked."""
+    assert [each.name for each in ask(lab).strategies] == ["publishing-order"]
+    with pytest.raises(InvalidRequest, match="names no strategy"):
+        ask(lab, WhatIfRequest(topic=TOPIC, strategies=[CompactionStrategy(name="no such")]))
+    with pytest.raises(InvalidRequest, match="Say when"):
+        ask(lab, WhatIfRequest(topic=TOPIC, replays=[ReplaySetting()]))
+
+
+def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
+    """A run that commits meanwhile leaves the old one's files to the end of the question."""
+    lab.compact()
+    old = lab.topic.record.compacted.ledger_id
+    lab.publish(MESSAGES)
+    topic = lab.topic
+
+    async def compact_meanwhile() -> None:
+        compactor = lab.compactor
+        compactor.may_go.clear()
+        compactor.has_begun.clear()
+        asking = asyncio.create_task(Forecaster(lab.broker).answer([topic], REQUEST))
+        await compactor.has_begun.wait()
+        held = topic.log.view
+        compactor.may_go.set()
+        assert held.ledger_id == old
+        assert held._pins == 1
+        await asking
+        assert held._pins == 0
+
+    lab.run(compact_meanwhile())
+
+
+def test_a_file_that_is_gone_while_its_ledger_is_not_is_damage(lab: BrokerLab) -> None:
+    """Where the ledger was trimmed meanwhile, its caller is told to try again."""
+    lab.compactor.failure = MissingFile("1/0.log", "a segment record")
+    with pytest.raises(MissingFile):
+        ask(lab)
+    lab.compactor.failure = MissingFile("1/0.log", "a segment record")
+    topic = lab.topic
+
+    async def trim_meanwhile() -> None:
+        compactor = lab.compactor
+        compactor.may_go.clear()
+        compactor.has_begun.clear()
+        asking = asyncio.create_task(Forecaster(lab.broker).answer([topic], REQUEST))
+        await compactor.has_begun.wait()
+        first = topic.log.ledger_ids()[0]
+        await topic.log.seal()
+        await topic.log.drop_ledgers(lambda: [first], hides_compacted=False)
+        compactor.may_go.set()
+        await asking
+
+    with pytest.raises(Moved, match="trimmed"):
+        lab.run(trim_meanwhile())
