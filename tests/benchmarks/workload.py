@@ -2,7 +2,8 @@
 
 Keys follow a Zipf distribution (weight 1 / rank ** 1.1) over `keys` names in a shuffled order;
 values are slices of a pool of random bytes, so nothing compresses. The same seed gives the same
-messages.
+messages. Event times, where they are asked for, rise by a millisecond a message, each up to
+SHUFFLE_MS early.
 
     >>> workload = Workload(messages=3, keys=2, value_bytes=5)
     >>> [len(value) for _, value in workload.pairs()]
@@ -22,6 +23,8 @@ from ledgerfold.storage.native import HAS_KEY, NativeBatchBuilder
 
 ENTRY_BYTES = 128 * 1024
 ZIPF_EXPONENT = 1.1
+FIRST_EVENT_MS = 1_700_000_000_000
+SHUFFLE_MS = 1_000
 _POOL_BYTES = 4 * 1024 * 1024
 _CHUNK = 100_000
 # What the codec and the header add to a message; entries come out just below ENTRY_BYTES.
@@ -37,10 +40,11 @@ class Workload:
     keys: int
     value_bytes: int
     seed: int = 7
+    has_event_times: bool = False
 
     @property
     def rows_per_entry(self) -> int:
-        per_row = self.value_bytes + len(_key(0)) + _ROW_BYTES
+        per_row = self.value_bytes + len(_key(0)) + _ROW_BYTES + 8 * self.has_event_times
         return max((ENTRY_BYTES - _HEADER_BYTES) // per_row, 1)
 
     @property
@@ -56,10 +60,15 @@ class Workload:
         """Each entry and how many messages it holds; sequence ids rise from 0."""
         builder = NativeBatchBuilder("benchmark")
         sequence_id = -1
+        random = np.random.default_rng(self.seed)
         for keys, values in self._chunks(self.rows_per_entry):
             builder.clear()
             builder.keys, builder.values = [*keys], values
             builder.flags = bytearray([HAS_KEY]) * len(keys)
+            if self.has_event_times:
+                early = random.integers(0, SHUFFLE_MS, len(keys))
+                times = FIRST_EVENT_MS + sequence_id + np.arange(len(keys)) - early
+                builder.event_times = dict(enumerate(times.tolist()))
             sequence_id += len(keys)
             yield builder.build(sequence_id=sequence_id, publish_time_ms=1), len(keys)
 
