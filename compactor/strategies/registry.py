@@ -10,8 +10,8 @@ what the plan's strategy holds:
 
 **It gets** what key sections tell of the messages that have a key (Facts): the position, whether it
 is a value or a tombstone, and, when it says that it reads them, event times. Another fact of the
-key section or the entry's header (publish time, sequence id) is one more column of Facts, filled in
-by key_columns.py. Values are no facts: phase one never touches their sections. Messages without a
+key section or the entry's header (a sequence id) is one more column of Facts, filled in by
+key_columns.py. Values are no facts: phase one never touches their sections. Messages without a
 key are none of its business: the topic's policy keeps or drops them.
 
 **It gives** positions in any order, and the number of removed events, as its original counts them.
@@ -20,13 +20,16 @@ Its version rises when its rules change, that is, what is kept or counted.
 A strategy that must look at the messages themselves is a MessageStrategy (strategic.py).
 
 Laws (tests/unit/compactor/test_strategies.py asks every strategy about the first):
-* What `begin` gives for stretches of the log that do not overlap, cut anywhere, joined in any order
-  and any number of steps, is what it gives for the whole. A winner that is the greatest by some
+* What `begin` gives for stretches of the log that do not overlap, cut anywhere, neighbours joined
+  in any order and number of steps, is what it gives for the whole: the same survivors, and the
+  same count, or the strategy's documentation says where not. A winner that is the greatest by some
   order keeps the law by itself.
 * A run's input is what the run before left, and what is new. So a strategy comes to the same from
   the survivors of the beginning and the rest as from the whole. Mind tombstones, which are gone
-  after one run: where one can win against what is published later, as by event time, the older
-  event comes back once the tombstone is gone, and the strategy's documentation says so.
+  after one run: where something of one is remembered, as by event-time-window, which may apply it
+  in a later run, the strategy's documentation says what comes of it.
+
+The survivors may be any messages of the stretch, several of a key, and tombstones.
 """
 
 from __future__ import annotations

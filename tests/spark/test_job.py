@@ -18,7 +18,7 @@ from ledgerfold.storage.errors import Corruption, InvalidRequest, StrategyFailed
 from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.ready_made import HeaderVersion
 from tests.model.strategic_model import renumbered, strategic
-from tests.model.strategy_model import Message
+from tests.model.strategy_model import Message, outcome_of
 from tests.support.compaction import LogBuilder, damage, read_messages
 from tests.support.strategic_classes import Raises
 from tests.support.strategic_log import StrategicLog
@@ -130,6 +130,39 @@ def test_a_class_that_raises_fails_the_run_and_leaves_nothing(
     with pytest.raises(StrategyFailed, match=r"'bad': LookupError: no such price, .* 7:0:0"):
         run.execute()
     assert not (log.ledgers_dir / "100").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("event-time", {}), ("keep-n", {"n": "3"}), ("event-time-window", {"lag_ms": "20"})],
+)
+def test_strategies_over_columns_equal_the_models(
+    session: Session, tmp_path: Path, name: str, settings: dict[str, str]
+) -> None:
+    """A first run, then one on its output and new segments; event times anyhow, some alone."""
+    log, generator, previous = LogBuilder(tmp_path), random.Random(7), None
+    for ledger_id in range(100, 102):
+        for number in range(6):
+            batches = [
+                [
+                    Message(
+                        generator.choice([None, *(b"key-%d" % n for n in range(60))]),
+                        b"v" * generator.choice([0, 1, 50, 50]),
+                        generator.randint(0, 100),
+                        bool(index % 3),
+                    )
+                    for _ in range(generator.randint(1, 12))
+                ]
+                for index in range(20)
+            ]
+            log.add_segment(ledger_id * 10 + number, batches)
+        plan = log.plan(ledger_id, previous=previous, strategy=name, settings=settings, time_ms=100)
+        run = CompactionRun(plan, session, REAL, time.time)
+        previous = run.execute()
+        outcome = outcome_of(name, settings, log.told, time_ms=100)
+        assert read_messages(log.ledgers_dir, previous.segments) == log.left(outcome)
+        assert run.progress.tasks_total > 5
+        assert previous.counts.messages_out == len(outcome.survivors)
 
 
 def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Path) -> None:
