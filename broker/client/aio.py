@@ -54,6 +54,7 @@ from ledgerfold.broker.client.reader_core import ReaderConfig
 from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view_core import TableViewConfig, TableViewCore
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
 
@@ -199,10 +200,14 @@ class Client:
         return reader
 
     async def create_table_view(
-        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+        self,
+        topic: str,
+        subscription_name: str | None = None,
+        schema: Schema | None = None,
+        strategy: TopicCompactionStrategy | None = None,
     ) -> TableView:
         """As `ledgerfold.Client.create_table_view`."""
-        config = TableViewConfig(topic, subscription_name, schema)
+        config = TableViewConfig(topic, subscription_name, schema, strategy)
         core = await TableViewCore.open(self._connection, config, run_here)
         view = TableView(core, self._forget)
         await self._opened(view, core.close)

@@ -51,6 +51,7 @@ from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view import TableView
 from ledgerfold.broker.client.table_view_core import TableViewConfig
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 Answer = TypeVar("Answer")
 
@@ -235,16 +236,22 @@ class Client:
         return reader
 
     def create_table_view(
-        self, topic: str, subscription_name: str | None = None, schema: Schema | None = None
+        self,
+        topic: str,
+        subscription_name: str | None = None,
+        schema: Schema | None = None,
+        strategy: TopicCompactionStrategy | None = None,
     ) -> TableView:
         """Opens a table view, and returns when it holds all that is in the topic now.
 
         The topic is created if need be. `subscription_name` names the view's readers in what the
         broker shows. `schema`: its `decode` makes values of contents; without one, values are the
-        contents as bytes. Keys are those of `Message.partition_key`. Raises NotAllowed,
-        InvalidRequest, Unavailable, Corruption.
+        contents as bytes. Keys are those of `Message.partition_key`. `strategy`: an object with
+        `should_keep_left` (ledgerfold.strategies), the view's own, which says whether a message
+        takes its key's place; without one it does. Raises NotAllowed, InvalidRequest, Unavailable,
+        Corruption.
         """
-        config = TableViewConfig(topic, subscription_name, schema)
+        config = TableViewConfig(topic, subscription_name, schema, strategy)
         view = self._call(
             lambda connection: TableView.open(connection, config, self._io, self._forget)
         )

@@ -5,7 +5,9 @@ Rules (Pulsar's TableViewImpl.handleMessage):
 * A message without a key is left out.
 * One without content removes its key, and listeners get (key, None).
 * Any other is decoded and put, and listeners get (key, value).
-* A decoder or a listener that raises is logged; the other messages and listeners are served.
+* A strategy, where there is one, is asked first (table_strategy.py).
+* A decoder, a strategy or a listener that raises is logged; the other messages and listeners are
+  served.
 
     >>> table = Table(bytes.decode)
     >>> table.listen(print)
@@ -25,6 +27,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from ledgerfold.broker.client.message import Message
+from ledgerfold.broker.client.table_strategy import Standing, TableMessage
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 _log = logging.getLogger(__name__)
 # Called with a key and its new value; None: the key is gone.
@@ -44,8 +48,12 @@ class Table:
     and copying one are atomic.
     """
 
-    def __init__(self, decode: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, decode: Callable[[bytes], Any], strategy: TopicCompactionStrategy | None = None
+    ) -> None:
+        """Raises InvalidRequest: no strategy can be that."""
         self._decode = decode
+        self._standing = None if strategy is None else Standing(strategy)
         self._values: dict[str, Any] = {}
         self._listeners: tuple[Listener, ...] = ()
         # Held while messages are applied and while a listener catches up: between the two there is
@@ -93,13 +101,14 @@ class Table:
             for message in messages:
                 try:
                     self._apply(message)
-                except Exception:  # the decoder is a person's code, the content another's
+                except Exception:  # decoder and strategy are a person's code, the content another's
                     _log.exception("A table view cannot use %r", message)
 
     def _apply(self, message: Message) -> None:
         key = message.partition_key()
         if key or message.has_key():
-            self.put(key, message.data())
+            if self._standing is None or self._standing.takes(TableMessage.of(message)):
+                self.put(key, message.data())
         elif not self._has_met_keyless:
             self._has_met_keyless = True
             _log.warning("A table view leaves messages without a key out; %r is one.", message)

@@ -17,6 +17,7 @@ from ledgerfold.broker.client.table import Listener, Schema, Table
 from ledgerfold.broker.client.table_follower import Run, TableFollower
 from ledgerfold.storage.errors import AlreadyClosed
 from ledgerfold.storage.words import counted
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class TableViewConfig:
     subscription_name: str | None = None
     # None: contents are the values.
     schema: Schema | None = None
+    # None: the last message of each key.
+    strategy: TopicCompactionStrategy | None = None
 
 
 class TableViewCore:
@@ -34,7 +37,8 @@ class TableViewCore:
 
     def __init__(self, connection: Connection, config: TableViewConfig, run: Run) -> None:
         self.config = config
-        self.table = Table(bytes if config.schema is None else config.schema.decode)
+        decode = bytes if config.schema is None else config.schema.decode
+        self.table = Table(decode, config.strategy)
         self._connection = connection
         self._run = run
         self._followers = PartitionSet(connection, config.topic, self._follow)

@@ -12,6 +12,14 @@ point in the group `ledgerfold.strategies`:
 
 from __future__ import annotations
 
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import StrategicMessage, TopicCompactionStrategy
 
-__all__ = ["StrategicMessage", "TopicCompactionStrategy"]
+__all__ = [
+    "HeaderVersion",
+    "KeepFirst",
+    "Newest",
+    "Numeric",
+    "StrategicMessage",
+    "TopicCompactionStrategy",
+]

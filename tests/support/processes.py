@@ -63,6 +63,19 @@ def memory_bytes(pids: Iterable[int], field: str = "VmRSS") -> int:
     return total
 
 
+def processor_seconds(pids: Iterable[int]) -> float:
+    """What those that still run have used of processors, together."""
+    total = 0
+    for pid in pids:
+        try:
+            stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        except OSError:
+            continue
+        # "pid (name) state ...": a name may hold spaces and brackets. utime and stime.
+        total += sum(map(int, stat.rpartition(")")[2].split()[11:13]))
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def command(pid: int) -> str:
     """Its command line, "" once it is gone."""
     try:
