@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from ledgerfold.broker.client.admin import Admin
 from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
-from ledgerfold.v1.records_pb2 import Emulation, Policies, RunRecord, RunState
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies, RunRecord, RunState
 
 __all__ = [
     "Admin",
     "CompactionPhase",
     "CompactionStatus",
+    "CompactionStrategy",
     "CompactorState",
     "Emulation",
     "Policies",

@@ -9,12 +9,20 @@ counters here.)
 
 from __future__ import annotations
 
-from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, Metric
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, TOPIC_LABELS, Metric
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 
 SYNC_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
+STRATEGY_INFO = Metric(
+    "ledgerfold_compaction_strategy_info",
+    GAUGE,
+    "",
+    "Always 1; the strategy in force for the next run, of topics that compaction was ever asked "
+    "for. Its settings are no labels.",
+    (*TOPIC_LABELS, "strategy"),
+)
 TOPICS_COUNT = Metric(
     "pulsar_topics_count",
     GAUGE,
@@ -64,4 +72,4 @@ def all_metrics() -> tuple[Metric, ...]:
     """In the order of the documentation."""
     per_topic = [each.metric for each in TOPIC_METRICS]
     per_subscription = [each.metric for each in SUBSCRIPTION_METRICS]
-    return (*per_topic, *per_subscription, *BROKER_METRICS)
+    return (*per_topic, STRATEGY_INFO, *per_subscription, *BROKER_METRICS)

@@ -18,11 +18,12 @@ from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
 from ledgerfold.broker.metrics.totals import CompactionTotals
+from ledgerfold.broker.policies.effective import effective_strategy
 from ledgerfold.broker.stats import topic as stats
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.admin_pb2 import CompactorState
-from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunRecord
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, Policies, RunRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -40,12 +41,16 @@ class SubscriptionReading(NamedTuple):
 
 
 class TopicReading(NamedTuple):
-    """`values`: one for each of TOPIC_METRICS; None: there is no such sample."""
+    """`values`: one for each of TOPIC_METRICS; None: there is no such sample.
+
+    `strategy`: the one in force; None where compaction was never asked for.
+    """
 
     namespace: str
     topic: str
     values: tuple[float | None, ...]
     subscriptions: Sequence[SubscriptionReading]
+    strategy: str | None = None
 
 
 class Readings(NamedTuple):
@@ -111,7 +116,14 @@ class MetricsReader:
                 SubscriptionReading(name, tuple(each.read(block) for each in SUBSCRIPTION_METRICS))
                 for name, block in source.stats["subscriptions"].items()
             ],
+            strategy=self._strategy(topic) if topic.record.compaction_cursor else None,
         )
+
+    def _strategy(self, topic: Topic) -> str:
+        namespace = self._broker.metadata.namespace(self._broker.namespace_of(topic.name))
+        inherited = Policies() if namespace is None else namespace.policies
+        broker = self._broker.settings.compaction_strategy
+        return effective_strategy(topic.own_policies(), inherited, broker).name
 
     def _source(self, topic: Topic) -> TopicSource:
         now_ms, compacted = self._broker.clock_ms(), topic.log.view.compacted

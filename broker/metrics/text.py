@@ -40,6 +40,12 @@ def parts(readings: Readings) -> Iterator[str]:
         samples = ((labels, values[at]) for labels, values in topics)
         present = ((labels, value) for labels, value in samples if value is not None)
         yield from _part(topic_metric.metric, present)
+    strategies = [
+        (_labels(catalogue.STRATEGY_INFO.labels, *_names(each), each.strategy), 1)
+        for each in readings.topics
+        if each.strategy is not None
+    ]
+    yield from _part(catalogue.STRATEGY_INFO, strategies)
     subscriptions = [
         (_labels(SUBSCRIPTION_LABELS, *_names(topic), each.name), each.values)
         for topic in readings.topics

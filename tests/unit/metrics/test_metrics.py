@@ -210,7 +210,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
     name = 'persistent://public/default/a"b\\c\nd'
     subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
     values = [at / 4 for at in range(len(TOPIC_METRICS))]
-    topic = TopicReading("public/default", name, tuple(values), [subscription])
+    topic = TopicReading("public/default", name, tuple(values), [subscription], 'm:C"')
     text = "".join(parts(Readings([topic], 3, 1, COMPACTOR_STATE_READY, 2)))
     families = {each.name: each for each in text_string_to_metric_families(text)}
     for topic_metric, value in zip(TOPIC_METRICS, values, strict=True):
@@ -220,6 +220,8 @@ def test_the_text_is_what_prometheus_reads() -> None:
         (sample,) = family.samples
         labels = {"cluster": "standalone", "namespace": "public/default", "topic": name}
         assert (sample.name, sample.labels, sample.value) == (metric.name, labels, value)
+    (info,) = families["ledgerfold_compaction_strategy_info"].samples
+    assert (info.labels["topic"], info.labels["strategy"], info.value) == (name, 'm:C"', 1)
     states = families["ledgerfold_compactor_state"].samples
     assert [each.labels["state"] for each in states if each.value] == ["ready"]
     assert families["ledgerfold_compaction_queue_length"].samples[0].value == 3

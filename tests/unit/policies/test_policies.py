@@ -12,6 +12,7 @@ from ledgerfold.broker.policies.effective import (
     broker_policies,
     check_policies,
     effective_policies,
+    effective_strategy,
     effective_threshold,
     updated_policies,
 )
@@ -108,6 +109,9 @@ def test_a_strategy_is_one_value_of_its_level() -> None:
     topic = Policies(compaction_strategy=CompactionStrategy(name="newest"))
     applied = effective_policies(topic, namespace, BROKER)
     assert applied.compaction_strategy == CompactionStrategy(name="newest")
+    for levels in ((topic, namespace), (Policies(), namespace), (Policies(), Policies())):
+        alone = effective_strategy(*levels, BROKER.compaction_strategy)
+        assert alone == effective_policies(*levels, BROKER).compaction_strategy
     inherited = effective_policies(Policies(), namespace, BROKER)
     assert inherited.compaction_strategy.settings == {"n": "3"}
     changed = updated_policies(namespace, topic, ())
