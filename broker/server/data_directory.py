@@ -13,6 +13,7 @@ would write into what recovery removes; then recovery, and the room that is kept
 from __future__ import annotations
 
 import logging
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,12 +28,22 @@ from ledgerfold.storage.names import metadata_dir
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.version import __version__
 
+DESCRIPTORS_MAX = 65_536
 _log = logging.getLogger(__name__)
+
+
+def _raise_descriptor_limit() -> None:
+    """Ledgers and connections need them; the usual soft limit is for programs that select()."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
-    """Raises DirectoryLocked, StorageError."""
+    """Takes what descriptors there may be. Raises DirectoryLocked, StorageError."""
+    _raise_descriptor_limit()
     with DirectoryLock(data_dir, __version__) as lock:
         pairs = RocksKeyValue(metadata_dir(data_dir), is_same_boot=lock.is_same_boot)
         metadata = MetadataStore(pairs)

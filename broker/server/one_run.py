@@ -29,6 +29,7 @@ from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
+from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
@@ -54,12 +55,23 @@ def compact(
         missing = str(metadata_dir(settings.data_dir))
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
     logging.basicConfig(stream=sys.stderr, level=settings.log_level)
-    settings = replace(settings, retention_ms=-1, retention_bytes=-1, message_ttl_ms=0)
     with held(settings.data_dir) as (metadata, lock):
         try:
-            return asyncio.run(_compact(settings, metadata, lock, name, strategy, on_status))
+            here = _alone(settings)
+            return asyncio.run(_compact(here, metadata, lock, name, strategy, on_status))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+
+
+def _alone(settings: BrokerSettings) -> BrokerSettings:
+    """Nothing goes by the broker's limits, and every partition's run has a place in the queue."""
+    return replace(
+        settings,
+        retention_ms=-1,
+        retention_bytes=-1,
+        message_ttl_ms=0,
+        compaction_queue_max=PARTITIONS_MAX,
+    )
 
 
 async def _compact(

@@ -16,7 +16,6 @@ import gc
 import json
 import logging
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -38,7 +37,6 @@ from ledgerfold.version import __version__
 if TYPE_CHECKING:
     from ledgerfold.broker.metrics.server import Metrics
 
-DESCRIPTORS_MAX = 65_536
 # Streams were ended with the topics: this is for what is on its way to the clients.
 _GRACE_S = 0.5
 _log = logging.getLogger(__name__)
@@ -56,18 +54,9 @@ def serve(settings: BrokerSettings) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     keep_freed_memory()
-    _raise_descriptor_limit()
     make_durable_dir(settings.data_dir)
     with held(settings.data_dir) as (metadata, lock):
         return asyncio.run(_serve(settings, metadata, lock))
-
-
-def _raise_descriptor_limit() -> None:
-    """Connections need descriptors; the usual soft limit is there for programs that select()."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: DirectoryLock) -> int:
