@@ -15,6 +15,8 @@ from typing import Any
 
 Document = Mapping[str, Any]
 _NAMES = ("producerName", "consumerName")
+# A strategy of compaction, with its settings: one partition's.
+_WHOLE = ("strategy", "lastCompactionStrategy")
 _AVERAGES = ("avgMessagesPerEntry", "averageMsgSize")
 
 
@@ -39,6 +41,8 @@ def merged(documents: Sequence[Document]) -> dict[str, Any]:
 
 def _merged_value(name: str, values: Sequence[Any]) -> Any:
     first = values[0]
+    if name in _WHOLE:
+        return first
     if isinstance(first, dict):
         return merged(values)
     if isinstance(first, list):

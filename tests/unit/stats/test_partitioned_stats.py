@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledgerfold.broker.stats.partitioned import partitioned_stats
+from ledgerfold.broker.stats.partitioned import merged, partitioned_stats
 
 
 def document(messages: int, removed: int, consumers: list[dict[str, Any]]) -> dict[str, Any]:
@@ -69,3 +69,11 @@ def test_what_has_one_name_is_one() -> None:
 def test_each_partition_is_shown_when_asked_for() -> None:
     stats = partitioned_stats(PARTITIONS, per_partition=True)
     assert stats["partitions"] == PARTITIONS
+
+
+def test_a_strategy_is_one_partitions() -> None:
+    """Settings of one never stand beside the name of another."""
+    event_time = {"name": "event-time", "settings": {}, "version": "1"}
+    keep = {"name": "keep-n", "settings": {"n": "3"}, "version": "1"}
+    blocks = [{"compaction": {"lastCompactionStrategy": each}} for each in (event_time, keep)]
+    assert merged(blocks)["compaction"]["lastCompactionStrategy"] == event_time
