@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) -> int:
     try:
         from ledgerfold.compactor.class_archive import class_archive, default_cache_dir
+        from ledgerfold.compactor.strategies.watch import Limits
         from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
     except ImportError as error:
         raise CompactorUnavailable(
@@ -75,6 +76,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
             archive=class_archive(options.cache_dir or default_cache_dir(os.environ), java),
             announce=print_event(events),
             secret=secret,
+            limits=Limits(options.strategy_timeout, options.strategy_memory),
         )
         return await Worker(settings).run()
 
@@ -105,6 +107,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--cache-dir", type=Path, metavar="DIR", help="for the JVM's class-data archive"
+    )
+    timeout = "how long a strategy of one's own may take for an answer; default: %(default)s"
+    parser.add_argument(
+        "--strategy-timeout", type=float, default=60.0, metavar="SECONDS", help=timeout
+    )
+    memory = "how much memory it may take in a task; default: 1 GiB"
+    parser.add_argument(
+        "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
     )
     return parser
 

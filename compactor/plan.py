@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.compactor.plan_check import check_plan
+from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -126,9 +127,11 @@ def input_segments(
     return tuple(segments)
 
 
-def cut(plan: CompactionPlan, cores: int) -> TaskPlan:
-    """Cuts a plan into tasks for that many cores. Raises InvalidRequest, UnknownStrategy."""
-    strategy = strategy_of(plan)
+def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
+    """Cuts a plan into tasks for that many cores. `own`: what its strategy's name stands for, where
+    that is none of ours. Raises InvalidRequest, UnknownStrategy.
+    """
+    strategy = strategy_of(plan) if own is None else own.strategy
     segments = input_segments(plan)
     return TaskPlan(
         *cut_segments(segments, cores, strategy),

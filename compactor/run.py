@@ -22,6 +22,7 @@ from ledgerfold.compactor.pipeline import Clock, run_job
 from ledgerfold.compactor.plan import TaskPlan, cut
 from ledgerfold.compactor.progress import progress_of
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -51,10 +52,20 @@ _log = logging.getLogger(__name__)
 class CompactionRun:
     """`execute` on one thread; the rest may be called from others meanwhile."""
 
-    def __init__(self, plan: CompactionPlan, session: Session, files: Files, clock: Clock) -> None:
-        """Raises InvalidRequest when the plan makes no sense."""
-        self.plan = plan
-        self._tasks: TaskPlan = cut(plan, session.cores)
+    def __init__(
+        self,
+        plan: CompactionPlan,
+        session: Session,
+        files: Files,
+        clock: Clock,
+        own: Own | None = None,
+    ) -> None:
+        """`own`: what the plan's strategy is, when it is none of ours (trial.py).
+
+        Raises InvalidRequest when the plan makes no sense.
+        """
+        self.plan, self._own = plan, own
+        self._tasks: TaskPlan = cut(plan, session.cores, own)
         self._session, self._files, self._clock = session, files, clock
         self._before = session.progress.value
         self._is_cancelled = threading.Event()
@@ -114,7 +125,7 @@ class CompactionRun:
         if self._is_cancelled.is_set():
             return self._cancelled()
         _log.error("Run %s failed", self.plan.run_id, exc_info=error)
-        return CompactionFailed(self._stage, sentence_of(error))
+        return CompactionFailed(self._stage, sentence_of(error, self._own))
 
     def _cancelled(self) -> LedgerfoldError:
         if self._why:
@@ -125,7 +136,10 @@ class CompactionRun:
         self._before = self._session.progress.value
         memory.reset_peaks()
         crash_points.reach("worker.phase-one")
-        with self._session.job_group(self.plan.run_id, self.plan.topic):
+        with (
+            self._session.job_group(self.plan.run_id, self.plan.topic),
+            self._session.code_of(self._own),
+        ):
             self._check_cancelled()
             segments, counts = run_job(
                 self._session.context, self._tasks, self._session.progress, self._clock
@@ -168,12 +182,17 @@ class CompactionRun:
                     return
 
 
-def sentence_of(error: Exception) -> str:
+def sentence_of(error: Exception, own: Own | None = None) -> str:
     """What went wrong, for people: no stack trace (the log has it)."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     text = str(error.java_exception.getMessage() or "")
     if "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text:
+        if own is not None:
+            return (
+                f"a Python worker of Spark ended while strategy {own.name!r} was at it (it was "
+                "out of memory, could not be interrupted, or was killed)"
+            )
         return "a Python worker of Spark was killed (out of memory?)"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -3,6 +3,9 @@
 A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
 A call that its client gave up ends its run as Cancel does.
 
+A strategy of one's own is tried before its run begins, and at CheckStrategy (trial.py): neither
+waits for other runs.
+
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
 read, and a folder that is made and removed, so it is not taken from just any process that finds the
 port.
@@ -22,16 +25,27 @@ from ledgerfold.compactor.pipeline import Clock
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.running import RunningCompaction
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies.own import Own
+from ledgerfold.compactor.strategies.registry import MAKERS
+from ledgerfold.compactor.trial import Trials
 from ledgerfold.compactor.what_if.run import AnalysisRun
 from ledgerfold.compactor.what_if.running import RunningAnalysis
 from ledgerfold.rpc_errors import abort_with, errors_told_to
-from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactorUnavailable,
+    InvalidRequest,
+    NotAllowed,
+)
 from ledgerfold.storage.files import Files
+from ledgerfold.strategies.loading import is_own
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     AnalyzeResponse,
     CancelRequest,
     CancelResponse,
+    CheckStrategyRequest,
+    CheckStrategyResponse,
     CompactionPlan,
     GetCompactorInfoRequest,
     GetCompactorInfoResponse,
@@ -55,8 +69,12 @@ class CompactorService(CompactorServiceServicer):
         clock: Clock,
         info: GetCompactorInfoResponse,
         secret: bytes,
+        trials: Trials,
     ) -> None:
         self.session: Session | None = None
+        self._trials = trials
+        # Of runs that have not begun, by run.
+        self._trying: dict[str, asyncio.Task[Own]] = {}
         self._secret = secret
         self._why_stopped = ""
         self._executor, self._files, self._clock, self._info = executor, files, clock, info
@@ -68,7 +86,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> AsyncIterator[RunResponse]:
         async with errors_told_to(context):
             await self._check_secret(context)
-            run = self._start(request.plan)
+            run = self._start(request.plan, await self._own_of(request.plan))
             context.add_done_callback(lambda _: run.cancel())
             async for progress in run.progress():
                 yield RunResponse(progress=progress)
@@ -79,9 +97,12 @@ class CompactorService(CompactorServiceServicer):
     ) -> CancelResponse:
         await self._check_secret(context)
         run = self._runs.get(request.run_id)
+        trying = self._trying.get(request.run_id)
         if run is not None:
             run.cancel()
-        return CancelResponse(found=run is not None)
+        if trying is not None:
+            trying.cancel()
+        return CancelResponse(found=run is not None or trying is not None)
 
     async def Analyze(  # noqa: N802
         self, request: AnalyzeRequest, context: Any
@@ -105,6 +126,15 @@ class CompactorService(CompactorServiceServicer):
         await self._check_secret(context)
         return self._info
 
+    async def CheckStrategy(  # noqa: N802
+        self, request: CheckStrategyRequest, context: Any
+    ) -> CheckStrategyResponse:
+        async with errors_told_to(context):
+            await self._check_secret(context)
+            own = await self._trials.of(request.strategy.name, request.strategy.settings)
+            return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
+        raise AssertionError("errors_told_to ends the call")
+
     async def stop(self, why: str) -> None:
         """Fails all runs and waits for their ends: their files are gone then. Takes no more."""
         self._why_stopped = why
@@ -113,6 +143,8 @@ class CompactorService(CompactorServiceServicer):
         runs = list(self._runs.values())
         for run in runs:
             run.cancel(why)
+        for trying in self._trying.values():
+            trying.cancel()
         await asyncio.gather(*(run.ended() for run in runs))
 
     async def _check_secret(self, context: Any) -> None:
@@ -131,12 +163,29 @@ class CompactorService(CompactorServiceServicer):
             raise CompactorUnavailable("The compactor is starting. Try again when it serves.")
         return self.session
 
-    def _start(self, plan: CompactionPlan) -> RunningCompaction:
-        session = self._ready_session()
-        if plan.run_id in self._runs:
-            raise InvalidRequest(f"Run {plan.run_id!r} is on its way already.")
+    async def _own_of(self, plan: CompactionPlan) -> Own | None:
+        """The strategy of one's own that the plan names, tried. Raises InvalidStrategy,
+        CompactionCancelled.
+        """
+        if plan.strategy in MAKERS or not is_own(plan.strategy):
+            return None
+        self._check_startable(plan)
+        trial = self._trials.of(plan.strategy, plan.strategy_settings)
+        trying = self._trying[plan.run_id] = asyncio.create_task(trial)
+        try:
+            await asyncio.wait({trying})
+        finally:
+            # Without effect when it is done; else the caller is gone.
+            trying.cancel()
+            del self._trying[plan.run_id]
+        if trying.cancelled():
+            raise CompactionCancelled("The compaction was cancelled.")
+        return trying.result()
+
+    def _start(self, plan: CompactionPlan, own: Own | None) -> RunningCompaction:
+        session = self._check_startable(plan)
         run = RunningCompaction(
-            CompactionRun(plan, session, self._files, self._clock),
+            CompactionRun(plan, session, self._files, self._clock, own),
             self._executor,
             lambda: self._forget(plan.run_id),
         )
@@ -144,6 +193,12 @@ class CompactorService(CompactorServiceServicer):
         for analysis in self._analyses:
             analysis.give_way()
         return run
+
+    def _check_startable(self, plan: CompactionPlan) -> Session:
+        session = self._ready_session()
+        if plan.run_id in self._runs or plan.run_id in self._trying:
+            raise InvalidRequest(f"Run {plan.run_id!r} is on its way already.")
+        return session
 
     def _forget(self, run_id: str) -> None:
         del self._runs[run_id]

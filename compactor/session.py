@@ -33,6 +33,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import Accumulator
 
 from ledgerfold.compactor.progress import Parts, PartsSum
+from ledgerfold.compactor.strategies.own import Own
 
 _JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1",
@@ -47,6 +48,9 @@ _ENVIRONMENT = {
     # numpy would start a thread per core that no task uses, in the process that forks workers.
     "OPENBLAS_NUM_THREADS": "1",
 }
+
+# Parts Python processes with foreign code from those without.
+_CODE_VARIABLE = "LEDGERFOLD_OWN_STRATEGIES"
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,9 @@ class Session:
     def __init__(self, context: SparkContext) -> None:
         self.context = context
         self.progress: Accumulator[Parts] = context.accumulator(Parts(), PartsSum())
+        # The code of each strategy of one's own that was run, and how often any was replaced.
+        self._code: dict[str, str] = {}
+        self._replaced = 0
 
     @property
     def cores(self) -> int:
@@ -83,6 +90,26 @@ class Session:
             yield
         finally:
             self.context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def code_of(self, own: Own | None) -> Iterator[None]:
+        """Tasks that are made inside run in Python processes that have loaded no older code of it.
+
+        Spark's Python processes are for those who ask for the same environment. Other strategies'
+        never load foreign code; a daemon of processes that are not asked for any more stays idle.
+        """
+        if own is None:
+            yield
+            return
+        code = f"{own.version} {own.source}"
+        if self._code.setdefault(own.name, code) != code:
+            self._code[own.name] = code
+            self._replaced += 1
+        self.context.environment[_CODE_VARIABLE] = str(self._replaced)
+        try:
+            yield
+        finally:
+            del self.context.environment[_CODE_VARIABLE]
 
     def jvm_end(self, timeout_seconds: float | None = None) -> str | None:
         """How the JVM ended ("signal SIGKILL", "exit code 1"); None: it still runs after the time.

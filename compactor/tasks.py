@@ -56,7 +56,8 @@ class ScanTask:
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         segments = tuple(chain.from_iterable(runs))
         try:
-            yield from scanned(segments, self.strategy, self.buckets, self.retain_null_key)
+            with self.strategy.held():
+                yield from scanned(segments, self.strategy, self.buckets, self.retain_null_key)
         except LedgerfoldError as error:
             for bucket in range(self.buckets):
                 yield bucket, Failure.of(error)
@@ -78,7 +79,12 @@ class MergeTask:
     progress: Accumulator[Parts]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        yield from merged(rows, self.strategy, self.first_ordinals)
+        try:
+            with self.strategy.held():
+                yield from merged(rows, self.strategy, self.first_ordinals)
+        except LedgerfoldError as error:
+            for task in range(len(self.first_ordinals)):
+                yield task, Failure.of(error)
         self.progress.add(Parts(merges=1))
 
 

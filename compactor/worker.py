@@ -36,6 +36,8 @@ from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
 from ledgerfold.compactor.java import Java
 from ledgerfold.compactor.service import NAME, CompactorService
 from ledgerfold.compactor.session import Session, SessionSettings, start_session
+from ledgerfold.compactor.strategies.watch import Limits
+from ledgerfold.compactor.trial import Trials
 from ledgerfold.compactor.warm_up import warm_up
 from ledgerfold.storage.files import REAL
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
@@ -62,6 +64,8 @@ class WorkerSettings:
     archive: ClassArchive
     announce: Callable[[dict[str, object]], None]
     secret: bytes
+    # Of strategies of one's own.
+    limits: Limits
 
 
 class Worker:
@@ -76,7 +80,12 @@ class Worker:
         self._is_signalled = False
         self._health = cast(Any, health).aio.HealthServicer()
         self._service = CompactorService(
-            self._executor, REAL, time.time, _info(settings), settings.secret
+            self._executor,
+            REAL,
+            time.time,
+            _info(settings),
+            settings.secret,
+            Trials(settings.limits),
         )
 
     async def run(self) -> int:

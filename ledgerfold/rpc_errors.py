@@ -48,6 +48,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "INVALID_URL": grpc.StatusCode.INVALID_ARGUMENT,
     "MESSAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
     "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
+    "INVALID_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "TOPIC_IS_PARTITIONED": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,

@@ -27,6 +27,7 @@ _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
     "offset": int,
     "stage": str,
     "ledger_id": int,
+    "strategy": str,
 }
 
 

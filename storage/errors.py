@@ -4,6 +4,7 @@
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
     │   │   ├── UnknownStrategy      a worker has no such way to compact
+    │   │   ├── InvalidStrategy      one of your own cannot be loaded, or does not answer
     │   │   ├── InvalidUrl           no address of a broker
     │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
     │   ├── TopicNotFound
@@ -93,6 +94,16 @@ class UnknownStrategy(InvalidRequest):
             "a compactor of its own version."
         )
         self.name, self.version, self.known = name, version, known
+
+
+class InvalidStrategy(InvalidRequest):
+    """One of the user's own. `why`: a sentence without its end."""
+
+    reason = "INVALID_STRATEGY"
+
+    def __init__(self, strategy: str, why: str) -> None:
+        super().__init__(f"Strategy {strategy!r} cannot be used: {why}.")
+        self.strategy, self.why = strategy, why
 
 
 class MessageTooLarge(InvalidRequest):

@@ -69,7 +69,7 @@ class Maker(NamedTuple):
 
 def fixed(strategy: Strategy) -> Maker:
     """The maker of one that has no settings."""
-    return Maker(strategy.version, lambda _: strategy)
+    return Maker(int(strategy.version), lambda _: strategy)
 
 
 def strategic(name: str, made_of: type[TopicCompactionStrategy]) -> tuple[str, Maker]:

@@ -12,7 +12,8 @@ asks it about the messages of each key in order (merge_messages.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,8 +31,10 @@ class MessageStrategy:
 
     name: str
     version: int | str
-    made_of: type[Any]
+    made_of: Callable[..., Any]
     settings: Mapping[str, str] = field(default_factory=dict)
+    # Entered around each task that asks it.
+    held: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
         unknown = self.reads.difference(READS)
@@ -54,6 +57,9 @@ class MessageStrategy:
         """One for a task. Raises StrategyFailed when it cannot be made."""
         try:
             return self.made_of(**self.settings)
+        except StrategyFailed:
+            # Of one's own (own.py).
+            raise
         except Exception as error:  # a person's code: it may raise anything
             raise StrategyFailed(self.name, "when it was made", _told(error)) from error
 

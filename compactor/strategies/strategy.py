@@ -6,6 +6,7 @@ What they get and give, and the laws that they keep: registry.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,8 +67,10 @@ class Strategy:
     """
 
     name: str
-    version: int
+    version: int | str
     begin: Callable[[Codes, Facts, int], Folded]
     join: Callable[[Codes, FragmentColumns, int], Folded]
     survivors: Callable[[FragmentColumns], Integers]
     reads_event_times: bool = False
+    # Entered around each task that asks it.
+    held: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ class CompactorProcess:
         folder: Path,
         cache_dir: Path | None = None,
         environment: dict[str, str] | None = None,
+        arguments: Sequence[str] = (),
         stdin: int = subprocess.PIPE,
     ) -> None:
         self.local_dir = folder / "local"
@@ -53,6 +54,7 @@ class CompactorProcess:
                     *(sys.executable, "-m", "ledgerfold.compactor"),
                     *("--local-dir", str(self.local_dir)),
                     *(("--cache-dir", str(cache_dir)) if cache_dir else ()),
+                    *arguments,
                 ],
                 stdin=stdin,
                 stdout=subprocess.PIPE,

@@ -129,3 +129,19 @@ class AnalyzeResponse(_message.Message):
     FOUND_FIELD_NUMBER: _ClassVar[int]
     found: _what_if_pb2.TopicWhatIf
     def __init__(self, found: _Optional[_Union[_what_if_pb2.TopicWhatIf, _Mapping]] = ...) -> None: ...
+
+class CheckStrategyRequest(_message.Message):
+    __slots__ = ("strategy",)
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    strategy: _records_pb2.CompactionStrategy
+    def __init__(self, strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ...) -> None: ...
+
+class CheckStrategyResponse(_message.Message):
+    __slots__ = ("name", "version", "kind")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: str
+    kind: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...

@@ -56,6 +56,11 @@ class CompactorServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoResponse.FromString,
                 _registered_method=True)
+        self.CheckStrategy = channel.unary_unary(
+                '/ledgerfold.v1.CompactorService/CheckStrategy',
+                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.FromString,
+                _registered_method=True)
 
 
 class CompactorServiceServicer:
@@ -91,6 +96,14 @@ class CompactorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckStrategy(self, request, context):
+        """Tries a strategy of one's own, in a process of its own: loads it and asks it about samples. One that will not do is
+        INVALID_STRATEGY.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CompactorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -113,6 +126,11 @@ def add_CompactorServiceServicer_to_server(servicer, server):
                     servicer.GetCompactorInfo,
                     request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoResponse.SerializeToString,
+            ),
+            'CheckStrategy': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckStrategy,
+                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -225,6 +243,33 @@ class CompactorService:
             '/ledgerfold.v1.CompactorService/GetCompactorInfo',
             ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoRequest.SerializeToString,
             ledgerfold_dot_v1_dot_compactor__pb2.GetCompactorInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckStrategy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.CompactorService/CheckStrategy',
+            ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.FromString,
             options,
             channel_credentials,
             insecure,

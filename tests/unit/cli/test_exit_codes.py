@@ -22,6 +22,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.RequestError: 1,
     errors.InvalidRequest: 2,
     errors.UnknownStrategy: 2,
+    errors.InvalidStrategy: 2,
     errors.MessageTooLarge: 2,
     errors.InvalidUrl: 2,
     errors.TopicNotFound: 3,

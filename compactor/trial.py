@@ -1,0 +1,96 @@
+"""A strategy of one's own is tried before it is used, in a process that may come to harm.
+
+Before it is set, and before each run: the trial loads its code, asks it about samples
+(samples.py), and says its version. The worker itself never imports such code: an import that hangs,
+takes all memory or ends its process ends the trial, and the worker serves on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from typing import Any
+
+from ledgerfold.compactor.strategies.own import Own
+from ledgerfold.compactor.strategies.watch import Limits
+from ledgerfold.storage.errors import InvalidStrategy
+
+# For a trial, whatever a run may take: an administrator waits for it.
+TRIAL_SECONDS = 15.0
+# For the process to start and to end, beside that.
+_PROCESS_SECONDS = 5.0
+# Processes at a time; further trials wait for their turn.
+TRIALS_AT_ONCE = 2
+
+
+class Trials:
+    """Those of a worker. `limits` are those of a run."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._places = asyncio.Semaphore(TRIALS_AT_ONCE)
+
+    async def of(self, name: str, settings: Mapping[str, str]) -> Own:
+        """Raises InvalidStrategy."""
+        async with self._places:
+            found = await self._tried(name, settings)
+        if "why" in found:
+            raise InvalidStrategy(name, str(found["why"]))
+        return Own(
+            name=name,
+            settings=tuple(sorted(settings.items())),
+            version=found["version"],
+            source=found["source"],
+            kind=found["kind"],
+            reads=tuple(found.get("reads", ())),
+            reads_event_times=found.get("reads_event_times", False),
+            limits=self._limits,
+        )
+
+    async def _tried(self, name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+        seconds = min(self._limits.timeout_seconds, TRIAL_SECONDS)
+        asked = {
+            "name": name,
+            "settings": dict(settings),
+            "timeout_seconds": seconds,
+            "memory_bytes": self._limits.memory_bytes,
+        }
+        command = (sys.executable, "-m", "ledgerfold.compactor.trial_process")
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(seconds + _PROCESS_SECONDS):
+                answer = await _asked(process, json.dumps(asked))
+        except TimeoutError:
+            return {"why": f"it could not be tried within {seconds:g} s"}
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if answer:
+            found: dict[str, Any] = json.loads(answer)
+            return found
+        return {"why": f"the process that tried it ended ({_end_of(process)})"}
+
+
+async def _asked(process: Process, line: str) -> bytes:
+    """Empty when it ends without an answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(line.encode() + b"\n")
+        await process.stdin.drain()
+    return await process.stdout.readline()
+
+
+def _end_of(process: Process) -> str:
+    code = process.returncode
+    assert code is not None
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

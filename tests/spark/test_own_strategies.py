@@ -1,0 +1,185 @@
+"""Strategies from a package outside, in the real worker: they are run; their harm stays theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from ledgerfold.v1.compactor_pb2 import CheckStrategyRequest
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from tests.model.strategy_model import Message
+from tests.support.compaction import LogBuilder, Stored, read_messages
+from tests.support.compactor_process import CompactorProcess, reason_of
+from tests.support.outside_package import SOURCE, OutsidePackage
+from tests.support.processes import command
+
+MEMORY_BYTES = 200 * 1024 * 1024
+TIMEOUT_SECONDS = 2
+A1, A22, A3, A44, B1 = (
+    Message(key, value)
+    for key, value in [(b"a", b"1"), (b"a", b"22"), (b"a", b"3"), (b"a", b"44"), (b"b", b"1")]
+)
+HARM = Message(b"a", b"harm")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> OutsidePackage:
+    package = OutsidePackage(tmp_path_factory.mktemp("site-packages"))
+    package.write()
+    return package
+
+
+@pytest.fixture(scope="module")
+def own_worker(
+    tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, package: OutsidePackage
+) -> Iterator[CompactorProcess]:
+    """Warm; its limits are low."""
+    with CompactorProcess(
+        tmp_path_factory.mktemp("worker"),
+        cache_dir,
+        package.environment,
+        (
+            *("--strategy-timeout", str(TIMEOUT_SECONDS)),
+            *("--strategy-memory", str(MEMORY_BYTES)),
+        ),
+    ) as worker:
+        worker.wait_until_serving()
+        yield worker
+
+
+def _log(folder: Path, *messages: Message) -> LogBuilder:
+    log = LogBuilder(folder)
+    log.add_segment(1, [[message] for message in messages])
+    return log
+
+
+def _left(
+    worker: CompactorProcess, log: LogBuilder, strategy: str, ledger_id: int = 100, **settings: str
+) -> tuple[list[bytes], str]:
+    """The values that a run leaves, and the version that it names."""
+    plan = log.plan(ledger_id, strategy=strategy)
+    plan.strategy_settings.update(settings)
+    _, manifest = worker.run(plan)
+    stored: list[Stored] = read_messages(log.ledgers_dir, manifest.segments)
+    return [each.value for each in stored], manifest.strategy_version
+
+
+def _refused(worker: CompactorProcess, log: LogBuilder, strategy: str, **settings: str) -> Any:
+    with pytest.raises(grpc.RpcError) as raised:
+        _left(worker, log, strategy, **settings)
+    assert not (log.ledgers_dir / "100").exists()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "kept"),
+    [
+        ("outside:Longest", {}, b"44"),
+        ("longest", {"even": "yes"}, b"22"),
+        ("first", {}, b"1"),
+        ("outside:FIRST", {}, b"1"),
+    ],
+)
+def test_one_from_a_package_is_run(
+    own_worker: CompactorProcess,
+    tmp_path: Path,
+    strategy: str,
+    settings: dict[str, str],
+    kept: bytes,
+) -> None:
+    """By the name of an entry point or of its class, with settings; of either kind."""
+    log = _log(tmp_path, A1, A22, B1, A3, A44)
+    values, version = _left(own_worker, log, strategy, **settings)
+    assert sorted(values) == sorted([kept, b"1"])
+    assert version == ("3" if "first" in strategy.lower() else "2.5")
+
+
+def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: Path) -> None:
+    """Said by Python, in a sentence that names the strategy."""
+    error = _refused(own_worker, _log(tmp_path, A1), "longest", width="3")
+    assert reason_of(error) == "INVALID_STRATEGY"
+    assert "'longest' cannot be used: it cannot be made with settings width" in error.details()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sentence"),
+    [
+        ("Raises", r"'nothing of the kind', at message 1:2:0"),
+        ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:0"),
+        ("Hangs", r"it did not answer within 2 s, at message 1:2:0"),
+        ("Eats", r"it takes more than 200 MiB of memory, at message 1:2:0"),
+        ("Exits", r"ended while strategy 'outside:Exits' was at it"),
+        pytest.param(
+            "Stubborn",
+            r"ended while strategy 'outside:Stubborn' was at it",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_one_that_does_harm_fails_its_run_alone(
+    own_worker: CompactorProcess, tmp_path: Path, strategy: str, sentence: str
+) -> None:
+    """The sentence names it, nothing is left of the run, and the same worker takes the next."""
+    log = _log(tmp_path, A1, B1, HARM)
+    error = _refused(own_worker, log, f"outside:{strategy}")
+    assert f"outside:{strategy}" in error.details()
+    assert sentence in error.details()
+    assert own_worker.is_serving
+    assert _left(own_worker, log, "publishing-order") == ([b"1", b"harm"], "1")
+    assert _left(own_worker, log, "outside:Longest", 101)[0] == [b"1", b"harm"]
+
+
+def test_one_that_does_not_answer_samples_is_refused(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """When it is checked, and when a run asks for it all the same."""
+    asked = CheckStrategyRequest(strategy=CompactionStrategy(name="outside:Early"))
+    with pytest.raises(grpc.RpcError) as raised:
+        own_worker.stub.CheckStrategy(asked)
+    error: Any = raised.value
+    sentence = "it answered 'maybe', which is neither True nor False, asked about a value"
+    assert reason_of(error) == "INVALID_STRATEGY"
+    assert sentence in error.details()
+    assert sentence in _refused(own_worker, _log(tmp_path, A1), "outside:Early").details()
+
+
+def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
+    """Name, version of the code, kind; Spark has no part in it."""
+    for name, version, kind in [
+        ("longest", "2.5", "strategic"),
+        ("outside:Hangs", "harmful 1", "strategic"),
+        ("first", "3", "columns"),
+    ]:
+        asked = CheckStrategyRequest(strategy=CompactionStrategy(name=name))
+        found = own_worker.stub.CheckStrategy(asked)
+        assert (found.name, found.version, found.kind) == (name, version, kind)
+
+
+def test_code_that_was_replaced_is_loaded_anew(
+    own_worker: CompactorProcess, package: OutsidePackage, tmp_path: Path
+) -> None:
+    """Python processes that have the old one are not asked again, and the record says the new."""
+    log = _log(tmp_path, A1, A22, A3)
+    assert _left(own_worker, log, "longest") == ([b"22"], "2.5")
+    package.write(SOURCE.replace("return len(previous.value) > len(current.value)", "return False"))
+    try:
+        assert _left(own_worker, log, "longest", 101) == ([b"3"], "2.5")
+        package.write(version="2.6")
+        assert _left(own_worker, log, "longest", 102) == ([b"22"], "2.6")
+    finally:
+        package.write()
+
+
+def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_path: Path) -> None:
+    """It is loaded in Python processes of its own: their daemon is another one."""
+    log = _log(tmp_path, A1)
+    _left(own_worker, log, "publishing-order")
+    _left(own_worker, log, "longest", 101)
+    daemons = [
+        pid for pid in own_worker.children() if "ledgerfold.compactor.daemon" in command(pid)
+    ]
+    assert len(daemons) >= 2

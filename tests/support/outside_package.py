@@ -1,0 +1,118 @@
+"""A package of somebody else's, as an installer leaves it: a module, and its .dist-info beside it.
+
+>>> package = OutsidePackage(folder)
+>>> package.write()
+>>> sorted(path.name for path in folder.iterdir())
+['outside-2.5.dist-info', 'outside.py']
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+# What may be asked of it by "outside:NAME"; `longest` and `first` are entry points, too.
+SOURCE = '''
+"""Strategies: some do, some do harm once they meet what no sample holds."""
+import os
+import time
+
+from tests.support.strategies import FIRST
+
+
+class Longest:
+    """The longest value wins. `even`: at the same length, too."""
+
+    reads = ("value",)
+
+    def __init__(self, even="no"):
+        self.even = even == "yes"
+
+    def should_keep_left(self, previous, current):
+        if previous is None or not current.value:
+            return False
+        if self.even:
+            return len(previous.value) >= len(current.value)
+        return len(previous.value) > len(current.value)
+
+
+class Harmful:
+    """What it is told to do, when it meets the value b"harm"."""
+
+    version = "harmful 1"
+    reads = ("value",)
+
+    def should_keep_left(self, previous, current):
+        if current.value == b"harm":
+            return self.harm()
+        return False
+
+
+class Raises(Harmful):
+    def harm(self):
+        raise KeyError("nothing of the kind")
+
+
+class Answers(Harmful):
+    def harm(self):
+        return 1
+
+
+class Hangs(Harmful):
+    def harm(self):
+        time.sleep(10_000)
+
+
+class Stubborn(Harmful):
+    """Heeds nothing."""
+
+    def harm(self):
+        while True:
+            try:
+                time.sleep(10_000)
+            except BaseException:
+                pass
+
+
+class Eats(Harmful):
+    def harm(self):
+        eaten = []
+        while True:
+            eaten.append(bytearray(1024 * 1024))
+
+
+class Exits(Harmful):
+    def harm(self):
+        os._exit(3)
+
+
+class Early:
+    """Does not even answer about samples."""
+
+    def should_keep_left(self, previous, current):
+        return "maybe"
+'''
+_ENTRY_POINTS = "[ledgerfold.strategies]\nlongest = outside:Longest\nfirst = outside:FIRST\n"
+
+
+@dataclass(frozen=True)
+class OutsidePackage:
+    folder: Path
+
+    def write(self, source: str = SOURCE, version: str = "2.5") -> None:
+        """Puts it in place of what was there."""
+        (self.folder / "outside.py").write_text(source)
+        info = self.folder / "outside-2.5.dist-info"
+        info.mkdir(exist_ok=True)
+        metadata = f"Metadata-Version: 2.1\nName: outside\nVersion: {version}\n"
+        (info / "METADATA").write_text(metadata)
+        (info / "entry_points.txt").write_text(_ENTRY_POINTS)
+        (info / "top_level.txt").write_text("outside\n")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process that is to find it."""
+        paths = (str(self.folder), os.environ.get("PYTHONPATH", ""))
+        # Else Python may take the compiled form of what was there a moment ago.
+        return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
