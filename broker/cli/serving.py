@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
-from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
+from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_and_service_of
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
@@ -21,6 +21,8 @@ from ledgerfold.broker.cli.units import (
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
+# What a task of ours itself may need meanwhile.
+_MEMORY_BYTES_LEAST = 16 * 1024 * 1024
 
 
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -75,6 +77,15 @@ def _add_compactor(add: Callable[..., object]) -> None:
     add("--compactor", default="local", metavar="local|off|HOST:PORT", help=compactor)
     master = "a worker that the broker starts runs Spark there; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
+    service = (
+        "compactions are carried out by what module:Factory makes, in the broker's process; one of "
+        "Pulsar's two factories is the worker with that strategy"
+    )
+    add("--compaction-service", metavar="module:Factory", help=service)
+    answer = "a strategy of your own that takes longer for an answer fails its run; default 60s"
+    add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
+    memory = "so does one that takes more memory in a task; default 1G"
+    add("--strategy-memory", type=_memory, default=1 << 30, metavar="SIZE", help=memory)
     add(
         "--compaction-monitor-interval",
         type=parse_time_ms,
@@ -120,6 +131,20 @@ def _message_size(text: str) -> int:
     return size_bytes
 
 
+def _timeout_ms(text: str) -> int:
+    time_ms = parse_time_ms(text)
+    if time_ms == 0:
+        raise argparse.ArgumentTypeError("1ms is the least")
+    return time_ms
+
+
+def _memory(text: str) -> int:
+    size_bytes = parse_size(text)
+    if size_bytes < _MEMORY_BYTES_LEAST:
+        raise argparse.ArgumentTypeError(f"{text!r}: 16M is the least")
+    return size_bytes
+
+
 def _start_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
 
@@ -138,6 +163,7 @@ def _serve(options: argparse.Namespace) -> int:
         "ledger_age_max_ms": options.ledger_age,
     }
     given = {name: value for name, value in store.items() if value is not None}
+    strategy, service = strategy_and_service_of(options)
     return serve(
         BrokerSettings(
             data_dir=options.data,
@@ -148,7 +174,10 @@ def _serve(options: argparse.Namespace) -> int:
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
-            compaction_strategy=strategy_of(options) or CompactionStrategy(name=DEFAULT),
+            compaction_strategy=strategy or CompactionStrategy(name=DEFAULT),
+            compaction_service=service,
+            strategy_timeout_ms=options.strategy_timeout,
+            strategy_memory_bytes=options.strategy_memory,
             emulation=emulation_of(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,

@@ -62,6 +62,23 @@ def strategy_of(options: argparse.Namespace) -> CompactionStrategy | None:
     return checked(CompactionStrategy(name=options.compaction_strategy, settings=settings))
 
 
+def strategy_and_service_of(
+    options: argparse.Namespace,
+) -> tuple[CompactionStrategy | None, str | None]:
+    """As strategy_of, and the compaction service. Pulsar's names for services are strategies."""
+    strategy, service = strategy_of(options), options.compaction_service
+    if service is None:
+        return strategy, None
+    from ledgerfold.strategies.catalogue import ALIASES
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+    if service not in ALIASES:
+        return strategy, service
+    if strategy is not None:
+        raise InvalidRequest(f"--compaction-service {service} names the strategy already.")
+    return CompactionStrategy(name=ALIASES[service]), None
+
+
 def settings_of(given: Iterable[str]) -> dict[str, str]:
     """From "FIELD=VALUE" each. Raises InvalidRequest.
 

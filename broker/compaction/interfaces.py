@@ -19,7 +19,13 @@ from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
-from ledgerfold.v1.records_pb2 import Policies, RunRecord, SegmentRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import (
+    CompactionStrategy,
+    Policies,
+    RunRecord,
+    SegmentRecord,
+    TopicRecord,
+)
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 OnProgress = Callable[[CompactionProgress], None]
@@ -124,6 +130,12 @@ class OwnCompactor(Compactor, Protocol):
     async def stop(self) -> None: ...
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
         """What strategies would come to. Cancelling the task ends it."""
+        ...
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Whether one of the user's own can be set. Raises InvalidStrategy, CompactorUnavailable
+        (nobody can tell now).
+        """
         ...
 
 

@@ -53,6 +53,7 @@ from ledgerfold.v1.admin_pb2 import (
     CompactorState,
 )
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ _NO_PYSPARK = (
     "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
+_UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
 
@@ -84,6 +86,8 @@ class SupervisorLimits:
     listening: float = 60.0
     # For Spark to be warm after that.
     warm: float = 300.0
+    # For a worker, and for what it says of a strategy that is being set.
+    check: float = 25.0
     # For a worker to end a cancelled run, before it is killed.
     cancel: float = 10.0
     # Between SIGTERM and SIGKILL.
@@ -115,6 +119,10 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         settings.spark_master,
         "--local-dir",
         str(local_dir),
+        "--strategy-timeout",
+        f"{settings.strategy_timeout_ms / 1000:g}",
+        "--strategy-memory",
+        str(settings.strategy_memory_bytes),
     ]
 
 
@@ -196,11 +204,30 @@ class CompactorSupervisor:
         return await (await self._ready_connection()).run(plan, on_progress)
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Has the worker analyse, waiting for it to be ready first.
-
-        Raises as `run` does, and InvalidRequest. Cancelling the caller's task ends it there.
-        """
+        """As `run`, and raises InvalidRequest, too."""
         return await (await self._ready_connection()).analyze(request)
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Spark need not be up for it. Raises InvalidStrategy, CompactorUnavailable."""
+        try:
+            async with asyncio.timeout(self._limits.check):
+                await (await self._any_connection()).check_strategy(strategy)
+        except (TimeoutError, CompactorUnavailable) as error:
+            late = f"It has not done so within {self._limits.check:g} s. {self.message}"
+            why = late if isinstance(error, TimeoutError) else str(error)
+            raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
+
+    async def _any_connection(self) -> WorkerConnection:
+        """Whether or not it is ready for runs."""
+        while self._connection is None:
+            await self._next_state()
+        return self._connection
+
+    async def _next_state(self) -> None:
+        """Raises CompactorUnavailable: no worker is coming."""
+        if self.state in (COMPACTOR_STATE_UNAVAILABLE, COMPACTOR_STATE_DISABLED):
+            raise CompactorUnavailable(self.message)
+        await self._changed.wait()
 
     async def _is_over(self, connection: WorkerConnection) -> bool:
         """Whether it ends within a worker's time to stop."""
@@ -216,9 +243,7 @@ class CompactorSupervisor:
         try:
             async with asyncio.timeout(self._limits.ready):
                 while self.state != COMPACTOR_STATE_READY or self._connection is None:
-                    if self.state in (COMPACTOR_STATE_UNAVAILABLE, COMPACTOR_STATE_DISABLED):
-                        raise CompactorUnavailable(self.message)
-                    await self._changed.wait()
+                    await self._next_state()
                 return self._connection
         except TimeoutError:
             raise CompactorUnavailable(
@@ -293,6 +318,7 @@ class CompactorSupervisor:
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
+            self._wake()
             watching = asyncio.create_task(self._watch_health(channel))
             why = "the broker stopped it"
             try:
@@ -351,6 +377,10 @@ class CompactorSupervisor:
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message
+        self._wake()
+
+    def _wake(self) -> None:
+        """Those who wait for a state, or for a worker."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

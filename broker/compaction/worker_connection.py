@@ -35,11 +35,13 @@ from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CancelRequest,
+    CheckStrategyRequest,
     CompactionPlan,
     Manifest,
     RunRequest,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 # As compactor.proto has it.
@@ -104,6 +106,18 @@ class WorkerConnection:
         """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
         asked = CancelRequest(run_id=run_id)
         return bool((await self._stub.Cancel(asked, metadata=self._metadata)).found)
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Raises InvalidStrategy, CompactorUnavailable."""
+        asked = CheckStrategyRequest(strategy=strategy)
+        try:
+            # NOTE: its port listens before Spark is up, and a worker elsewhere may come yet.
+            await self._stub.CheckStrategy(asked, metadata=self._metadata, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            named = error_from_rpc(error)
+            if isinstance(named, InvalidRequest):
+                raise named from None
+            raise CompactorUnavailable(named.message) from error
 
     async def _done_or_ended(self, reading: asyncio.Task[Manifest]) -> None:
         either: set[asyncio.Future[Any]] = {reading, self.ended}

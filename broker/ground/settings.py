@@ -51,6 +51,11 @@ class BrokerSettings:
     # "local": start and supervise a worker; "off"; or the address of one that runs elsewhere.
     compactor: str = "local"
     spark_master: str = "local[2]"
+    # "module:Factory": carries out plans in this process, instead of a worker.
+    compaction_service: str | None = None
+    # Of strategies of one's own, in a worker of ours: for an answer, and of a task.
+    strategy_timeout_ms: int = 60_000
+    strategy_memory_bytes: int = 1024 * 1024 * 1024
     # Where metrics are served over HTTP: "host:port". None: nowhere.
     metrics_listen: str | None = None
     ready_file: Path | None = None

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
@@ -83,9 +83,10 @@ async def _compact(
     on_status: OnStatus,
 ) -> GetCompactionStatusResponse | None:
     _cancel_on_signals()
+    compactor = compactor_of(settings)
     clock = WallClock()
     store = recovered(settings, metadata, lock, REAL, clock.now_ms)
-    broker = Broker(settings, metadata, store, CompactorSupervisor(settings), clock)
+    broker = Broker(settings, metadata, store, compactor, clock)
     await broker.start(by_itself=False)
     try:
         return await run_once(broker, name, strategy, on_status)

@@ -21,10 +21,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.server.allocator import keep_freed_memory
+from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.start_checks import aside, check_start
@@ -60,11 +60,12 @@ def serve(settings: BrokerSettings) -> int:
 
 
 async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: DirectoryLock) -> int:
+    compactor = compactor_of(settings)
     clock = _clock(settings)
     metrics = _metrics(settings)
     files = REAL if metrics is None else metrics.files
     store = recovered(settings, metadata, lock, files, clock.now_ms)
-    broker = Broker(settings, metadata, store, CompactorSupervisor(settings), clock)
+    broker = Broker(settings, metadata, store, compactor, clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)
     stopped = _stop_on_signals()

@@ -31,6 +31,11 @@ def check_start(settings: BrokerSettings) -> None:
                 f"--metrics-listen {settings.metrics_listen}: that is --listen's; name another "
                 "port."
             )
+    if settings.compaction_service is not None and settings.compactor != "local":
+        raise InvalidRequest(
+            f"--compaction-service {settings.compaction_service} is in the place of a worker: "
+            f"leave out --compactor {settings.compactor}."
+        )
     if settings.compactor not in ("local", "off"):
         _check_compactor(settings.compactor)
     if settings.ready_file is not None:

@@ -5,6 +5,9 @@ A partitioned topic's are in its own, and are those of its partitions (broker/to
 A threshold that is set to more than 0 takes effect at once on what raw data may go: the topics it
 applies to get their compaction cursor, so that nothing is trimmed that no compaction has seen
 (apache/pulsar#11003). Topics that are not loaded get it when they are: nothing is trimmed before.
+
+A strategy of one's own is tried by the compactor before it is stored, and nothing is held
+meanwhile: who sets another policy does not wait.
 """
 
 from __future__ import annotations
@@ -14,18 +17,21 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Protocol
 
+from ledgerfold.broker.compaction.interfaces import OwnCompactor
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import (
     broker_policies,
+    check_policies,
     effective_policies,
     updated_policies,
 )
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
 
 
@@ -53,6 +59,8 @@ class PolicyBroker(Protocol):
     def partitions(self) -> Partitions: ...
     @property
     def topics(self) -> Mapping[str, PolicyTopic]: ...
+    @property
+    def compactor(self) -> OwnCompactor: ...
     async def update_partitioned_policies(
         self, name: str, update: Callable[[Policies], Policies]
     ) -> None: ...
@@ -98,9 +106,11 @@ class PolicyStore:
     ) -> None:
         """One synced write.
 
-        Raises InvalidRequest, NotAllowed, Moved (it was unloaded); then nothing has changed.
+        Raises InvalidRequest, NotAllowed, Moved (it was unloaded), CompactorUnavailable; then
+        nothing has changed.
         """
         self._broker.partitions.check_policies(topic.name)
+        await self._check(changes)
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             record.policies.CopyFrom(updated_policies(record.policies, changes, remove))
@@ -112,6 +122,7 @@ class PolicyStore:
         self, name: str, changes: Policies, remove: Iterable[str]
     ) -> None:
         """As update_topic: of all its partitions."""
+        await self._check(changes)
         await self._broker.update_partitioned_policies(
             name, lambda current: updated_policies(current, changes, remove)
         )
@@ -123,11 +134,21 @@ class PolicyStore:
     async def update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """One synced write. Raises InvalidRequest; then nothing has changed."""
+        """One synced write.
+
+        Raises InvalidRequest, CompactorUnavailable; then nothing has changed.
+        """
+        await self._check(changes)
         await to_its_end(self._update_namespace(namespace, changes, remove))
         for topic in list(self._broker.topics.values()):
             if TopicName.parse(topic.name).namespace == namespace:
                 await _hold_raw_data(topic)
+
+    async def _check(self, changes: Policies) -> None:
+        check_policies(changes)
+        strategy = changes.compaction_strategy
+        if changes.HasField("compaction_strategy") and listed(strategy.name) is None:
+            await self._broker.compactor.check_strategy(strategy)
 
     async def _update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]

@@ -24,6 +24,7 @@ from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
     CompactorUnavailable,
+    InvalidStrategy,
     LedgerfoldError,
     MissingFile,
 )
@@ -31,7 +32,7 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
-from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
+from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message, publishing_order
 from tests.simulation.disk import Disk
@@ -63,6 +64,10 @@ class SimCompactor:
 
     def retry_now(self) -> None:
         """It never waits."""
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """It knows none but Ledgerfold's own."""
+        raise InvalidStrategy(strategy.name, "it is not known here")
 
     @property
     def is_running(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +58,28 @@ def _log(folder: Path, *messages: Message) -> LogBuilder:
 
 
 def _left(
-    worker: CompactorProcess, log: LogBuilder, strategy: str, ledger_id: int = 100, **settings: str
+    worker: CompactorProcess,
+    log: LogBuilder,
+    strategy: str,
+    ledger_id: int = 100,
+    settings: Mapping[str, str] | None = None,
 ) -> tuple[list[bytes], str]:
     """The values that a run leaves, and the version that it names."""
     plan = log.plan(ledger_id, strategy=strategy)
-    plan.strategy_settings.update(settings)
+    plan.strategy_settings.update(settings or {})
     _, manifest = worker.run(plan)
     stored: list[Stored] = read_messages(log.ledgers_dir, manifest.segments)
     return [each.value for each in stored], manifest.strategy_version
 
 
-def _refused(worker: CompactorProcess, log: LogBuilder, strategy: str, **settings: str) -> Any:
+def _refused(
+    worker: CompactorProcess,
+    log: LogBuilder,
+    strategy: str,
+    settings: Mapping[str, str] | None = None,
+) -> Any:
     with pytest.raises(grpc.RpcError) as raised:
-        _left(worker, log, strategy, **settings)
+        _left(worker, log, strategy, 100, settings)
     assert not (log.ledgers_dir / "100").exists()
     return raised.value
 
@@ -93,14 +102,14 @@ def test_one_from_a_package_is_run(
 ) -> None:
     """By the name of an entry point or of its class, with settings; of either kind."""
     log = _log(tmp_path, A1, A22, B1, A3, A44)
-    values, version = _left(own_worker, log, strategy, **settings)
+    values, version = _left(own_worker, log, strategy, 100, settings)
     assert sorted(values) == sorted([kept, b"1"])
     assert version == ("3" if "first" in strategy.lower() else "2.5")
 
 
 def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: Path) -> None:
     """Said by Python, in a sentence that names the strategy."""
-    error = _refused(own_worker, _log(tmp_path, A1), "longest", width="3")
+    error = _refused(own_worker, _log(tmp_path, A1), "longest", {"width": "3"})
     assert reason_of(error) == "INVALID_STRATEGY"
     assert "'longest' cannot be used: it cannot be made with settings width" in error.details()
 

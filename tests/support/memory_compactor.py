@@ -18,11 +18,12 @@ import numpy as np
 from ledgerfold.compactor.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
+from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
-from ledgerfold.v1.records_pb2 import RunCounts
+from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message, publishing_order
 
@@ -56,6 +57,10 @@ class MemoryCompactor:
 
     def retry_now(self) -> None:
         """It never waits."""
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """It knows none but Ledgerfold's own."""
+        raise InvalidStrategy(strategy.name, "it is not known here")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         self.has_begun.set()

@@ -484,4 +484,5 @@ def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> N
     assert command == [
         *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
         *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
+        *("--strategy-timeout", "60", "--strategy-memory", "1073741824"),
     ]

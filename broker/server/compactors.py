@@ -1,0 +1,16 @@
+"""What carries out a broker's compactions: a worker, or a compaction service of the user's own."""
+
+from __future__ import annotations
+
+from ledgerfold.broker.compaction.interfaces import OwnCompactor
+from ledgerfold.broker.compaction.service_compactor import ServiceCompactor, load_service
+from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
+from ledgerfold.broker.ground.settings import BrokerSettings
+
+
+def compactor_of(settings: BrokerSettings) -> OwnCompactor:
+    """Raises InvalidRequest: there is no such service."""
+    name = settings.compaction_service
+    if name is None:
+        return CompactorSupervisor(settings)
+    return ServiceCompactor(name, load_service(name))
