@@ -36,8 +36,7 @@ __all__ = [
 
 
 class CompactionService(Protocol):
-    """Its methods are called on the broker's event loop, which they must not hold up: what computes
-    or waits for a disk belongs into threads or processes.
+    """Its methods are called on an event loop of its own, in a thread of its own.
 
     One that is asked to check strategies has `async def check_strategy(strategy)` as well, which
     raises for a CompactionStrategy that the service does not know. Without it strategies of one's
@@ -49,8 +48,8 @@ class CompactionService(Protocol):
     ) -> Manifest:
         """Writes the plan's ledger, and says what it wrote; one run at a time.
 
-        An error of any kind fails the run, with its text. A call that is cancelled ends soon, and
-        nothing writes into the ledger's folder afterwards.
+        An error of any kind fails the run, with its text. A call that is cancelled ends within
+        seconds, and nothing writes into the ledger's folder afterwards.
         """
         ...
 

@@ -68,6 +68,7 @@ class Watch:
         self._seen = self._looks = self._holders = 0
         # As they were before.
         self._handler: Any = signal.SIG_DFL
+        self._timer = (0.0, 0.0)
         self._rlimit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
     @contextmanager
@@ -113,7 +114,7 @@ class Watch:
             most = min(most, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
         interval = self.limits.timeout_seconds / _LOOKS
-        signal.setitimer(signal.ITIMER_REAL, interval, interval)
+        self._timer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
         self._arm()
 
     def _end(self) -> None:
@@ -121,6 +122,7 @@ class Watch:
         faulthandler.cancel_dump_traceback_later()
         resource.setrlimit(resource.RLIMIT_DATA, self._rlimit)
         signal.signal(signal.SIGALRM, self._handler)
+        signal.setitimer(signal.ITIMER_REAL, *self._timer)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         if self.question is None or self.asked != self._seen:

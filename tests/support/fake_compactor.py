@@ -12,6 +12,8 @@ What a run does is the plan's `strategy`: "publishing-order" answers with a mani
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.
+
+Of strategies of one's own it knows "fake:Good"; a check of "fake:Slow" does not end.
 """
 
 from __future__ import annotations
@@ -29,7 +31,12 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ledgerfold.rpc_errors import abort_with
-from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable, Corruption
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactorUnavailable,
+    Corruption,
+    InvalidStrategy,
+)
 from ledgerfold.v1 import admin_pb2, compactor_pb2, compactor_pb2_grpc
 
 SERVICE = "ledgerfold.v1.CompactorService"
@@ -77,6 +84,17 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         if cancel is not None:
             cancel.set()
         return compactor_pb2.CancelResponse(found=cancel is not None)
+
+    async def CheckStrategy(  # noqa: N802
+        self, request: compactor_pb2.CheckStrategyRequest, context: Any
+    ) -> compactor_pb2.CheckStrategyResponse:
+        await check_secret(context)
+        name = request.strategy.name
+        if name == "fake:Slow":
+            await asyncio.Event().wait()
+        if name != "fake:Good":
+            await abort_with(context, InvalidStrategy(name, "it is no good"))
+        return compactor_pb2.CheckStrategyResponse(name=name, version="1", kind="strategic")
 
 
 def is_first(folder: str) -> bool:

@@ -93,6 +93,8 @@ class Early:
     def should_keep_left(self, previous, current):
         return "maybe"
 '''
+# It uses something of the tests' own.
+_CHECKOUT = Path(__file__).resolve().parents[2]
 _ENTRY_POINTS = "[ledgerfold.strategies]\nlongest = outside:Longest\nfirst = outside:FIRST\n"
 
 
@@ -113,6 +115,6 @@ class OutsidePackage:
     @property
     def environment(self) -> dict[str, str]:
         """For a process that is to find it."""
-        paths = (str(self.folder), os.environ.get("PYTHONPATH", ""))
+        paths = (str(self.folder), str(_CHECKOUT), os.environ.get("PYTHONPATH", ""))
         # Else Python may take the compiled form of what was there a moment ago.
         return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
     Corruption,
+    InvalidStrategy,
 )
 from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_DISABLED,
@@ -39,6 +41,7 @@ from ledgerfold.v1.admin_pb2 import (
     CompactionProgress,
 )
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 pytestmark = pytest.mark.process
 
@@ -471,6 +474,54 @@ def test_stopping_the_supervisor_fails_the_run_on_its_way(tmp_path: Path) -> Non
             await supervisor.stop()
             with pytest.raises(CompactionFailed, match="the broker stopped it"):
                 await run
+
+    asyncio.run(body())
+
+
+def own(name: str) -> CompactionStrategy:
+    return CompactionStrategy(name=f"fake:{name}")
+
+
+def test_a_strategy_is_checked_before_spark_is_up(tmp_path: Path) -> None:
+    """As soon as the worker listens; what it says is what the caller hears."""
+
+    async def body() -> None:
+        os.mkfifo(tmp_path / "warm")
+        async with supervised(tmp_path, "serve-later", str(tmp_path / "warm")) as supervisor:
+            await supervisor.check_strategy(own("Good"))
+            assert supervisor.state == COMPACTOR_STATE_STARTING
+            with pytest.raises(InvalidStrategy, match="'fake:Bad' cannot be used: it is no good"):
+                await supervisor.check_strategy(own("Bad"))
+
+    asyncio.run(body())
+
+
+def test_a_check_that_takes_too_long(tmp_path: Path) -> None:
+    """Whether the worker is not there in time or the strategy is slow: nobody waits for ever."""
+
+    async def body() -> None:
+        limits = replace(LIMITS, check=0.3)
+        async with supervised(tmp_path, "serve", limits=limits) as supervisor:
+            await supervisor.wait_ready()
+            with pytest.raises(
+                CompactorUnavailable, match=r"'fake:Slow' is none of Ledgerfold's: .* within 0\.3 s"
+            ):
+                await supervisor.check_strategy(own("Slow"))
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize(
+    ("compactor", "argument", "why"),
+    [("off", "serve", "The compactor is off"), ("local", "unavailable", "Java 17 is needed")],
+)
+def test_a_check_without_a_worker(tmp_path: Path, compactor: str, argument: str, why: str) -> None:
+    """The caller learns why there is none."""
+
+    async def body() -> None:
+        async with supervised(tmp_path, argument, compactor=compactor) as supervisor:
+            with pytest.raises(CompactorUnavailable, match=f"'fake:Good' is none of .* {why}"):
+                await supervisor.check_strategy(own("Good"))
 
     asyncio.run(body())
 

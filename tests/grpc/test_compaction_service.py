@@ -1,0 +1,152 @@
+"""A real broker process with a compaction service of somebody's own in the worker's place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.admin import Admin
+from ledgerfold.storage.errors import InvalidStrategy
+from ledgerfold.v1 import admin_pb2
+from tests.conftest import MakeBroker
+from tests.support.command_line import ledgerfold
+from tests.support.outside_package import OutsidePackage
+
+SERVICES = "tests.support.memory_service"
+PULSARS = "org.apache.pulsar.compaction.EventTimeCompactionServiceFactory"
+
+
+def _compacted(admin: Admin, url: str) -> admin_pb2.GetCompactionStatusResponse:
+    """The end of a run over a=1, a=2, b=1."""
+    with Client(url) as client:
+        producer = client.create_producer("prices")
+        for key, value in [("a", b"1"), ("a", b"2"), ("b", b"1")]:
+            producer.send(value, partition_key=key)
+    admin.trigger_compaction("prices")
+    return list(admin.watch_compaction("prices", timeout_seconds=30))[-1]
+
+
+def _values(url: str) -> list[bytes]:
+    from ledgerfold import MessageId
+
+    values = []
+    with Client(url) as client:
+        reader = client.create_reader("prices", MessageId.earliest, is_read_compacted=True)
+        while reader.has_message_available():
+            values.append(reader.read_next().data())
+    return values
+
+
+def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
+    """No worker is there; what it wrote is verified, published and read."""
+    broker = broker_process("--compaction-service", f"{SERVICES}:Copying", compactor="local")
+    with Admin(broker.url) as admin:
+        info = admin.broker_info()
+        assert (info.compactor_state, info.compactor_pid) == (admin_pb2.COMPACTOR_STATE_READY, 0)
+        status = _compacted(admin, broker.url)
+        assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
+        assert _values(broker.url) == [b"2", b"1"]
+        with pytest.raises(InvalidStrategy, match="memory_service:Copying checks no strategies"):
+            admin.set_compaction_strategy("mine:Own", topic="prices")
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("service", "sentence"),
+    [
+        ("Raising", f"Compaction failed at {SERVICES}:Raising: KeyError: 'no such thing'"),
+        ("Confused", "is missing or has not the recorded size"),
+        ("Strange", "it gave dict, not a Manifest"),
+    ],
+)
+def test_one_that_goes_wrong_fails_its_run(
+    broker_process: MakeBroker, service: str, sentence: str
+) -> None:
+    """The record says how, and the topic is as it was: raw, with no file of the run's."""
+    broker = broker_process("--compaction-service", f"{SERVICES}:{service}", compactor="local")
+    with Admin(broker.url) as admin:
+        status = _compacted(admin, broker.url)
+        assert status.status == admin_pb2.COMPACTION_STATUS_ERROR
+        assert sentence in status.last_error
+        assert _values(broker.url) == [b"1", b"2", b"1"]
+        ledgers = broker.data_dir / "ledgers"
+        assert not (ledgers / str(status.run.ledger_id)).exists()
+
+
+@pytest.mark.slow
+def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBroker) -> None:
+    """A run of it is cancelled, and the broker stops."""
+    broker = broker_process("--compaction-service", f"{SERVICES}:Stuck", compactor="local")
+    with Admin(broker.url) as admin, Client(broker.url) as client:
+        client.create_producer("prices").send(b"1", partition_key="a")
+        assert admin.trigger_compaction("prices") == 1
+        next(iter(admin.watch_compaction("prices", timeout_seconds=30)))
+    assert broker.stop(timeout_s=60) == 0
+    assert "did not close within 10 s" in broker.log.read_text()
+
+
+def test_one_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
+    """In a sentence; also where a worker is asked for besides."""
+    data = str(tmp_path / "data")
+    ran = ledgerfold(
+        *("serve", "--data", data, "--listen", "127.0.0.1:0"),
+        *("--compaction-service", f"{SERVICES}:Copying", "--compactor", "off"),
+    )
+    assert ran.code == 2
+    assert "leave out --compactor off" in ran.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_pulsars_factories_are_the_worker_with_their_strategy(broker_process: MakeBroker) -> None:
+    """The strategy is the broker's own policy, below all others."""
+    broker = broker_process("--compaction-service", PULSARS)
+    with Admin(broker.url) as admin:
+        found = admin.compaction_strategy(namespace="public/default", applied=True)
+        assert found is not None
+        assert found.name == "event-time"
+        assert admin.broker_info().compactor_state == admin_pb2.COMPACTOR_STATE_DISABLED
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path: Path) -> None:
+    """Set, run, recorded; one that does not answer is refused, and stays out."""
+    (tmp_path / "packages").mkdir()
+    package = OutsidePackage(tmp_path / "packages")
+    package.write()
+    broker = broker_process(
+        *("--strategy-timeout", "2s", "--strategy-memory", "200M"),
+        environment=package.environment,
+        compactor="local",
+    )
+    with Admin(broker.url) as admin:
+        # While Spark starts: a check does not need it.
+        admin.create_topic("prices")
+        for name, why in [
+            ("outside:Early", "it answered 'maybe', which is neither True nor False"),
+            ("outside:Gone", "module outside has no Gone"),
+            ("nobodys", "no package has an entry point 'ledgerfold.strategies' of that name"),
+        ]:
+            with pytest.raises(InvalidStrategy, match=f"Strategy '{name}' cannot be used: .*{why}"):
+                admin.set_compaction_strategy(name, topic="prices")
+        assert admin.compaction_strategy(topic="prices") is None
+        admin.set_compaction_strategy("longest", {"even": "yes"}, topic="prices")
+        broker.wait_for_compactor()
+        assert _compacted(admin, broker.url).status == admin_pb2.COMPACTION_STATUS_SUCCESS
+        assert _values(broker.url) == [b"1", b"1"]
+        (run,) = admin.runs("prices")
+        assert (run.strategy, run.strategy_version) == ("longest", "2.5")
+        assert run.strategy_settings == {"even": "yes"}
+
+        admin.set_compaction_strategy("outside:Raises", topic="prices")
+        with Client(broker.url) as client:
+            client.create_producer("prices").send(b"harm", partition_key="a")
+        admin.trigger_compaction("prices")
+        status = list(admin.watch_compaction("prices", timeout_seconds=60))[-1]
+        assert status.status == admin_pb2.COMPACTION_STATUS_ERROR
+        assert "strategy 'outside:Raises'" in status.last_error
+        assert "nothing of the kind" in status.last_error
+        assert _values(broker.url) == [b"1", b"1", b"harm"]

@@ -1,0 +1,131 @@
+"""A compaction service of the user's own, as the broker sees it: errors told, waits bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ledgerfold.broker.compaction.service_compactor import ServiceCompactor, load_service
+from ledgerfold.compaction_service import CompactionService
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactorUnavailable,
+    InvalidRequest,
+    InvalidStrategy,
+    MissingFile,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    CompactionProgress,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from tests.support.memory_compactor import OnProgress
+from tests.support.memory_service import Copying, Knowing, Strange, Stuck
+
+PLAN = CompactionPlan(run_id="t#1")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("Copying", "write it as module:Factory"),
+        ("nowhere:Copying", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("tests.support.memory_service:Gone", "has no attribute 'Gone'"),
+        ("tests.support.memory_service:Broken", r"cannot be made \(RuntimeError: no licence\)"),
+        ("tests.support.memory_service:NoService", "NoService, has no `async def run`"),
+    ],
+)
+def test_one_that_cannot_be_had(name: str, why: str) -> None:
+    """Said before the broker serves, with the option's own word."""
+    with pytest.raises(InvalidRequest, match=f"^--compaction-service {name}: .*{why}"):
+        load_service(name)
+
+
+@asynccontextmanager
+async def serving(
+    name: str, service: CompactionService, end_seconds: float = 10
+) -> AsyncIterator[ServiceCompactor]:
+    compactor = ServiceCompactor(name, service, end_seconds)
+    compactor.start()
+    try:
+        yield compactor
+    finally:
+        await compactor.stop()
+
+
+def test_what_is_no_manifest() -> None:
+    """A service may be of any code."""
+
+    async def main() -> None:
+        async with serving("m:Strange", Strange()) as compactor:
+            with pytest.raises(CompactionFailed, match="at m:Strange: it gave dict, not a Mani"):
+                await compactor.run(PLAN, lambda _: None)
+
+    asyncio.run(main())
+
+
+def test_an_error_of_its_own_is_told() -> None:
+    """By its name and its words; errors of ours as they are, progress before."""
+
+    class Failing(Copying):
+        async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+            on_progress(CompactionProgress(tasks_total=7))
+            if plan.topic:
+                raise MissingFile("1/0.log", "the plan")
+            raise LookupError("no such table")
+
+    async def main() -> None:
+        heard: list[CompactionProgress] = []
+        async with serving("m:Failing", Failing()) as compactor:
+            with pytest.raises(CompactionFailed, match="at m:Failing: LookupError: no such table"):
+                await compactor.run(PLAN, heard.append)
+            with pytest.raises(MissingFile):
+                await compactor.run(CompactionPlan(topic="t"), heard.append)
+        assert [each.tasks_total for each in heard] == [7, 7]
+
+    asyncio.run(main())
+
+
+def test_one_that_does_not_end_gets_no_other_run() -> None:
+    """Nor does the broker's stop wait for it for ever; once it is done, so is its thread."""
+
+    async def main() -> None:
+        service = Stuck()
+        async with serving("m:Stuck", service, end_seconds=0.05) as compactor:
+            assert compactor.state == COMPACTOR_STATE_READY
+            has_begun = asyncio.Event()
+            run = asyncio.create_task(compactor.run(PLAN, lambda _: has_begun.set()))
+            await has_begun.wait()
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            with pytest.raises(CompactorUnavailable, match="m:Stuck did not end a cancelled run"):
+                await compactor.run(PLAN, lambda _: None)
+            await compactor.stop()
+            assert compactor.state == COMPACTOR_STATE_DISABLED
+            assert compactor.is_disabled
+            compactor._loop.call_soon_threadsafe(service.may_end.set)
+        assert not compactor._thread.is_alive()
+
+    asyncio.run(main())
+
+
+def test_whether_strategies_can_be_set() -> None:
+    """The service says; one that has no word for it has none."""
+
+    async def main() -> None:
+        one, other = (CompactionStrategy(name=f"known:{name}") for name in ("One", "Other"))
+        async with serving("m:Knowing", Knowing()) as compactor:
+            await compactor.check_strategy(one)
+            with pytest.raises(InvalidStrategy, match="says LookupError: never heard of it"):
+                await compactor.check_strategy(other)
+        async with serving("m:Copying", Copying()) as compactor:
+            with pytest.raises(InvalidStrategy, match="m:Copying checks no strategies"):
+                await compactor.check_strategy(one)
+
+    asyncio.run(main())

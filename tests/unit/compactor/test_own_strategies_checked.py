@@ -1,0 +1,312 @@
+"""Strategies of one's own without Spark: found, held to their bounds, asked, and looked at."""
+
+from __future__ import annotations
+
+import faulthandler
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ledgerfold.compactor.samples import ask_columns, ask_strategic, questions
+from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC, Own, kind_of
+from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
+from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
+from ledgerfold.compactor.trial_process import tried
+from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
+from ledgerfold.strategies.loading import is_own, load, place_of
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.strategic import READS
+from tests.support.outside_package import SOURCE, OutsidePackage
+from tests.support.strategies import FIRST, NEWEST_EVENT
+
+SHORT = Limits(timeout_seconds=0.05)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OutsidePackage]:
+    """On this process's path, and forgotten afterwards."""
+    package = OutsidePackage(tmp_path)
+    package.write()
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package
+    sys.modules.pop("outside", None)
+
+
+# Loading
+
+
+def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
+    """Of a plain name only the packages that are there can tell."""
+    assert is_own("longest")
+    assert is_own("anything:Here")
+    assert not is_own("shortest")
+    assert place_of("longest") == ("longest", "outside", "Longest", "2.5")
+    with pytest.raises(InvalidStrategy, match=r"\(there are: first, longest\)") as raised:
+        place_of("shortest")
+    assert raised.value.strategy == "shortest"
+
+
+def test_one_name_in_two_packages(package: OutsidePackage) -> None:
+    """Neither is taken; both are named."""
+    info = package.folder / "other-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ledgerfold.strategies]\nlongest = other:Longest\n")
+    with pytest.raises(InvalidStrategy, match=r"several .*: other:Longest, outside:Longest"):
+        place_of("longest")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("outside:Raises", "harmful 1"), ("outside:FIRST", "3"), ("outside:Longest", "2.5")],
+)
+def test_the_version_is_the_first_that_anybody_says(
+    package: OutsidePackage, name: str, version: str
+) -> None:
+    """The class, the strategy, the distribution."""
+    assert load(name, {}).version == version
+
+
+def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
+    """It changes with the code."""
+    (package.folder / "lonely.py").write_text("class A: pass")
+    first = load("lonely:A", {})
+    assert first.version == f"source {first.source}"
+    (package.folder / "lonely.py").write_text("class A: new = True")
+    sys.modules.pop("lonely")
+    assert load("lonely:A", {}).version != first.version
+    sys.modules.pop("lonely")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "why"),
+    [
+        ("nowhere:A", {}, r"module nowhere cannot be imported \(ModuleNotFoundError: No module"),
+        ("outside:Gone.Deeper", {}, r"module outside has no Gone.Deeper"),
+        ("outside:Longest", {"n": "3"}, r"cannot be made with settings n \(TypeError: "),
+        ("outside:FIRST", {"n": "3"}, r"it has no settings, and n is set"),
+        ("ends:A", {}, r"module ends cannot be imported \(SystemExit: 3\)"),
+    ],
+)
+def test_what_cannot_be_loaded(
+    package: OutsidePackage, name: str, settings: dict[str, str], why: str
+) -> None:
+    """A sentence with the name, whatever the code raises."""
+    (package.folder / "ends.py").write_text("raise SystemExit(3)")
+    with pytest.raises(InvalidStrategy, match=f"^Strategy '{name}' cannot be used: .*{why}"):
+        load(name, settings)
+
+
+# Bounds
+
+
+def _forever() -> None:
+    while True:
+        pass
+
+
+def _in_vain() -> None:
+    """Catches what it can."""
+    while True:
+        try:
+            _forever()
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("work", [_forever, _in_vain])
+def test_a_question_has_a_time(work: Callable[[], None]) -> None:
+    """Python code is interrupted, though it catches every Exception."""
+    watch = Watch(SHORT)
+    with watch.held():
+        with watch.asking("one"):
+            pass
+        with pytest.raises(Exceeded, match=r"did not answer within 0\.05 s"), watch.asking("two"):
+            work()
+    assert watch.last == "two"
+
+
+def test_time_between_questions_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does that of many questions, each of which is answered; only then is an end put off."""
+    armed: list[float] = []
+    monkeypatch.setattr(
+        faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds)
+    )
+    watch = Watch(DEFAULT_LIMITS)
+    with watch.held():
+        look: Any = signal.getsignal(signal.SIGALRM)
+        for _ in range(10):
+            look(signal.SIGALRM, None)
+        for _ in range(10):
+            with watch.asking("quick"):
+                look(signal.SIGALRM, None)
+        put_off = len(armed)
+        with watch.asking("slow"):
+            # It is new at the first look.
+            for _ in range(4):
+                look(signal.SIGALRM, None)
+            with pytest.raises(Exceeded):
+                look(signal.SIGALRM, None)
+    assert len(armed) == put_off + 1
+    assert min(armed) > DEFAULT_LIMITS.timeout_seconds
+
+
+def test_memory_has_a_bound_and_all_is_as_before() -> None:
+    """Handler and limit are those of before, also where tasks lie within each other."""
+    before = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
+    watch = Watch(Limits(memory_bytes=64 * 1024 * 1024))
+    with watch.held():
+        with pytest.raises(Exceeded, match="more than 64 MiB"), watch.held():
+            np.ones(1 << 28)
+        assert resource.getrlimit(resource.RLIMIT_DATA) != before[1]
+        assert signal.getsignal(signal.SIGALRM) == watch._look
+    after = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
+    assert after == before
+
+
+def test_another_thread_is_not_interrupted() -> None:
+    """Signals are the main thread's: there it just runs."""
+    done = []
+
+    def work() -> None:
+        with Watch(SHORT).held():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done == [True]
+
+
+# Samples
+
+
+@pytest.mark.parametrize("made", [Newest, KeepFirst, Numeric, partial(HeaderVersion, "v")])
+def test_ready_made_ones_answer_samples(made: Callable[[], Any]) -> None:
+    """Each is a strategy of somebody's own, as it were; a sample has what is read, and no more."""
+    reads = getattr(made, "reads", None) or getattr(getattr(made, "func", None), "reads", ())
+    assert ask_strategic("theirs", made(), Watch(DEFAULT_LIMITS)) == tuple(reads)
+    for _, _, current in questions(reads):
+        assert {part for part in READS if hasattr(current, part)} == set(reads)
+
+
+@pytest.mark.parametrize("strategy", [FIRST, NEWEST_EVENT])
+def test_columns_answer_samples(strategy: Strategy) -> None:
+    """With event times where they are read."""
+    assert kind_of(strategy) == COLUMNS
+    ask_columns(strategy.name, strategy, Watch(DEFAULT_LIMITS))
+
+
+def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
+    """Breaks the law: it counts what it is given."""
+    folded = FIRST.begin(codes, facts, key_count)
+    return folded._replace(removed_events=len(codes) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("functions", "why"),
+    [
+        ({"begin": _counted}, "come to something else when the log is cut"),
+        ({"begin": lambda *_: 7}, "it is int, not a Folded, in its answer to begin"),
+        ({"begin": lambda *_: Folded((), 0)}, "its fragments are no arrays"),
+        ({"begin": lambda *_: Folded((np.zeros(99, int),), 0)}, "do not have 3 rows each"),
+        ({"begin": lambda *_: Folded((np.zeros(3, int),), -1)}, "-1 is no number of removed"),
+        (
+            {"begin": lambda *_: Folded((np.zeros(1, int),), 0, np.array([7]))},
+            "its codes are not those of 3 keys",
+        ),
+        ({"join": lambda *_: 1 // 0}, "ZeroDivisionError"),
+        ({"survivors": lambda _: np.array([1, 1])}, "no array of different positions"),
+        ({"survivors": lambda _: [1]}, "no array of different positions"),
+        ({"survivors": lambda _: np.array([99])}, "positions that no message has"),
+    ],
+)
+def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
+    """What would fail runs, or change what they leave, is found by samples."""
+    parts = {"begin": FIRST.begin, "join": FIRST.join, "survivors": FIRST.survivors} | functions
+    wrong = Strategy("wrong", 1, parts["begin"], parts["join"], parts["survivors"])
+    with pytest.raises(StrategyFailed, match=f"strategy 'wrong': .*{why}"):
+        ask_columns("wrong", wrong, Watch(DEFAULT_LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("outside:Early", "it answered 'maybe', which is neither True nor False, asked about a v"),
+        ("outside:os", "module has no method should_keep_left, and is no Strategy of columns"),
+        ("unread:A", "no weight, in what it `reads`"),
+        ("unread:B", "AttributeError: the class does not name 'value'"),
+    ],
+)
+def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None:
+    """Where it is refused, why."""
+    (package.folder / "unread.py").write_text(
+        "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
+        "class B:\n    reads = ()\n    def should_keep_left(self, a, b): return b.value == b''\n"
+    )
+    assert why in tried(name, {}, DEFAULT_LIMITS)["why"]
+    sys.modules.pop("unread", None)
+
+
+def test_what_a_trial_tells_of_one_that_will_do(package: OutsidePackage) -> None:
+    """All that a run needs to know without loading it."""
+    found = tried("longest", {"even": "yes"}, DEFAULT_LIMITS)
+    assert {**found, "source": ""} == {
+        "version": "2.5",
+        "source": "",
+        "kind": STRATEGIC,
+        "reads": ("value",),
+    }
+    assert tried("first", {}, DEFAULT_LIMITS)["reads_event_times"] is False
+
+
+# In a task
+
+
+def _own(name: str, version: str, kind: str = COLUMNS) -> Own:
+    return Own(name, (), version, "", kind)
+
+
+def test_code_of_another_version_than_was_tried(package: OutsidePackage) -> None:
+    """The run fails, instead of naming a version that did not choose."""
+    own: Any = _own("outside:Longest", "2.4", STRATEGIC)
+    why = "version 2.4 is asked for, and a process that runs it has version 2.5"
+    with pytest.raises(StrategyFailed, match=why):
+        own.strategy.made()
+    package.write(SOURCE.replace("import FIRST", "import NEWEST_EVENT as FIRST"))
+    assert isinstance(_own("outside:FIRST", "3").strategy, Strategy)
+
+
+def test_its_answers_are_looked_at_in_a_task(package: OutsidePackage) -> None:
+    """Not only by samples."""
+    (package.folder / "late.py").write_text(
+        "from dataclasses import replace\n"
+        "from tests.support.strategies import FIRST\n"
+        "def begin(codes, facts, keys):\n"
+        "    return FIRST.begin(codes, facts, keys) if len(codes) < 9 else 1 // 0\n"
+        "LATE = replace(FIRST, begin=begin)\n"
+    )
+    strategy = _own("late:LATE", "3").strategy
+    assert isinstance(strategy, Strategy)
+    for messages in (3, 9):
+        codes = np.zeros(messages, np.int64)
+        facts = Facts(np.arange(messages), np.ones(messages, np.bool_))
+        if messages == 3:
+            joined = strategy.join(*_joinable(strategy.begin(codes, facts, 1)))
+            assert strategy.survivors(joined.fragments).tolist() == [0]
+            continue
+        with pytest.raises(StrategyFailed, match=r"'late:LATE': ZeroDivisionError: .*, in begin"):
+            strategy.begin(codes, facts, 1)
+    sys.modules.pop("late")
+
+
+def _joinable(folded: Folded) -> tuple[Any, Any, int]:
+    return np.zeros(1, np.int64), folded.fragments, 1
