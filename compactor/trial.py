@@ -22,9 +22,9 @@ from ledgerfold.compactor.strategies.watch import Limits
 from ledgerfold.storage.errors import InvalidStrategy
 
 # For a trial, whatever a run may take: an administrator waits for it.
-TRIAL_SECONDS = 15.0
+TRIAL_SECONDS = 12.0
 # For the process to start and to end, beside that.
-_PROCESS_SECONDS = 5.0
+_PROCESS_SECONDS = 10.0
 # Processes at a time; further trials wait for their turn.
 TRIALS_AT_ONCE = 2
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,9 @@ from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import ledgerfold
 from tests.support.outside_package import OutsidePackage
+from tests.tidy import ROOT
 
+PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
 SERVICES = "tests.support.memory_service"
 PULSARS = "org.apache.pulsar.compaction.EventTimeCompactionServiceFactory"
 
@@ -51,6 +56,23 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
         with pytest.raises(InvalidStrategy, match="memory_service:Copying checks no strategies"):
             admin.set_compaction_strategy("mine:Own", topic="prices")
     assert broker.stop() == 0
+
+
+def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) -> None:
+    """It keeps everything, also in its second run, which starts from its first."""
+    (source,) = re.findall(r"```python\n# everything\.py\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "everything.py").write_text(source)
+    broker = broker_process(
+        *("--compaction-service", "everything:KeepEverything"),
+        environment={"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        compactor="local",
+    )
+    with Admin(broker.url) as admin:
+        for number in (1, 2):
+            status = _compacted(admin, broker.url)
+            assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
+            assert status.run.counts.messages_out == 3 * number
+        assert _values(broker.url) == [b"1", b"2", b"1"] * 2
 
 
 @pytest.mark.parametrize(

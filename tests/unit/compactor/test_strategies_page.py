@@ -1,0 +1,54 @@
+"""docs/STRATEGIES.md, "Your own" and "A compaction service of your own": the snippets do it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC
+from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
+from ledgerfold.compactor.trial_process import tried
+from ledgerfold.strategies.loading import load
+from tests.tidy import ROOT
+
+_PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
+# Those that begin with the name of their file.
+FILES = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", _PAGE, re.DOTALL))
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    for name, source in FILES.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in FILES:
+        sys.modules.pop(name, None)
+
+
+def test_the_strategies_would_be_set(written: Path) -> None:
+    """As the page names them."""
+    found = tried("longest:Longest", {"even": "yes"}, DEFAULT_LIMITS)
+    assert (found["kind"], found["version"], found["reads"]) == (STRATEGIC, "1", ("value",))
+    found = tried("first:FIRST", {}, DEFAULT_LIMITS)
+    assert (found["kind"], found["version"]) == (COLUMNS, "1")
+
+
+@pytest.mark.parametrize(("even", "kept"), [("no", "second"), ("yes", "first")])
+def test_what_the_class_says_of_itself(written: Path, even: str, kept: str) -> None:
+    """Of values of one length."""
+
+    class Message:
+        def __init__(self, value: bytes) -> None:
+            self.value = value
+
+    keep_left: Callable[..., bool]
+    keep_left = load("longest:Longest", {"even": even}).strategy.should_keep_left
+    assert keep_left(Message(b"11"), Message(b"22")) == (kept == "first")
+    assert keep_left(Message(b"11"), Message(b"2"))
+    assert not keep_left(Message(b"11"), Message(b"222"))
+    assert not keep_left(Message(b"11"), Message(b""))
