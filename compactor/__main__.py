@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strategy-timeout", type=float, default=60.0, metavar="SECONDS", help=timeout
     )
-    memory = "how much memory it may take in a task; default: 1 GiB"
+    memory = "how much memory a task may take with it; default: 1 GiB"
     parser.add_argument(
         "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
     )

@@ -164,8 +164,9 @@ class CompactorService(CompactorServiceServicer):
         return self.session
 
     async def _own_of(self, plan: CompactionPlan) -> Own | None:
-        """The strategy of one's own that the plan names, tried. Raises InvalidStrategy,
-        CompactionCancelled.
+        """The strategy of one's own that the plan names, tried.
+
+        Raises InvalidStrategy, CompactionCancelled, CompactorUnavailable.
         """
         if plan.strategy in MAKERS or not is_own(plan.strategy):
             return None
@@ -179,6 +180,7 @@ class CompactorService(CompactorServiceServicer):
             trying.cancel()
             del self._trying[plan.run_id]
         if trying.cancelled():
+            self._check_startable(plan)
             raise CompactionCancelled("The compaction was cancelled.")
         return trying.result()
 

@@ -21,8 +21,8 @@ from ledgerfold.broker.cli.units import (
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
-# What a task of ours itself may need meanwhile.
-_MEMORY_BYTES_LEAST = 16 * 1024 * 1024
+# What a task of ours itself needs meanwhile.
+_MEMORY_BYTES_LEAST = 128 * 1024 * 1024
 
 
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -84,7 +84,7 @@ def _add_compactor(add: Callable[..., object]) -> None:
     add("--compaction-service", metavar="module:Factory", help=service)
     answer = "a strategy of your own that takes longer for an answer fails its run; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
-    memory = "so does one that takes more memory in a task; default 1G"
+    memory = "so does one with which a task takes more memory; default 1G"
     add("--strategy-memory", type=_memory, default=1 << 30, metavar="SIZE", help=memory)
     add(
         "--compaction-monitor-interval",
@@ -141,7 +141,7 @@ def _timeout_ms(text: str) -> int:
 def _memory(text: str) -> int:
     size_bytes = parse_size(text)
     if size_bytes < _MEMORY_BYTES_LEAST:
-        raise argparse.ArgumentTypeError(f"{text!r}: 16M is the least")
+        raise argparse.ArgumentTypeError(f"{text!r}: 128M is the least")
     return size_bytes
 
 

@@ -38,7 +38,7 @@ _STDERR = 2
 
 
 class Limits(NamedTuple):
-    """Of a strategy of one's own. `memory_bytes`: of a task, in addition to what it has."""
+    """Of a strategy of one's own. `memory_bytes`: what a task takes with it, all in all."""
 
     timeout_seconds: float = 60.0
     memory_bytes: int = 1024 * 1024 * 1024
@@ -103,7 +103,7 @@ class Watch:
 
     def too_much(self) -> Exceeded:
         most = self.limits.memory_bytes / (1024 * 1024)
-        return Exceeded(f"it takes more than {most:g} MiB of memory")
+        return Exceeded(f"a task takes more than {most:g} MiB of memory with it")
 
     def _begin(self) -> None:
         self._handler = signal.signal(signal.SIGALRM, self._look)

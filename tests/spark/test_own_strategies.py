@@ -9,13 +9,14 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.v1.compactor_pb2 import CheckStrategyRequest
+from ledgerfold.v1.compactor_pb2 import CancelRequest, CheckStrategyRequest, RunRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
 from tests.support.outside_package import SOURCE, OutsidePackage
 from tests.support.processes import command
+from tests.support.waiting import wait_until
 
 MEMORY_BYTES = 200 * 1024 * 1024
 TIMEOUT_SECONDS = 2
@@ -120,7 +121,7 @@ def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: 
         ("Raises", r"'nothing of the kind', at message 1:2:0"),
         ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:0"),
-        ("Eats", r"it takes more than 200 MiB of memory, at message 1:2:0"),
+        ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:0"),
         ("Exits", r"ended while strategy 'outside:Exits' was at it"),
         pytest.param(
             "Stubborn",
@@ -192,3 +193,19 @@ def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_
         pid for pid in own_worker.children() if "ledgerfold.compactor.daemon" in command(pid)
     ]
     assert len(daemons) >= 2
+
+
+def test_a_run_is_cancelled_while_its_strategy_is_tried(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """It has not begun, and ends at once; the process of the trial goes with it."""
+    log = _log(tmp_path, A1)
+    plan = log.plan(100, strategy="outside:Slow")
+    call = own_worker.stub.Run(RunRequest(plan=plan), timeout=60)
+    cancel = CancelRequest(run_id=plan.run_id)
+    wait_until(lambda: own_worker.stub.Cancel(cancel).found, "the trial")
+    with pytest.raises(grpc.RpcError) as raised:
+        next(call)
+    error: Any = raised.value
+    assert reason_of(error) == "COMPACTION_CANCELLED"
+    assert not [pid for pid in own_worker.children() if "trial_process" in command(pid)]

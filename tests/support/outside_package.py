@@ -87,6 +87,15 @@ class Exits(Harmful):
         os._exit(3)
 
 
+class Slow:
+    """Is not even made in time."""
+
+    def __init__(self):
+        time.sleep(10_000)
+
+    should_keep_left = None
+
+
 class Early:
     """Does not even answer about samples."""
 

@@ -60,16 +60,19 @@ def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.Mo
         await policies.update_topic(topic, TTL, [])
         await policies.update_partitioned_topic(PARTITIONED, TTL, [])
         await policies.update_namespace(NAMESPACE, TTL, [])
-        levels = (
-            lambda: policies.of_topic(TOPIC, applied=False),
-            lambda: policies.of_topic(PARTITIONED, applied=False),
-            lambda: policies.of_namespace(NAMESPACE, applied=False),
-        )
-        assert [level() for level in levels] == [TTL] * 3
+
+        def levels() -> list[Policies]:
+            return [
+                policies.of_topic(TOPIC, applied=False),
+                policies.of_topic(PARTITIONED, applied=False),
+                policies.of_namespace(NAMESPACE, applied=False),
+            ]
+
+        assert levels() == [TTL] * 3
         answers.may_answer.set()
         await asyncio.gather(*setting)
         both = Policies(message_ttl_ms=1_000, compaction_strategy=OWN.compaction_strategy)
-        assert [level() for level in levels] == [both] * 3
+        assert levels() == [both] * 3
 
     lab.run(main())
 
