@@ -2,6 +2,7 @@
 
     ledgerfold what-if prices --strategy publishing-order --strategy keep-n:n=2 --diff
     ledgerfold what-if prices --threshold 1M,10M --every 1h
+    ledgerfold what-if --csv prices.csv --strategy publishing-order --strategy event-time
 
 Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is about: `input`,
 `strategy`, `difference`, `replay`.
@@ -18,6 +19,7 @@ from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import add_output, json_printer, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
 from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.cli.what_if_file import add_file, ask_about_file, file_of
 from ledgerfold.broker.cli.what_if_options import Question, add_question, question_of
 from ledgerfold.broker.cli.what_if_rows import (
     difference_row,
@@ -39,6 +41,7 @@ def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
         description="Looks at a topic, or at a file, and changes nothing.",
     )
     add_question(parser)
+    add_file(parser)
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_what_if)
 
@@ -56,6 +59,9 @@ def _what_if(options: argparse.Namespace) -> None:
 
 
 def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatIf]:
+    file = file_of(options)
+    if file is not None:
+        return [ask_about_file(*file, question, options.spark_master)]
     with admin_of(options) as admin:
         return admin.what_if(
             options.topic,

@@ -32,7 +32,9 @@ class Question(NamedTuple):
 
 
 def add_question(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", help="NAME, TENANT/NAMESPACE/NAME, or with persistent://")
+    parser.add_argument(
+        "topic", nargs="?", help="NAME, TENANT/NAMESPACE/NAME, or with persistent://"
+    )
     parser.add_argument(
         "--strategy",
         action="append",

@@ -3,6 +3,9 @@
 As compactor/scan.py does for a run. What costs most is done once for all strategies: reading and
 verifying, encoding the keys as numbers, and their hashes. Beside the fragments it tells what is
 needed to say how large the survivors are (shares.py).
+
+Chunks are those of a run: what a strategy counts may depend on them. A task's memory is about 60
+bytes a message of its chunk, 24 more for each strategy, and three times the keys.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.strategies.strategy import Codes, Folded, Strategy
 from ledgerfold.compactor.what_if.rows import (
@@ -32,11 +36,6 @@ from ledgerfold.compactor.what_if.rows import (
     packed,
 )
 from ledgerfold.compactor.what_if.shares import Sections
-
-# Bounds of a chunk, and so of a task's memory: about 60 bytes a message, 24 more for each strategy,
-# and three times the keys.
-CHUNK_ROWS_MAX = 1_000_000
-CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +91,16 @@ def test_the_command(
     assert table.out.count(ORDER) == 2
     assert ledgerfold("--url", broker.url, "what-if", new_topic("none")).code == NOT_FOUND
     assert ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep-n").code == USAGE
+
+
+@pytest.mark.slow
+def test_a_file_without_a_broker(tmp_path: Path) -> None:
+    """A worker of the command's own looks at it; nothing of it is left."""
+    path = tmp_path / "prices.csv"
+    path.write_text("key,value,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
+    ran = ledgerfold("what-if", "--csv", str(path))
+    assert ran.code == 0, ran.err
+    given, forecast = ran.rows
+    assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
+    assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)
+    assert not list(Path(tempfile.gettempdir()).glob("ledgerfold-what-if-*"))

@@ -1,0 +1,108 @@
+"""What `what-if` can be asked, and what it says to what it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
+from ledgerfold.broker.cli.import_rows import Row
+from ledgerfold.broker.cli.what_if_file import to_message
+from ledgerfold.broker.cli.what_if_options import parse_strategy
+from ledgerfold.broker.cli.what_if_rows import difference_row, setting_row, strategy_text
+from ledgerfold.broker.whatif.file_log import FileMessage
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.what_if_pb2 import KeptMessages, KeyDifference, ReplaySetting
+from tests.support.command_line import ledgerfold
+
+
+@pytest.mark.parametrize(
+    "text", ["publishing-order", "keep-n:n=3", "my.module:Class", "my.module:Class:a=1,b=x:y"]
+)
+def test_a_strategy_as_it_is_written(text: str) -> None:
+    """One's own has a colon in its name, too."""
+    if text.endswith("x:y"):
+        with pytest.raises(InvalidRequest):
+            parse_strategy(text)
+    else:
+        assert strategy_text(parse_strategy(text)) == text
+
+
+def test_pulsar_s_names_are_ours() -> None:
+    """As everywhere."""
+    assert parse_strategy("EVENT_TIME").name == "event-time"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Say what to look at"),
+        (("t", "--csv", "f.csv"), "Say what to look at"),
+        (("t", "--strategy", "keep-n"), "needs its setting 'n'"),
+        (("t", "--strategy", "n/a"), "names no strategy"),
+        (("t", "--strategy", "keep-n:n=1,2"), "write NAME:FIELD=VALUE"),
+        (("t", "--threshold", "10X"), "is no size"),
+        (("t", "--threshold", "1M,0"), "1 is the least"),
+        (("t", "--every", "1h,x"), "is no time"),
+    ],
+)
+def test_mistakes(arguments: tuple[str, ...], says: str) -> None:
+    """They are told before a broker is asked."""
+    ran = ledgerfold("what-if", *arguments)
+    assert ran.code == USAGE
+    assert says in ran.err
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    """As every command says it."""
+    assert ledgerfold("what-if", "--csv", str(tmp_path / "none.csv")).code == NOT_FOUND
+
+
+def test_a_file_that_is_wrong_names_the_line(tmp_path: Path) -> None:
+    """No worker is started for it."""
+    path = tmp_path / "wrong.jsonl"
+    path.write_text('{"key": "a", "value": "1"}\n{"key": "a", "event_time_ms": "soon"}\n')
+    ran = ledgerfold("what-if", "--jsonl", str(path))
+    assert ran.code == USAGE
+    assert "Line 2: 'event_time_ms' is no time in ms: soon" in ran.err
+    (tmp_path / "wrong.csv").write_text("key,content\na,1\n")
+    ran = ledgerfold("what-if", "--csv", str(tmp_path / "wrong.csv"))
+    assert "names no field 'value'" in ran.err
+
+
+def test_rows_as_messages() -> None:
+    """A null, or nothing, is no key; no value is a tombstone."""
+    rows = {"key": "a", "value": "1", "event_time_ms": "7", "publish_time_ms": "8"}
+    assert to_message(Row(1, rows, b"")) == FileMessage(b"a", b"1", 7, 8)
+    assert to_message(Row(1, {"key": "a"}, b"")) == FileMessage(b"a", b"")
+    assert to_message(Row(1, {"key": None, "value": "1"}, b"")) == FileMessage(None, b"1")
+    assert to_message(Row(1, {"key": "", "value": "1"}, b"")) == FileMessage(b"", b"1")
+
+
+def test_settings_in_the_words_of_the_options() -> None:
+    """Sizes and times as one writes them."""
+    settings = [
+        ReplaySetting(threshold_bytes=10 * 1024 * 1024),
+        ReplaySetting(threshold_bytes=1500),
+        ReplaySetting(interval_ms=7_200_000),
+        ReplaySetting(interval_ms=1500),
+    ]
+    assert [setting_row(each)["when"] for each in settings] == [
+        "threshold 10M",
+        "threshold 1500",
+        "every 2h",
+        "every 1500ms",
+    ]
+
+
+def test_values_that_are_cut_or_no_text() -> None:
+    """A cut within a character leaves the characters before it; other bytes are base64."""
+    kept = [
+        KeptMessages(count=1, value="ä".encode()[:1] + b"", value_bytes=1),
+        KeptMessages(count=1, value=b"x" + "ä".encode()[:1], value_bytes=9),
+        KeptMessages(),
+    ]
+    row = difference_row(KeyDifference(key=b"\xff", kept=kept), ["a", "b", "c"])
+    assert (row["key"], row["key_encoding"]) == ("/w==", "base64")
+    assert [each["value"] for each in row["kept"]] == ["ww==", "x…", None]
