@@ -23,13 +23,16 @@ from ledgerfold.compactor.what_if.forecasts import (
     forecasts,
     input_of,
 )
+from ledgerfold.compactor.what_if.history import read_history
 from ledgerfold.compactor.what_if.job import Analysis, run_analysis
+from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, InvalidRequest
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
-from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+from ledgerfold.v1.what_if_pb2 import Replay, TopicWhatIf
 
 STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
+REPLAYS_MAX = 100
 _STAGE = "what-if"
 # Between a connection that broke because the JVM died and the system's word for it.
 _JVM_END_SECONDS = 2.0
@@ -43,10 +46,15 @@ class AnalysisRun:
         """Raises InvalidRequest, UnknownStrategy when the request makes no sense."""
         if len(request.strategies) > STRATEGIES_MAX:
             raise InvalidRequest(f"{STRATEGIES_MAX} strategies at most are asked about at once.")
+        if not request.strategies:
+            raise InvalidRequest("Name a strategy.")
+        if len(request.replays) > REPLAYS_MAX:
+            raise InvalidRequest(f"{REPLAYS_MAX} times to compact at most are tried at once.")
         if not 0 <= request.differences_max <= DIFFERENCES_MAX:
             raise InvalidRequest(f"{DIFFERENCES_MAX} keys at most are listed.")
         self._request, self._session = request, session
         self._segments = input_segments(request.plan, check_input)
+        self._history = input_segments(request.history, check_input) if request.replays else ()
         self._candidates = [candidate(each, request.plan.time_ms) for each in request.strategies]
         self._group = f"what-if {uuid.uuid4().hex}"
         self._is_cancelled = threading.Event()
@@ -85,7 +93,21 @@ class AnalysisRun:
             found.differences.CopyFrom(
                 differences(figures.differing, self._segments, self._check_cancelled)
             )
+        if request.replays:
+            found.replays.extend(self._replays())
         return found
+
+    def _replays(self) -> list[Replay]:
+        """Of the history, under the first strategy."""
+        request, asked = self._request, self._candidates[0]
+        if asked.strategy is None:
+            raise InvalidRequest(
+                f"{asked.asked.name} decides message by message: it cannot be replayed."
+            )
+        runs = cut_segments(self._history, self._session.cores).scans
+        history = read_history(self._session.context, runs, asked.strategy.reads_event_times)
+        retain = request.plan.retain_null_key
+        return replays_of(history, asked.asked, request.replays, retain, self._check_cancelled)
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +36,8 @@ from ledgerfold.compactor.what_if.rows import (
     Part,
     packed,
 )
-from ledgerfold.compactor.what_if.shares import Sections
+from ledgerfold.compactor.what_if.shares import Sections, shared_out
+from ledgerfold.storage.entry import EntryHeader
 
 
 @dataclass(frozen=True)
@@ -52,24 +54,12 @@ class Scan:
 
         Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
         """
-        chunk = self._new_chunk()
-        for segment in segments:
-            with SegmentMap(segment) as mapped:
-                for entry in mapped.in_range():
-                    chunk.add(mapped, entry)
-                    columns = chunk.columns
-                    if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
-                        yield from self._reduced(chunk)
-                        chunk = self._new_chunk()
-        if chunk.columns.rows:
+        reads_event_times = any(each.reads_event_times for each in self.strategies)
+        for chunk in chunks_of(segments, reads_event_times):
             yield from self._reduced(chunk)
 
-    def _new_chunk(self) -> _Collected:
-        return _Collected(any(each.reads_event_times for each in self.strategies))
-
-    def _reduced(self, chunk: _Collected) -> Iterator[AnalysisRow]:
+    def _reduced(self, chunk: Collected) -> Iterator[AnalysisRow]:
         columns = chunk.columns
-        columns.check()
         facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
         yield 0, chunk.entries(facts.positions)
         keyless = columns.rows - int(np.count_nonzero(has_key))
@@ -136,34 +126,66 @@ def _part_of(
     return Chunk.of(keys.take(to_arrow(np.flatnonzero(chosen))), tuple(parts), places)
 
 
-class _Collected:
+def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:
+    """The entries of their ranges, in chunks whose columns are checked.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    chunk = Collected(reads_event_times)
+    for segment in segments:
+        with SegmentMap(segment) as mapped:
+            for entry in mapped.in_range():
+                chunk.add(mapped, entry)
+                columns = chunk.columns
+                if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
+                    columns.check()
+                    yield chunk
+                    chunk = Collected(reads_event_times)
+    if chunk.columns.rows:
+        chunk.columns.check()
+        yield chunk
+
+
+class Collected:
     """The key columns of many entries, and how large the parts of each are."""
 
     def __init__(self, reads_event_times: bool) -> None:
         self.columns = KeyColumns(reads_event_times)
-        self._counts: list[int] = []
-        self._header_bytes: list[int] = []
-        self._key_bytes: list[int] = []
-        self._value_bytes: list[int] = []
+        self._headers: list[EntryHeader] = []
 
     def add(self, mapped: SegmentMap, entry: PlacedEntry) -> None:
         self.columns.add(mapped, entry)
-        header = entry.header
-        self._counts.append(header.message_count)
-        self._header_bytes.append(header.header_bytes)
-        self._key_bytes.append(header.key_bytes)
-        self._value_bytes.append(header.value_bytes)
+        self._headers.append(entry.header)
 
     def entries(self, positions: Integers) -> Entries:
-        """`positions`: those of all messages. The columns are checked."""
-        counts = np.array(self._counts, np.int64)
-        sections = Sections(
-            np.array(self._key_bytes, np.int64), np.array(self._value_bytes, np.int64)
-        )
-        shares = sections.shares(counts, self.columns.key_sizes(), self.columns.value_sizes())
+        """`positions`: those of all messages."""
+        counts = self.counts()
         return Entries(
             packed(positions[np.cumsum(counts) - counts]),
             packed(counts),
-            packed(np.array(self._header_bytes, np.int64)),
-            shares.astype("<u4").tobytes(),
+            packed(self._of_headers("header_bytes")),
+            self._shares().astype("<u4").tobytes(),
         )
+
+    def counts(self) -> Integers:
+        return self._of_headers("message_count")
+
+    def entry_bytes(self) -> Integers:
+        return self._of_headers("size_bytes")
+
+    def publish_times(self) -> Integers:
+        return self._of_headers("publish_time_ms")
+
+    def whole_shares(self) -> Integers:
+        """Of each message, the header's among them: they add up to the entry."""
+        counts = self.counts()
+        ones = np.ones(self.columns.rows, np.int64)
+        return self._shares() + shared_out(self._of_headers("header_bytes"), counts, ones)
+
+    def _shares(self) -> Integers:
+        sections = Sections(self._of_headers("key_bytes"), self._of_headers("value_bytes"))
+        columns = self.columns
+        return sections.shares(self.counts(), columns.key_sizes(), columns.value_sizes())
+
+    def _of_headers(self, field: str) -> Integers:
+        return np.fromiter(map(attrgetter(field), self._headers), np.int64, len(self._headers))

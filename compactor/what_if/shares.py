@@ -36,12 +36,12 @@ class Sections(NamedTuple):
 
     def shares(self, counts: Integers, key_sizes: Integers, value_sizes: Integers) -> Integers:
         """Of each message; `counts`: messages of each entry, of which none is empty."""
-        keys = _shared_out(self.key_bytes, counts, key_sizes + _ROW_BYTES)
-        values = _shared_out(self.value_bytes, counts, value_sizes + 1)
+        keys = shared_out(self.key_bytes, counts, key_sizes + _ROW_BYTES)
+        values = shared_out(self.value_bytes, counts, value_sizes + 1)
         return keys + values
 
 
-def _shared_out(totals: Integers, counts: Integers, weights: Integers) -> Integers:
+def shared_out(totals: Integers, counts: Integers, weights: Integers) -> Integers:
     """By weight: what rounding leaves over goes to the messages behind.
 
     Products stay far below 2**63: an entry has a few MB.

@@ -98,9 +98,15 @@ def test_a_file_without_a_broker(tmp_path: Path) -> None:
     """A worker of the command's own looks at it; nothing of it is left."""
     path = tmp_path / "prices.csv"
     path.write_text("key,value,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
-    ran = ledgerfold("what-if", "--csv", str(path))
+    ran = ledgerfold("what-if", "--csv", str(path), "--threshold", "1", "--every", "1s,1d")
     assert ran.code == 0, ran.err
-    given, forecast = ran.rows
+    given, forecast, *replays = ran.rows
+    assert [(each["when"], each["runs"]) for each in replays] == [
+        ("threshold 1", 3),
+        ("every 1s", 2),
+        ("every 1d", 0),
+    ]
+    assert replays[2]["mean_rewind_bytes"] == replays[2]["mean_space_bytes"] > 0
     assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
     assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)
     assert not list(Path(tempfile.gettempdir()).glob("ledgerfold-what-if-*"))

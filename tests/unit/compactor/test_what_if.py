@@ -81,6 +81,7 @@ def _check(plan: CompactionPlan, figures: Figures, strategies: tuple[Strategy, .
 
 
 @given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12), st.booleans())
+@settings(max_examples=examples(60))
 def test_runs_do_what_was_foretold(
     shape: LogShape,
     compression: Compression,
@@ -98,6 +99,7 @@ def test_runs_do_what_was_foretold(
 
 
 @given(LOGS, LOGS, st.booleans())
+@settings(max_examples=examples(40))
 def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
     first: LogShape, second: LogShape, retain: bool
 ) -> None:
@@ -114,7 +116,7 @@ def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
 
 
 @given(LOGS, st.integers(1, 3), st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(40))
 def test_the_keys_that_differ(
     shape: LogShape, buckets: int, chunk_rows: int, differences_max: int
 ) -> None:

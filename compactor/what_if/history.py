@@ -1,0 +1,138 @@
+"""A topic's history as columns for replays: scanned by Spark, joined in the driver.
+
+Memory of the driver: about 60 bytes a message and the distinct keys of each chunk; so a history has
+at most MESSAGES_MAX messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark import SparkContext
+
+from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.rows import Failure
+from ledgerfold.compactor.strategies.strategy import Facts
+from ledgerfold.compactor.what_if.replay import History
+from ledgerfold.compactor.what_if.rows import Chunk
+from ledgerfold.compactor.what_if.scan import Collected, chunks_of
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+
+MESSAGES_MAX = 10_000_000
+
+
+class HistoryChunk(NamedTuple):
+    """As History has it; `codes` are places in `keys`."""
+
+    times_ms: Integers
+    entry_bytes: Integers
+    counts: Integers
+    codes: Integers
+    shares: Integers
+    facts: Facts
+    keys: bytes
+
+
+@dataclass(frozen=True)
+class HistoryScan:
+    """Segments -> chunks, in order. Picklable: it is what Spark runs."""
+
+    reads_event_times: bool
+
+    def __call__(
+        self, runs: Iterable[tuple[InputSegment, ...]]
+    ) -> Iterator[HistoryChunk | Failure]:
+        segments = tuple(chain.from_iterable(runs))
+        try:
+            for chunk in chunks_of(segments, self.reads_event_times):
+                yield _chunk_of(chunk)
+        except LedgerfoldError as error:
+            yield Failure.of(error)
+
+
+def read_history(
+    context: SparkContext,
+    runs: Sequence[tuple[InputSegment, ...]],
+    reads_event_times: bool,
+) -> History:
+    """Raises InvalidRequest when it is too long, and what scanning raises."""
+    check_length(runs)
+    if not runs:
+        return history_of([])
+    scanned = context.parallelize(runs, len(runs)).mapPartitions(HistoryScan(reads_event_times))
+    return history_of(scanned.collect())
+
+
+def check_length(runs: Sequence[tuple[InputSegment, ...]]) -> None:
+    """Raises InvalidRequest."""
+    messages = sum(segment.record.messages for run in runs for segment in run)
+    if messages > MESSAGES_MAX:
+        raise InvalidRequest(
+            f"A history of {messages} messages; at most {MESSAGES_MAX} are replayed."
+        )
+
+
+def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
+    """Raises the error that a task met."""
+    found: list[HistoryChunk] = []
+    for chunk in chunks:
+        if isinstance(chunk, Failure):
+            raise chunk.error()
+        found.append(chunk)
+    if not found:
+        none = np.empty(0, np.int64)
+        return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)))
+    return History(
+        np.concatenate([each.times_ms for each in found]),
+        np.concatenate([each.entry_bytes for each in found]),
+        np.concatenate([each.counts for each in found]),
+        _joined_codes(found),
+        np.concatenate([each.shares for each in found]),
+        _joined_facts([each.facts for each in found]),
+    )
+
+
+def _chunk_of(chunk: Collected) -> HistoryChunk:
+    columns = chunk.columns
+    encoded = columns.keys().dictionary_encode()
+    codes = np.where(columns.has_key(), from_arrow(encoded.indices), -1)
+    return HistoryChunk(
+        chunk.publish_times(),
+        chunk.entry_bytes(),
+        chunk.counts(),
+        codes,
+        chunk.whole_shares(),
+        columns.facts(),
+        Chunk.of(encoded.dictionary, (), None).keys,
+    )
+
+
+def _joined_facts(chunks: Sequence[Facts]) -> Facts:
+    """Whatever columns they have."""
+    columns = {
+        name: np.concatenate([getattr(each, name) for each in chunks])
+        for name, column in chunks[0]._asdict().items()
+        if column is not None
+    }
+    rows = sum(len(each.is_value) for each in chunks)
+    return Facts(**columns | {"positions": np.arange(rows, dtype=np.int64)})
+
+
+def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:
+    """Of keys that are the same in all chunks."""
+    columns = [Chunk(each.keys, (), None).key_column for each in chunks]
+    codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
+    bounds = np.cumsum([0, *map(len, columns)])
+    joined = []
+    for (start, end), chunk in zip(pairwise(bounds), chunks, strict=True):
+        # Behind all codes stands what -1 names: no key.
+        of = np.append(codes[start:end], -1)
+        joined.append(of[chunk.codes])
+    return np.concatenate(joined).astype(np.int64)

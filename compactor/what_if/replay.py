@@ -1,0 +1,186 @@
+"""Times to compact, tried on a topic's history: pure, columns in, figures out.
+
+The history is what was published, entry by entry. A message's bytes are its share of its entry,
+header included (shares.py), and publish times are taken as never falling: one that is earlier than
+the one before counts as that.
+
+* `threshold`: after each entry, a run when the entries behind the horizon have **more** bytes than
+  that (Pulsar's PersistentTopic.checkCompaction). Pulsar asks once a minute; here each entry asks.
+* `interval`: time is cut into periods from the first entry on. At the end of each, before what is
+  published then, a run of what is new. The period in which the history ends has none.
+
+A run takes no time. It reads the compacted ledger and what is behind the horizon, and writes what
+the strategy leaves of both; the raw data below the horizon are gone with it. So at any time
+
+    space  = the compacted ledger + what is behind the horizon
+    rewind = what a reader from the earliest message on has to read to be up to date: the same
+
+The mean of the space is over publish time (how many byte-hours it takes), that of the rewind over
+entries (a reader comes after each). The peak counts the new ledger beside the old one and the raw
+data, as it is while a run writes.
+
+Runs of `publishing-order` leave what one run over all would, so that the compacted ledger's size is
+known for every horizon at once, whatever the number of runs. Other strategies are asked run by run.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.strategies.strategy import Facts, Strategy
+from ledgerfold.storage.errors import InvalidRequest
+
+# Messages that all runs of a replay together may read, where they are asked one by one.
+STEPS_MAX = 100_000_000
+POINTS_MAX = 1_000
+
+
+class History(NamedTuple):
+    """Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes, facts.
+
+    Positions of the facts are the numbers of the rows.
+    """
+
+    times_ms: Integers
+    entry_bytes: Integers
+    counts: Integers
+    codes: Integers
+    shares: Integers
+    facts: Facts
+
+    @property
+    def ends(self) -> Integers:
+        """Messages up to the end of each entry."""
+        return np.cumsum(self.counts)
+
+    @property
+    def clock_ms(self) -> Integers:
+        """The publish times, never falling."""
+        clock: Integers = np.maximum.accumulate(self.times_ms)
+        return clock
+
+
+class Replayed(NamedTuple):
+    """Bytes. `points`: publish time and space, for a picture."""
+
+    runs: int
+    bytes_read: int
+    bytes_rewritten: int
+    write_amplification: float
+    space_peak: int
+    space_mean: float
+    rewind_mean: float
+    points: list[tuple[int, int]]
+
+
+def threshold_horizons(entry_bytes: Integers, threshold_bytes: int) -> list[int]:
+    """The entries after which a run comes.
+
+    >>> threshold_horizons(np.array([5, 5, 1, 11, 2]), 10)
+    [2, 3]
+    """
+    upto = np.cumsum(entry_bytes).tolist()
+    horizons, before = [], 0
+    while (at := bisect_right(upto, before + threshold_bytes)) < len(upto):
+        horizons.append(at)
+        before = upto[at]
+    return horizons
+
+
+def interval_horizons(clock_ms: Integers, interval_ms: int) -> list[int]:
+    """The entries after which a run comes.
+
+    >>> interval_horizons(np.array([0, 9, 10, 35, 39]), 10)
+    [1, 2]
+    """
+    if not len(clock_ms):
+        return []
+    periods = (clock_ms - clock_ms[0]) // interval_ms
+    horizons: list[int] = np.flatnonzero(np.diff(periods)).tolist()
+    return horizons
+
+
+def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Integers:
+    """What a run with its horizon at each entry leaves, in bytes."""
+    entries = np.repeat(np.arange(len(history.counts)), history.counts)
+    has_key = history.codes >= 0
+    rows = np.flatnonzero(has_key)
+    order = rows[np.argsort(history.codes[rows], kind="stable")]
+    # The entry in which the key comes again; none: behind all.
+    next_entries = np.full(len(entries), len(history.counts))
+    comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
+    next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
+    stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key)
+    changes = np.zeros(len(history.counts) + 1, np.int64)
+    np.add.at(changes, entries[stays], history.shares[stays])
+    np.subtract.at(changes, next_entries[stays], history.shares[stays])
+    sizes: Integers = np.cumsum(changes[:-1])
+    return sizes
+
+
+def sizes_run_by_run(
+    history: History,
+    horizons: list[int],
+    strategy_at: Callable[[int], Strategy],
+    retain_null_key: bool,
+    check: Callable[[], None] = lambda: None,
+) -> Integers:
+    """What each run leaves, in bytes: of what the one before left, and of what is new.
+
+    `strategy_at`: the strategy of a run at a time; `check` is called for each run. Raises
+    InvalidRequest when that is too much.
+    """
+    ends, clock = history.ends, history.clock_ms
+    kept, keyless = np.empty(0, np.int64), 0
+    sizes, steps, start = [], 0, 0
+    for horizon in horizons:
+        check()
+        end = int(ends[horizon])
+        new = np.arange(start, end)
+        has_key: Booleans = history.codes[new] >= 0
+        if retain_null_key:
+            keyless += int(history.shares[new[~has_key]].sum())
+        rows = np.concatenate((kept, new[has_key]))
+        steps, start = steps + len(rows), end
+        if steps > STEPS_MAX:
+            raise InvalidRequest(
+                f"{len(horizons)} runs would read more than {STEPS_MAX} messages. Ask for a larger "
+                "threshold or interval, or for publishing-order."
+            )
+        found, codes = np.unique(history.codes[rows], return_inverse=True)
+        strategy = strategy_at(int(clock[horizon]))
+        folded = strategy.begin(codes, history.facts.where(rows), len(found))
+        kept = np.sort(strategy.survivors(folded.fragments))
+        sizes.append(keyless + int(history.shares[kept].sum()))
+    return np.array(sizes, np.int64)
+
+
+def replay(history: History, horizons: list[int], sizes: Integers) -> Replayed:
+    """`sizes`: what each run leaves."""
+    upto = np.cumsum(history.entry_bytes)
+    if not len(upto):
+        return Replayed(0, 0, 0, 0.0, 0, 0.0, 0.0, [])
+    at = np.array(horizons, np.int64)
+    before = np.concatenate(([0], sizes[:-1])) if len(sizes) else sizes
+    read = before + np.diff(upto[at], prepend=0)
+    runs = np.searchsorted(at, np.arange(len(upto)), "right")
+    space = np.concatenate(([0], sizes))[runs] + upto - np.concatenate(([0], upto[at]))[runs]
+    clock = history.clock_ms
+    lasted = np.diff(clock, append=clock[-1])
+    shown = np.unique(np.linspace(0, len(upto) - 1, min(POINTS_MAX, len(upto)), dtype=np.int64))
+    rewritten = int(sizes.sum())
+    return Replayed(
+        runs=len(horizons),
+        bytes_read=int(read.sum()),
+        bytes_rewritten=rewritten,
+        write_amplification=rewritten / int(upto[-1]),
+        space_peak=int(max(space.max(), (read + sizes).max(initial=0))),
+        space_mean=float(np.average(space, weights=lasted if lasted.any() else None)),
+        rewind_mean=float(space.mean()),
+        points=list(zip(clock[shown].tolist(), space[shown].tolist(), strict=True)),
+    )

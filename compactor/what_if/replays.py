@@ -1,0 +1,76 @@
+"""Replays as the wire asks for them and gets them: settings in, figures out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.what_if.forecasts import column_strategy
+from ledgerfold.compactor.what_if.replay import (
+    History,
+    Replayed,
+    interval_horizons,
+    replay,
+    sizes_by_publishing_order,
+    sizes_run_by_run,
+    threshold_horizons,
+)
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import Replay, ReplaySetting
+
+
+def replays_of(
+    history: History,
+    asked: CompactionStrategy,
+    settings: Iterable[ReplaySetting],
+    retain_null_key: bool,
+    check: Callable[[], None],
+) -> list[Replay]:
+    """`check` is called on the way. Raises InvalidRequest, and what `check` raises."""
+    everywhere = None
+    if asked.name == PUBLISHING_ORDER.name:
+        everywhere = sizes_by_publishing_order(history, retain_null_key)
+
+    def strategy_at(time_ms: int) -> Strategy:
+        return column_strategy(asked, time_ms)
+
+    found = []
+    for setting in settings:
+        check()
+        horizons = _horizons(history, setting)
+        if everywhere is not None:
+            sizes = everywhere[np.array(horizons, np.int64)]
+        else:
+            sizes = sizes_run_by_run(history, horizons, strategy_at, retain_null_key, check)
+        found.append(_answer(setting, replay(history, horizons, sizes)))
+    return found
+
+
+def _horizons(history: History, setting: ReplaySetting) -> list[int]:
+    if setting.WhichOneof("when") == "threshold_bytes":
+        if setting.threshold_bytes < 0:
+            raise InvalidRequest(f"A threshold of {setting.threshold_bytes} bytes.")
+        return threshold_horizons(history.entry_bytes, setting.threshold_bytes)
+    if setting.interval_ms <= 0:
+        raise InvalidRequest(f"An interval of {setting.interval_ms} ms; 1 is the least.")
+    return interval_horizons(history.clock_ms, setting.interval_ms)
+
+
+def _answer(setting: ReplaySetting, replayed: Replayed) -> Replay:
+    answer = Replay(
+        setting=setting,
+        runs=replayed.runs,
+        bytes_read=replayed.bytes_read,
+        bytes_rewritten=replayed.bytes_rewritten,
+        write_amplification=replayed.write_amplification,
+        space_peak_bytes=replayed.space_peak,
+        space_mean_bytes=replayed.space_mean,
+        rewind_mean_bytes=replayed.rewind_mean,
+    )
+    for time_ms, size_bytes in replayed.points:
+        answer.points.add(publish_time_ms=time_ms, bytes=size_bytes)
+    return answer

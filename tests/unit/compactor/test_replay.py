@@ -1,0 +1,153 @@
+"""Replays over columns come to what a list of messages comes to, run by run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.compactor.plan import input_segments
+from ledgerfold.compactor.plan_check import check_input
+from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.strategy import Facts
+from ledgerfold.compactor.what_if import replay as replay_module
+from ledgerfold.compactor.what_if import scan as scan_module
+from ledgerfold.compactor.what_if.history import HistoryScan, history_of
+from ledgerfold.compactor.what_if.replay import (
+    History,
+    interval_horizons,
+    replay,
+    sizes_by_publishing_order,
+    sizes_run_by_run,
+    threshold_horizons,
+)
+from ledgerfold.storage.errors import InvalidRequest
+from tests.model.replay_model import Published, PublishedEntry, play
+from tests.model.strategy_model import Message
+from tests.support.compaction import LogBuilder
+from tests.support.property_tests import examples
+
+MESSAGES = st.builds(
+    Published, st.sampled_from(["a", "b", "c", "", None]), st.booleans(), st.integers(1, 50)
+)
+ENTRIES = st.lists(
+    st.builds(PublishedEntry, st.integers(0, 100), st.lists(MESSAGES, min_size=1, max_size=4)),
+    min_size=1,
+    max_size=15,
+)
+
+
+def columns_of(entries: list[PublishedEntry]) -> History:
+    messages = [message for entry in entries for message in entry.messages]
+    keys = sorted({each.key for each in messages if each.key is not None})
+    codes = {key: code for code, key in enumerate(keys)}
+    return History(
+        np.array([entry.time_ms for entry in entries]),
+        np.array([entry.size_bytes for entry in entries]),
+        np.array([len(entry.messages) for entry in entries]),
+        np.array([-1 if each.key is None else codes[each.key] for each in messages]),
+        np.array([each.size_bytes for each in messages]),
+        Facts(np.arange(len(messages)), np.array([each.is_value for each in messages])),
+    )
+
+
+@given(ENTRIES, st.booleans(), st.one_of(st.none(), st.integers(0, 120)), st.integers(1, 60))
+@settings(max_examples=examples(150))
+def test_a_replay_equals_the_model(
+    entries: list[PublishedEntry], retain: bool, threshold: int | None, interval: int
+) -> None:
+    """Runs, bytes and spaces, by either setting; at once and run by run."""
+    history = columns_of(entries)
+    if threshold is None:
+        horizons = interval_horizons(history.clock_ms, interval)
+    else:
+        horizons = threshold_horizons(history.entry_bytes, threshold)
+    expected = play(entries, retain, threshold_bytes=threshold, interval_ms=interval)
+    at_once = sizes_by_publishing_order(history, retain)[np.array(horizons, np.int64)]
+    one_by_one = sizes_run_by_run(history, horizons, lambda _: PUBLISHING_ORDER, retain)
+    assert at_once.tolist() == one_by_one.tolist()
+    found = replay(history, horizons, at_once)
+    assert found[:3] == expected[:3]
+    assert found.space_peak == expected.space_peak
+    assert found.space_mean == pytest.approx(expected.space_mean)
+    assert found.rewind_mean == pytest.approx(expected.rewind_mean)
+    published = int(history.entry_bytes.sum())
+    assert found.write_amplification == (expected.bytes_rewritten / published if published else 0)
+    assert len(found.points) == len(entries)
+
+
+def test_the_threshold_is_passed_strictly() -> None:
+    """More than it, as in Pulsar."""
+    sizes = np.array([10, 10, 10, 1])
+    assert threshold_horizons(sizes, 20) == [2]
+    assert threshold_horizons(sizes, 19) == [1]
+    assert threshold_horizons(sizes, 0) == [0, 1, 2, 3]
+    assert threshold_horizons(sizes, 31) == []
+
+
+def test_a_million_messages_in_seconds() -> None:
+    """With a run after each thousandth entry, and with one after each."""
+    generator = np.random.default_rng(1)
+    count = 1_000_000
+    history = History(
+        np.arange(count),
+        np.full(count, 100),
+        np.ones(count, np.int64),
+        generator.integers(0, 50_000, count),
+        np.full(count, 100),
+        Facts(np.arange(count), np.ones(count, np.bool_)),
+    )
+    began = time.process_time()
+    sizes = sizes_by_publishing_order(history, retain_null_key=False)
+    for threshold in (0, 100_000):
+        horizons = threshold_horizons(history.entry_bytes, threshold)
+        found = replay(history, horizons, sizes[np.array(horizons)])
+        assert found.runs == (count if threshold == 0 else count // 1001)
+        assert len(found.points) == replay_module.POINTS_MAX
+    assert time.process_time() - began < 10
+
+
+def test_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each has to be asked; the sentence says what to do."""
+    monkeypatch.setattr(replay_module, "STEPS_MAX", 5)
+    history = columns_of([PublishedEntry(0, [Published("a", True, 1)])] * 9)
+    with pytest.raises(InvalidRequest, match="larger"):
+        sizes_run_by_run(history, list(range(9)), lambda _: PUBLISHING_ORDER, False)
+
+
+def test_nothing_was_published() -> None:
+    """No figures, and no error."""
+    nothing = np.empty(0, np.int64)
+    history = history_of([])
+    assert interval_horizons(history.clock_ms, 5) == threshold_horizons(nothing, 0) == []
+    assert replay(history, [], nothing).runs == 0
+
+
+def test_a_scanned_history_is_what_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From several segments and chunks: keys are the same in all, shares add up to the entries."""
+    monkeypatch.setattr(scan_module, "CHUNK_ROWS_MAX", 3)
+    log = LogBuilder(tmp_path, lambda message: len(message.value))
+    batch = [Message(b"a", b"1"), Message(None, b"22"), Message(b"b", b"")]
+    log.add_segment(1, [batch, [Message(b"", b"333"), Message(b"a", b"4")]])
+    log.add_segment(2, [[Message(b"b", b"1")], batch])
+    segments = input_segments(log.plan(100), check_input)
+    scan = HistoryScan(reads_event_times=True)
+    history = history_of([*scan([segments[:1]]), *scan([segments[1:]])])
+    keys = [message.key for message in log.messages]
+    codes = history.codes.tolist()
+    assert [code == -1 for code in codes] == [key is None for key in keys]
+    assert len(set(zip(keys, codes, strict=True))) == len(set(keys)) == len(set(codes))
+    assert history.facts.is_value.tolist() == [bool(each.value) for each in log.messages]
+    assert history.facts.event_times is not None
+    assert history.facts.event_times.tolist() == [len(each.value) for each in log.messages]
+    assert history.facts.positions.tolist() == list(range(len(keys)))
+    assert history.entry_bytes.sum() == sum(each.size_bytes for each in log.segments)
+    shares = np.add.reduceat(history.shares, history.ends - history.counts)
+    assert shares.tolist() == history.entry_bytes.tolist()
+    assert set(history.times_ms.tolist()) == {1000}
