@@ -21,6 +21,7 @@ from ledgerfold.broker.cli.tables import Row, aligned
 from ledgerfold.broker.cli.units import format_size
 from ledgerfold.broker.cli.what_if_file import add_file, ask_about_file, file_of
 from ledgerfold.broker.cli.what_if_options import Question, add_question, question_of
+from ledgerfold.broker.cli.what_if_plot import check_plot, write_plot
 from ledgerfold.broker.cli.what_if_rows import (
     difference_row,
     input_row,
@@ -42,13 +43,18 @@ def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     add_question(parser)
     add_file(parser)
+    parser.add_argument("--plot", metavar="FILE", help="draw it into a .svg, .png or .html")
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_what_if)
 
 
 def _what_if(options: argparse.Namespace) -> None:
     question = question_of(options)
+    if options.plot is not None:
+        check_plot(options.plot)
     found = _ask(options, question)
+    if options.plot is not None:
+        write_plot(options.plot, found)
     if wants_table(options):
         for each in found:
             _print_tables(options, each)

@@ -106,7 +106,7 @@ def test_a_file_without_a_broker(tmp_path: Path) -> None:
         ("every 1s", 2),
         ("every 1d", 0),
     ]
-    assert replays[2]["mean_rewind_bytes"] == replays[2]["mean_space_bytes"] > 0
+    assert replays[2]["mean_rewind_bytes"] > replays[2]["mean_space_bytes"] > 0
     assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
     assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)
     assert not list(Path(tempfile.gettempdir()).glob("ledgerfold-what-if-*"))
