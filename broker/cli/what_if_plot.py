@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 _ENDINGS = ("svg", "png", "html")
 _PANEL_INCHES = (8.0, 3.2)
+_LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 # The same figures give the same file.
-_STYLE = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size": 9}
+_STYLE: Any = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size": 9}
 
 
 def check_plot(name: str) -> None:
@@ -95,7 +96,7 @@ def _strategies(axes: Axes, found: TopicWhatIf) -> None:
 
 def _spaces(axes: Axes, found: TopicWhatIf) -> None:
     for replay in found.replays:
-        times = [datetime.fromtimestamp(at.publish_time_ms / 1000, UTC) for at in replay.points]
+        times = [_moment(at.publish_time_ms) for at in replay.points]
         sizes = [at.bytes for at in replay.points]
         axes.plot(times, sizes, label=_when(replay), linewidth=1)  # type: ignore[arg-type]
     axes.set_title(f"{found.topic}: space over publish time (UTC)")
@@ -115,6 +116,11 @@ def _costs(axes: Axes, found: TopicWhatIf) -> None:
     axes.margins(0.2)
     axes.set_ylim(bottom=0)
     _in_sizes(axes.yaxis)
+
+
+def _moment(time_ms: int) -> datetime:
+    """A clock may have been as wrong as it likes; a date has four digits for the year."""
+    return datetime.fromtimestamp(min(time_ms / 1000, _LAST_SECOND), UTC)
 
 
 def _when(replay: Replay) -> str:

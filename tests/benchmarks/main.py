@@ -28,6 +28,7 @@ BENCHMARKS = (
     "compact-large",
     "strategic",
     "memory",
+    "what-if",
     "stalls",
 )
 

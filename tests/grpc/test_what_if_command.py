@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
+from tests.tidy import ROOT
 
 pytestmark = pytest.mark.spark
 ORDER = "publishing-order"
@@ -110,3 +113,17 @@ def test_a_file_without_a_broker(tmp_path: Path) -> None:
     assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
     assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)
     assert not list(Path(tempfile.gettempdir()).glob("ledgerfold-what-if-*"))
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/STRATEGIES.md, "What if": its command on its file gives its output."""
+    page = (ROOT / "docs" / "STRATEGIES.md").read_text().partition("\n## What if\n")[2]
+    found = re.search(r"```csv\n(.*?)```.*?```console\n\$ ledgerfold (.*?)\n(.*?)```", page, re.S)
+    assert found is not None
+    table, command, shown = found.groups()
+    (tmp_path / "prices.csv").write_text(table)
+    monkeypatch.chdir(tmp_path)
+    ran = ledgerfold(*shlex.split(command))
+    assert ran.code == 0, ran.err
+    assert [line.rstrip() for line in ran.out.splitlines()] == shown.splitlines()

@@ -132,8 +132,8 @@ def test_a_scanned_history_is_what_was_published(
 ) -> None:
     """From several segments and chunks: keys are the same in all, shares add up to the entries."""
     monkeypatch.setattr(scan_module, "CHUNK_ROWS_MAX", 3)
-    log = LogBuilder(tmp_path, lambda message: len(message.value))
-    batch = [Message(b"a", b"1"), Message(None, b"22"), Message(b"b", b"")]
+    log = LogBuilder(tmp_path)
+    batch = [Message(b"a", b"1", 7), Message(None, b"22", 8), Message(b"b", b"")]
     log.add_segment(1, [batch, [Message(b"", b"333"), Message(b"a", b"4")]])
     log.add_segment(2, [[Message(b"b", b"1")], batch])
     segments = input_segments(log.plan(100), check_input)
@@ -145,7 +145,7 @@ def test_a_scanned_history_is_what_was_published(
     assert len(set(zip(keys, codes, strict=True))) == len(set(keys)) == len(set(codes))
     assert history.facts.is_value.tolist() == [bool(each.value) for each in log.messages]
     assert history.facts.event_times is not None
-    assert history.facts.event_times.tolist() == [len(each.value) for each in log.messages]
+    assert history.facts.event_times.tolist() == [7, 8, 0, 0, 0, 0, 7, 8, 0]
     assert history.facts.positions.tolist() == list(range(len(keys)))
     assert history.entry_bytes.sum() == sum(each.size_bytes for each in log.segments)
     shares = np.add.reduceat(history.shares, history.ends - history.counts)
