@@ -17,7 +17,7 @@ from tests.cases import report
 from tests.cases.ledgerfold import Brokers
 from tests.cases.lexer import NotationError
 from tests.cases.model import PROFILES, Case
-from tests.cases.oracle import OracleTarget
+from tests.cases.oracle import OWN_ORDER, OracleTarget
 from tests.cases.parser import parse
 from tests.cases.protocol import Target, Unsupported
 from tests.cases.runner import Outcome, State, run_case
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("No case is called that.", file=sys.stderr)
         return EXIT_USAGE
     if options.oracle:
-        with closing(OracleTarget(options.oracle)) as target:
+        with closing(OracleTarget(options.oracle, options.own_order)) as target:
             return _run(cases, OracleTargets(target), options.profile or target.profile)
     with (
         tempfile.TemporaryDirectory(prefix="ledgerfold-cases-") as folder,
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="COMMAND",
         help="another broker instead: a command line that speaks JSON lines",
     )
+    parser.add_argument("--own-order", **OWN_ORDER)
     return parser
 
 

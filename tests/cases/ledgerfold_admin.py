@@ -8,7 +8,7 @@ from ledgerfold.broker.client import MessageId
 from ledgerfold.broker.client.admin import Admin
 from ledgerfold.v1.admin_pb2 import CompactionStatus as Status
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
-from ledgerfold.v1.records_pb2 import Emulation, Policies
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies
 from tests.cases.ledgerfold_data import id_of, position
 from tests.support.waiting import wait_until
 
@@ -39,6 +39,21 @@ class AdminAnswers:
 
     def retain_null_key(self, namespace: str, retain: bool) -> Answer:
         self._set(namespace=namespace, retain_null_key=retain)
+        return {}
+
+    def strategy(
+        self,
+        topic: str = "",
+        namespace: str = "",
+        order: str = "",
+        settings: dict[str, str] | None = None,
+        remove: bool = False,
+    ) -> Answer:
+        if remove:
+            self._remove(topic, namespace, "compaction_strategy")
+        else:
+            chosen = CompactionStrategy(name=order, settings=settings)
+            self._set(topic, namespace, compaction_strategy=chosen)
         return {}
 
     def create(self, topic: str, partitions: int | None = None) -> Answer:
@@ -131,9 +146,7 @@ class AdminAnswers:
         self, topic: str = "", namespace: str = "", bytes: int = 0, remove: bool = False
     ) -> Answer:
         if remove:
-            self._admin.update_policies(
-                topic=topic, namespace=namespace, remove=["compaction_threshold_bytes"]
-            )
+            self._remove(topic, namespace, "compaction_threshold_bytes")
         else:
             self._set(topic, namespace, compaction_threshold_bytes=bytes)
         return {}
@@ -160,6 +173,9 @@ class AdminAnswers:
 
     def _set(self, topic: str = "", namespace: str = "", **values: Any) -> None:
         self._admin.update_policies(topic=topic, namespace=namespace, values=Policies(**values))
+
+    def _remove(self, topic: str, namespace: str, name: str) -> None:
+        self._admin.update_policies(topic=topic, namespace=namespace, remove=[name])
 
 
 def _status(status: GetCompactionStatusResponse) -> Answer:

@@ -5,6 +5,9 @@ standard output, {"ok": true, ...}, or {"ok": false, "error": NAME, "message": T
 where there is a status. The table of operations is in docs/CASES.md; one that the command does not
 know is refused with a message that begins with "unknown op".
 
+Pulsar has no strategy of a topic: what a case sets is told with each run, which is one outside of
+the broker then. So are null keys that are retained.
+
 What is answered here, without the command: the profile, which is what the broker is, and time,
 which passes by itself. `E0.0` may come as `E0` in a last id (Pulsar's client cannot tell): mended
 here. So is a compaction of a partitioned topic, whose own name has no status in Pulsar: it has
@@ -22,6 +25,12 @@ from typing import Any
 
 from tests.cases.protocol import Refused, Unsupported
 
+# The option of who starts one.
+OWN_ORDER: dict[str, Any] = {
+    "choices": ("PUBLISHING", "EVENT_TIME"),
+    "default": "PUBLISHING",
+    "help": "of runs that the other broker makes itself; default PUBLISHING",
+}
 # For time that passes by itself; a case that lets days pass is for a broker with a clock.
 _WAIT_MS_MAX = 5_000
 # What is published before a mark and after it differs by this at least.
@@ -31,22 +40,35 @@ _END_TIMEOUT_S = 20
 # Pulsar's client sends these together, every 100 ms.
 _SETTLE_MS = 300
 _POLL_MS = 50
+# Strategies -> what `compact-outside` calls them.
+_ORDERS = {
+    "publishing-order": "PUBLISHING",
+    "event-time": "EVENT_TIME",
+    "newest": "NEWEST",
+    "numeric": "NUMERIC",
+}
 _RUN_TIMEOUT_S = 100
 Answer = dict[str, Any]
 
 
 class OracleTarget:
-    """Starts the command; ends it when closed."""
+    """Starts the command; ends it when closed. `own_order`: of runs that the broker makes itself."""
 
     profile = "pulsar-4"
     quiet_ms = 1_000
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, own_order: str = "PUBLISHING") -> None:
         self._process = subprocess.Popen(
             shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._batched: set[tuple[int, int]] = set()
         self._partitions: dict[str, int] = {}
+        self._own_order = own_order
+        # By topic or namespace.
+        self._orders: dict[str, str] = {}
+        self._retains: dict[str, bool] = {}
+        # Topics with a run outside, of which the broker's stats do not tell.
+        self._compacted_outside: set[str] = set()
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
         """Raises Refused, Unsupported."""
@@ -63,18 +85,62 @@ class OracleTarget:
                 self._partitions[fields["topic"]] = fields["partitions"]
             case "compact" if fields["topic"] in self._partitions:
                 return self._compact_partitions(fields["topic"])
+            case "compact" if self._wants(fields["topic"]):
+                self._compact_outside(fields["topic"])
+                return {"status": "SUCCESS", "lastError": ""}
+            case "compact-outside":
+                self._compact_outside(**fields)
+                return {}
+            case "strategy":
+                self._set_strategy(**fields)
+                return {}
+            case "retain-null-key":
+                self._retains[fields["namespace"]] = fields["retain"]
+                return {}
             case "mark":
                 _wait(_MARK_MS)
                 now_ms = time.time_ns() // 1_000_000
                 _wait(_MARK_MS)
                 return {"ms": now_ms}
-        return self._mended(operation, self._send({"op": operation, **fields}))
+        answer = self._mended(operation, self._send({"op": operation, **fields}))
+        if operation == "stats" and fields["topic"] in self._compacted_outside:
+            answer["stats"]["compaction"] = None
+        return answer
 
     def close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
         self._process.wait(_END_TIMEOUT_S)
+
+    def _set_strategy(
+        self,
+        topic: str = "",
+        namespace: str = "",
+        order: str = "",
+        settings: Answer | None = None,
+        remove: bool = False,
+    ) -> None:
+        scope = topic or namespace
+        if remove:
+            self._orders.pop(scope, None)
+        elif order in _ORDERS:
+            self._orders[scope] = _ORDERS[order]
+        else:
+            raise Unsupported(f"There is no strategy {order}.")
+
+    def _wants(self, topic: str) -> Answer:
+        """What a run on this topic is told; nothing when it is as the broker's own."""
+        namespace = topic.removeprefix("persistent://").rpartition("/")[0]
+        order = self._orders.get(topic) or self._orders.get(namespace, "PUBLISHING")
+        retains = self._retains.get(namespace, False)
+        is_own = order == self._own_order and not retains
+        return {} if is_own else {"order": order, "retainNullKey": retains}
+
+    def _compact_outside(self, topic: str, order: str | None = None) -> None:
+        self._compacted_outside.add(topic)
+        wants = self._wants(topic) | ({} if order is None else {"order": order})
+        self._send({"op": "compact-outside", "topic": topic, "order": self._own_order, **wants})
 
     def _compact_partitions(self, topic: str) -> Answer:
         """The first failure there is, else a success."""

@@ -86,6 +86,12 @@ class Run:
     def on_topic(self, operation: str, /, **fields: Any) -> dict[str, Any]:
         return self.ask(operation, topic=self.topic.name, **fields)
 
+    def scope(self, step: Step) -> dict[str, str]:
+        """What a policy is set on: the topic or the namespace."""
+        if step.arguments["scope"] == "topic":
+            return {"topic": self.topic.name}
+        return {"namespace": self.namespace}
+
     def position(self, text: Any) -> str | list[int] | None:
         """A position of the notation as requests have it."""
         if text is None or text in ("earliest", "latest"):

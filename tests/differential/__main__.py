@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cases.ledgerfold import Brokers
-from tests.cases.oracle import OracleTarget
+from tests.cases.oracle import OWN_ORDER, OracleTarget
 from tests.cases.protocol import Target
 from tests.differential.explain import explanation
 from tests.differential.generate import scenario
@@ -99,7 +99,7 @@ class Duel:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     with (
-        closing(OracleTarget(options.oracle)) as theirs,
+        closing(OracleTarget(options.oracle, options.own_order)) as theirs,
         tempfile.TemporaryDirectory(prefix="ledgerfold-differential-") as folder,
         Brokers(Path(folder)) as brokers,
         brokers.target(case_of(scenario(options.seed))) as ours,
@@ -131,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="scripts/differential", description="Random scenarios on two brokers; docs/CASES.md."
     )
     parser.add_argument("--oracle", metavar="COMMAND", required=True, help="the other broker")
+    parser.add_argument("--own-order", **OWN_ORDER)
     parser.add_argument("--seed", type=int, default=1, help="of the first scenario; default 1")
     parser.add_argument("--count", type=int, default=100, help="how many; default 100")
     parser.add_argument("--profile", default="pulsar-4", help="of ours; default pulsar-4")

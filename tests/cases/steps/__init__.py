@@ -13,8 +13,8 @@ from tests.cases.steps import compacting, consuming, looking, publishing, readin
 from tests.cases.steps.looking import LOOK, PATHS
 from tests.cases.verbs import VERBS
 
-# A broker that is restarted or killed is nobody else's.
-OWN_BROKER_VERBS = frozenset({"restart", "kill"})
+# A broker that is restarted or killed, or stopped for a run without it, is nobody else's.
+OWN_BROKER_VERBS = frozenset({"restart", "kill", "compact-outside"})
 
 __all__ = [
     "LOOK",

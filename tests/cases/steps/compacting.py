@@ -22,6 +22,28 @@ def compact(run: Run, step: Step) -> str:
     return str(answer["status"])
 
 
+@verb("compact-outside [type=PUBLISHING|EVENT_TIME]")
+def compact_outside(run: Run, step: Step) -> None:
+    """Pulsar's compactor tool: a run without the broker. What was open is closed.
+
+    Without `type`, by the topic's strategy.
+    """
+    run.on_topic("compact-outside", order=step.arguments.get("type"))
+    run.opened.clear()
+
+
+@verb("strategy SCOPE NAME [n=N] [lag=TIME] [property=NAME]")
+def strategy(run: Run, step: Step) -> None:
+    """Sets the strategy of compaction, with its settings; `none` removes it."""
+    arguments = step.arguments
+    if arguments["name"] == "none":
+        run.ask("strategy", **run.scope(step), remove=True)
+        return
+    given = {"n": "n", "lag_ms": "lag", "property": "property"}
+    settings = {name: str(arguments[each]) for name, each in given.items() if each in arguments}
+    run.ask("strategy", **run.scope(step), order=arguments["name"], settings=settings)
+
+
 @verb("trigger")
 def trigger(run: Run, step: Step) -> None:
     """Triggers a run and waits for nothing."""

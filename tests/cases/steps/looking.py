@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cases.compare import StepFailed
 from tests.cases.model import Step
+from tests.cases.protocol import Unsupported
 from tests.cases.verbs import verb
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def look(run: Run, step: Step) -> Any:
 
 
 def _within(value: Any, name: str) -> Any:
+    if value is None:
+        raise Unsupported(f"{name} is not told here.")
     if name == "count" and isinstance(value, list | dict):
         return len(value)
     if isinstance(value, list) and name.lstrip("-").isdecimal() and int(name) < len(value):

@@ -66,26 +66,20 @@ def terminate(run: Run, step: Step) -> None:
     run.on_topic("terminate")
 
 
-def _scope(run: Run, step: Step) -> dict[str, str]:
-    if step.arguments["scope"] == "topic":
-        return {"topic": run.topic.name}
-    return {"namespace": run.namespace}
-
-
 @verb("threshold SCOPE BYTES")
 def threshold(run: Run, step: Step) -> None:
     """Sets the compaction threshold of `topic` or `namespace`; `none` removes it."""
     value = step.arguments["bytes"]
     if value == "none":
-        run.ask("threshold", **_scope(run, step), remove=True)
+        run.ask("threshold", **run.scope(step), remove=True)
     else:
-        run.ask("threshold", **_scope(run, step), bytes=int(value))
+        run.ask("threshold", **run.scope(step), bytes=int(value))
 
 
 @verb("get-threshold SCOPE [applied]")
 def get_threshold(run: Run, step: Step) -> Any:
     """The one that is set there; `applied`: the one in force."""
-    return run.ask("get-threshold", **_scope(run, step), applied=step.arguments.get("applied"))[
+    return run.ask("get-threshold", **run.scope(step), applied=step.arguments.get("applied"))[
         "bytes"
     ]
 
@@ -98,7 +92,7 @@ def retention(run: Run, step: Step) -> None:
     """
     run.ask(
         "retention",
-        **_scope(run, step),
+        **run.scope(step),
         minutes=step.arguments.get("minutes", -1),
         megabytes=step.arguments.get("megabytes", -1),
     )
