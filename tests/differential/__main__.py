@@ -22,7 +22,7 @@ from tests.cases.ledgerfold import Brokers
 from tests.cases.oracle import OWN_ORDER, OracleTarget
 from tests.cases.protocol import Target
 from tests.differential.explain import explanation
-from tests.differential.generate import scenario
+from tests.differential.generate import KINDS, scenario
 from tests.differential.replay import Transcript, case_of, first_difference, replay
 from tests.differential.shrink import shrink
 from tests.support.processes import clean_up_when_terminated
@@ -98,11 +98,12 @@ class Duel:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    options.kinds = options.kinds or list(KINDS)
     with (
         closing(OracleTarget(options.oracle, options.own_order)) as theirs,
         tempfile.TemporaryDirectory(prefix="ledgerfold-differential-") as folder,
         Brokers(Path(folder)) as brokers,
-        brokers.target(case_of(scenario(options.seed))) as ours,
+        brokers.target(case_of(["RC-read"])) as ours,
     ):
         return _run(Duel(ours, theirs, options.profile), options)
 
@@ -111,7 +112,7 @@ def _run(duel: Duel, options: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     for seed in range(options.seed, options.seed + options.count):
         try:
-            found = duel.repeated(scenario(seed))
+            found = duel.repeated(scenario(seed, options.kinds))
         except TimeoutError:
             print(f"seed {seed}: one of the two does not come to an end", flush=True)
             return EXIT_DIFFERS
@@ -135,6 +136,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="of the first scenario; default 1")
     parser.add_argument("--count", type=int, default=100, help="how many; default 100")
     parser.add_argument("--profile", default="pulsar-4", help="of ours; default pulsar-4")
+    parser.add_argument(
+        "--kind",
+        dest="kinds",
+        action="append",
+        choices=KINDS,
+        help="of scenarios, several times; default: all",
+    )
     parser.add_argument(
         "--no-shrink", dest="shrink", action="store_false", help="print what differs as it is"
     )

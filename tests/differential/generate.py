@@ -3,7 +3,11 @@
     >>> scenario(7) == scenario(7)
     True
 
-A scenario publishes (keys, no keys, tombstones, empty values, batches, compression, event times,
+A scenario has a kind: it compacts by publishing order alone; by event time, with runs by publishing
+order in between; or by strategies that decide message by message, in between by any other. Of the
+last kind are no event times and no properties: Pulsar's compactor loses some of them there.
+
+It publishes (keys, no keys, tombstones, empty values, batches, compression, event times,
 properties), compacts, unloads and trims, and reads: from earliest, latest and ids, inclusive or
 not, raw and read-compacted, with readers that stay open and seek, with consumers of each type.
 What depends on chance or on time in one of the brokers is left out: two consumers that share,
@@ -13,23 +17,37 @@ what Pulsar trims in the background.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 _KEYS = ("a", "b", "c", "d", "~", '""')
 _KEY_WEIGHTS = (6, 6, 4, 3, 2, 1)
 _COMPRESSIONS = ("LZ4", "ZLIB", "ZSTD", "SNAPPY")
 _STEPS_MIN, _STEPS_MAX = 5, 14
+# Kind of a scenario -> its strategies, the first of which it begins with.
+KINDS = {
+    "publishing": (),
+    "event-time": ("event-time", "event-time", "publishing-order"),
+    "strategic": ("newest", "numeric", "event-time", "publishing-order"),
+}
 
 
-def scenario(seed: int) -> list[str]:
-    """Steps, one a line."""
-    return _Generator(Random(seed)).steps()
+def scenario(seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
+    """Steps, one a line; of one of these kinds."""
+    random = Random(seed)
+    return _Generator(random, random.choice(kinds)).steps()
 
 
 class _Generator:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, kind: str) -> None:
         self._random = random
+        self._strategies = KINDS[kind]
+        # How often a message has an event time, and how often properties.
+        self._timed, self._described = {
+            "publishing": (0.1, 0.1),
+            "event-time": (0.8, 0.1),
+            "strategic": (0.0, 0.0),
+        }[kind]
         self._value = 0
         self._has_closed = self._has_moved = False
         # Batch size of each entry published so far; 0: published alone.
@@ -39,7 +57,7 @@ class _Generator:
         self._consumers: dict[str, str] = {}
 
     def steps(self) -> list[str]:
-        found = [self._publish()]
+        found = [*self._begin(), self._publish()]
         kinds: list[tuple[int, Callable[[], str | None]]] = [
             (7, self._publish),
             (5, lambda: "compact"),
@@ -53,6 +71,7 @@ class _Generator:
             (1, lambda: self._random.choice(["last-id", "last-id RC"])),
             (1, lambda: self._random.choice(["CL.entries", "H", "removed"])),
             (1, lambda: self._random.choice(["subscribe s", "unsubscribe s"])),
+            (2, self._change_strategy),
         ]
         weights = [weight for weight, _ in kinds]
         wanted = self._random.randint(_STEPS_MIN, _STEPS_MAX)
@@ -61,7 +80,8 @@ class _Generator:
             step = make()
             if step is not None:
                 found += [step, *self._settled(step)]
-        return [*found, "RC-read", "raw-read"]
+        # Whatever came of strategies shows in a last run.
+        return [*found, *(["compact"] if self._strategies else []), "RC-read", "raw-read"]
 
     def _settled(self, step: str) -> list[str]:
         """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
@@ -69,6 +89,19 @@ class _Generator:
         self._has_moved |= step == "compact" or " ack" in step
         self._has_moved |= step.startswith(("unsubscribe", "seek c"))
         return ["trim"] if self._has_moved and self._has_closed else []
+
+    # Strategies
+
+    def _begin(self) -> list[str]:
+        if not self._strategies:
+            return []
+        begin = [f"strategy namespace {self._random.choice(self._strategies[:2])}"]
+        return [*begin, "null-keys retain"] if self._random.random() < 0.15 else begin
+
+    def _change_strategy(self) -> str | None:
+        if not self._strategies:
+            return None
+        return f"strategy namespace {self._random.choice(self._strategies)}"
 
     # Publishing
 
@@ -90,11 +123,13 @@ class _Generator:
     def _message(self) -> str:
         key = self._random.choices(_KEYS, _KEY_WEIGHTS)[0]
         self._value += 1
-        value = self._random.choices((str(self._value), "∅", '""'), (7, 2, 1))[0]
+        # Numbers that go up and down, and repeat.
+        number = self._value * 7 % 11 if self._strategies else self._value
+        value = self._random.choices((str(number), "∅", '""'), (7, 2, 1))[0]
         text = f"{key}={value}"
-        if self._random.random() < 0.1:
-            text += f"@{self._random.randint(1, 9)}"
-        if self._random.random() < 0.1:
+        if self._random.random() < self._timed:
+            text += f"@{self._random.randint(1, 5)}"
+        if self._random.random() < self._described:
             text += f"{{p:{self._value}}}"
         return text
 
