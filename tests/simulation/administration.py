@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.v1 import admin_pb2, data_pb2
-from ledgerfold.v1.records_pb2 import Policies
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.simulation.operation import ask_admin, make_vague, operation, take_away
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
     from tests.simulation.world import World
+
+
+# What topics are compacted by: the pure model has them (tests/model/strategy_model.py).
+STRATEGIES = (
+    CompactionStrategy(name="publishing-order"),
+    CompactionStrategy(name="event-time"),
+    CompactionStrategy(name="keep-n", settings={"n": "2"}),
+)
 
 
 @operation
@@ -99,6 +107,8 @@ def set_policies(actors: Actors, random: Random) -> None:
             Policies(retain_null_key=random.random() < 0.5),
             Policies(message_ttl_ms=500),
             Policies(retention_ms=random.choice((0, 1000, -1)), retention_bytes=-1),
+            Policies(compaction_strategy=random.choice(STRATEGIES)),
+            Policies(compaction_strategy=random.choice(STRATEGIES)),
         )
     )
     if policies.message_ttl_ms:

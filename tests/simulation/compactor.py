@@ -3,7 +3,7 @@
 It stands in for the supervisor (broker/compaction/supervisor.py) and does with files what the real
 worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
 reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
-What survives the pure model says (tests/model/strategy_model.py).
+What survives the pure model of the plan's strategy says (tests/model/strategy_model.py).
 
 * `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
   file system, as Spark's tasks do, and whoever comes after meets it.
@@ -34,7 +34,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, C
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
-from tests.model.strategy_model import Message, publishing_order
+from tests.model.strategy_model import Message, outcome_of
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
@@ -157,11 +157,13 @@ class _Run:
             for row in range(header.message_count)
         ]
         messages = [
-            Message(message.key, message.value)
+            Message(message.key, message.value, message.event_time_ms, header.is_plain)
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = publishing_order(messages, plan.retain_null_key)
+        outcome = outcome_of(
+            plan.strategy, plan.strategy_settings, messages, plan.retain_null_key
+        )
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
         survivors = [rows[index] for index in outcome.survivors]

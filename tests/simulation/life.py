@@ -38,13 +38,13 @@ class Attempt:
 
     def rows_at(self, position: Position) -> list[Row]:
         return [
-            Row(position, index if self.is_batch else -1, key, value)
-            for index, (key, value, *_) in enumerate(self.rows)
+            Row(position, index if self.is_batch else -1, row.key, row.value, row.event_time_ms)
+            for index, row in enumerate(self.rows)
         ]
 
     def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:
         """Whether these are all of it; or, with `is_part`, some rows, each in its place."""
-        found = [(m.batch_index, m.key, m.value) for m in messages]
+        found = [(m.batch_index, m.key, m.value, m.event_time_ms) for m in messages]
         rows = [tuple(row[1:]) for row in self.rows_at(EARLIEST)]
         if not is_part or len(found) == len(rows):
             return found == rows
@@ -73,11 +73,24 @@ class Topic:
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     runs: dict[int, RunRecord] = field(default_factory=dict)
+    # What other strategies than publishing-order left out: a key's last message, it may be.
+    left_out: set[tuple[Position, bytes]] = field(default_factory=set)
     # Readers of compacted data may miss something from here on: it was taken away by rule.
     takings: int = 0
 
     # Of an open ledger's last group, and damaged: nothing tells such damage from a torn tail.
     excused: set[Position] = field(default_factory=set)
+
+    def leave_out(self) -> None:
+        """After a run: what is not in its view is never promised again."""
+        kept = {(row.position, row.key) for row in self.rows}
+        self.left_out.update(
+            (at, row.key)
+            for at, attempt in self.at.items()
+            if self.horizon is not None and at <= self.horizon
+            for row in attempt.rows
+            if row.key is not None and (at, row.key) not in kept
+        )
 
     def is_gone(self, position: Position) -> bool:
         """Whether nobody may ask for that raw entry any more."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_SUCCESS,
@@ -22,9 +23,9 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.strategy_model import Message, publishing_order
+from tests.model.strategy_model import outcome_of
 from tests.simulation.life import Topic, position_of, short_name
-from tests.simulation.storedlog import Row, rows_of
+from tests.simulation.storedlog import Row, as_told, rows_of
 from tests.simulation.subscriptions import Subscription
 from tests.simulation.told import Told
 
@@ -256,7 +257,8 @@ class Oracle(Told):
                 )
             if previous.run_number >= compacted.run_number:
                 self.fail(f"run {compacted.run_number} commits after run {previous.run_number}")
-        rows = self._expected(topic, horizon, RunRecord.FromString(run[1:]).retain_null_key)
+        done = RunRecord.FromString(run[1:])
+        rows = self._expected(topic, horizon, done)
         found = self.rows_of_ledger(compacted.ledger_id)
         messages = sum(each.messages for each in LedgerRecord.FromString(ledger[1:]).segments)
         if self.is_damaged and len(found) < messages:
@@ -272,8 +274,10 @@ class Oracle(Told):
                 f"{_difference(rows, shown)} (d)"
             )
         topic.rows, topic.horizon = found, horizon
+        if done.strategy != DEFAULT:
+            topic.leave_out()
 
-    def _expected(self, topic: Topic, horizon: Position, retain_null_key: bool) -> list[Row]:
+    def _expected(self, topic: Topic, horizon: Position, run: RunRecord) -> list[Row]:
         self.learn(topic)
         after = topic.horizon or EARLIEST
         raw = {
@@ -290,10 +294,10 @@ class Oracle(Told):
                 if not self.is_damaged:
                     self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
         rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
-        kept = publishing_order(
-            [Message(row.key, row.value) for row in rows], retain_null_key
-        ).survivors
-        return [rows[index] for index in kept]
+        outcome = outcome_of(
+            run.strategy, run.strategy_settings, as_told(rows), run.retain_null_key
+        )
+        return [rows[index] for index in outcome.survivors]
 
     def rows_of_ledger(self, ledger_id: int) -> list[Row]:
         return [row for entry in self.entries(ledger_id).values() for row in rows_of(entry)]

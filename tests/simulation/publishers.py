@@ -64,8 +64,10 @@ class Publisher:
                 value = b""
             elif random.random() < 0.4:
                 value = value.ljust(random.randrange(300), b".")
-            builder.add(value or random.choice((b"", None)), key)
-            rows.append(Message(key, value))
+            # Up and down, with ties, some without.
+            event_time_ms = number * 7 % 5
+            builder.add(value or random.choice((b"", None)), key, event_time_ms=event_time_ms)
+            rows.append(Message(key, value, event_time_ms))
         self._sequence += count
         entry = builder.build(
             sequence_id=self._sequence,

@@ -312,11 +312,11 @@ class Reader:
             return
         last: dict[bytes, tuple[Position, bool]] = {}
         for at, attempt in sorted(due, key=lambda each: each[0]):
-            for key, value, *_ in attempt.rows:
-                if key is not None:
-                    last[key] = (at, bool(value))
+            for row in attempt.rows:
+                if row.key is not None:
+                    last[row.key] = (at, bool(row.value))
         for key, (at, has_value) in last.items():
-            if at in topic.lost or at < topic.floor:
+            if at in topic.lost or at < topic.floor or (at, key) in topic.left_out:
                 continue
             seen_at, had_value = seen.keys.get(key, (EARLIEST, False))
             if seen_at >= at:

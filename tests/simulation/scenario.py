@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from ledgerfold.storage.ledger import StoreSettings
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.simulation import administration, clients, machine, partitioned
 from tests.simulation.actors import Actors
+from tests.simulation.administration import STRATEGIES
 from tests.simulation.converge import converge
 from tests.simulation.executor import cooperative_locks
 from tests.simulation.loop import Hang, Pace
@@ -103,6 +105,8 @@ class Scenario:
     is_damaged: bool = False
     # Of the clients; a name that is there twice is used twice as often.
     topics: tuple[str, ...] = (TOPIC,)
+    # Of topics that have none of their own.
+    strategy: CompactionStrategy = field(default_factory=lambda: STRATEGIES[0])
 
     @classmethod
     def draw(
@@ -156,6 +160,7 @@ class Scenario:
             in_order="reordering" in without,
             is_damaged=kind == "damage",
             topics=partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
+            strategy=random.choice((STRATEGIES[0], *STRATEGIES)),
         )
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:
@@ -172,7 +177,14 @@ class Outcome(NamedTuple):
 
 def run(scenario: Scenario) -> Outcome:
     random = Random(scenario.schedule)
-    world = World(random, scenario.pace, scenario.profile, scenario.store, scenario.threshold_bytes)
+    world = World(
+        random,
+        scenario.pace,
+        scenario.profile,
+        scenario.store,
+        scenario.threshold_bytes,
+        scenario.strategy,
+    )
     world.in_order = scenario.in_order
     world.oracle.is_damaged = scenario.is_damaged
     errors = _Errors(world)

@@ -5,22 +5,25 @@ Files grow, so what was parsed is remembered with the file until anything else h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+from tests.model.strategy_model import Message
 from tests.simulation.disk import Disk, File, Folder
 
 
 class Row(NamedTuple):
-    """One message, where it stands."""
+    """One message, where it stands. Batch index -1: published alone."""
 
     position: Position
     batch_index: int
     key: bytes | None
     value: bytes
+    event_time_ms: int
 
 
 class Stored(NamedTuple):
@@ -34,7 +37,16 @@ class Stored(NamedTuple):
 
 def rows_of(entry: Stored) -> list[Row]:
     messages = decode(entry.data, entry.header).messages()
-    return [Row(entry.header.position, m.batch_index, m.key, m.value) for m in messages]
+    return [
+        Row(entry.header.position, m.batch_index, m.key, m.value, m.event_time_ms) for m in messages
+    ]
+
+
+def as_told(rows: Iterable[Row]) -> list[Message]:
+    """As strategies see them."""
+    return [
+        Message(row.key, row.value, row.event_time_ms, is_alone=row.batch_index < 0) for row in rows
+    ]
 
 
 def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:

@@ -19,7 +19,7 @@ from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.v1.records_pb2 import Emulation
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 from tests.simulation.compactor import SimCompactor
 from tests.simulation.disk import DATA, Disk
 from tests.simulation.executor import SimExecutor
@@ -50,7 +50,13 @@ class SimClock:
 
 class World:
     def __init__(
-        self, random: Random, pace: Pace, profile: str, store: StoreSettings, threshold_bytes: int
+        self,
+        random: Random,
+        pace: Pace,
+        profile: str,
+        store: StoreSettings,
+        threshold_bytes: int,
+        strategy: CompactionStrategy,
     ) -> None:
         self.random = random
         self.loop = SimLoop(random, pace)
@@ -66,6 +72,7 @@ class World:
             compactor="off",
             store=store,
             compaction_threshold_bytes=threshold_bytes,
+            compaction_strategy=strategy,
             emulation=Emulation(profile=profile),
         )
         self.broker: Broker | None = None
