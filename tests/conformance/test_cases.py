@@ -13,7 +13,7 @@ import pytest
 from tests.cases import report
 from tests.cases.__main__ import read_cases, run_on
 from tests.cases.ledgerfold import Brokers
-from tests.cases.model import Case
+from tests.cases.model import PROFILES, Case
 from tests.cases.parser import parse
 from tests.cases.runner import State
 from tests.tidy import ROOT
@@ -25,15 +25,23 @@ EXAMPLES = [
 ]
 
 
+# Each of their cases is for every profile: what a strategy keeps is no matter of one.
+STRATEGIES = ("EVT-", "STR-")
+
+
+def _profiles(case: Case) -> tuple[str, ...]:
+    return PROFILES if case.number.startswith(STRATEGIES) else case.profiles
+
+
 def _each(cases: Iterable[Case]) -> list[object]:
     return [
         pytest.param(
             case,
             profile,
-            id=case.number if len(case.profiles) == 1 else f"{case.number}-{profile}",
+            id=case.number if len(_profiles(case)) == 1 else f"{case.number}-{profile}",
         )
         for case in cases
-        for profile in case.profiles
+        for profile in _profiles(case)
     ]
 
 

@@ -20,6 +20,12 @@ from tests.differential.explain import KNOWN, explanation
         ),
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
+        (
+            "strategy namespace newest | [a=1 b=1] | b=2 | compact | last-id RC",
+            "E0",
+            "E0.0",
+            "last id",
+        ),
         ("a=1 | reader r0 | unload | trim | has-more r0", "true", "false", "queue"),
         ("reader r0 from=E1 inclusive | unload | read r0", "E1 b=1", "E0 a=1  E1 b=1", "begins"),
         (
