@@ -8,6 +8,8 @@ time pass has one with a clock that stands.
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -61,6 +63,7 @@ class LedgerfoldTarget:
             "advance": self._advance,
             "restart": lambda: self._again(broker.stop),
             "kill": lambda: self._again(broker.kill),
+            "compact-outside": self._compact_outside,
             "hold": self._hold,
             "release": self._release,
         }
@@ -105,6 +108,22 @@ class LedgerfoldTarget:
         end()
         self._broker.start()
         self._connect()
+
+    def _compact_outside(self, topic: str, order: str | None = None) -> None:
+        """By `ledgerfold compact`, in the directory that the broker has left."""
+        chosen = () if order is None else ("--compactor-type", order)
+        data = ("--data", str(self._broker.data_dir), "--compactor", self._compactor.address)
+        command = (sys.executable, "-m", "ledgerfold", "compact", topic, *data, *chosen)
+
+        done: list[subprocess.CompletedProcess[str]] = []
+
+        def run() -> None:
+            self._broker.stop()
+            done.append(subprocess.run(command, capture_output=True, text=True, check=False))
+
+        self._again(run)
+        if done[0].returncode:
+            raise Refused(done[0].stderr, frozenset({str(done[0].returncode)}))
 
     def _advance(self, ms: int) -> None:
         self._time.advance(ms)

@@ -52,7 +52,7 @@ Answer = dict[str, Any]
 
 
 class OracleTarget:
-    """Starts the command; ends it when closed. `own_order`: of runs that the broker makes itself."""
+    """Starts the command; ends it when closed. `own_order`: of runs of the broker's own."""
 
     profile = "pulsar-4"
     quiet_ms = 1_000

@@ -161,9 +161,7 @@ class _Run:
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = outcome_of(
-            plan.strategy, plan.strategy_settings, messages, plan.retain_null_key
-        )
+        outcome = outcome_of(plan.strategy, plan.strategy_settings, messages, plan.retain_null_key)
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
         survivors = [rows[index] for index in outcome.survivors]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from pathlib import Path
@@ -14,8 +15,8 @@ from ledgerfold.compactor.session import Session
 from ledgerfold.compactor.strategies.registry import MAKERS, Maker, fixed
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression
-from ledgerfold.storage.errors import Corruption, InvalidRequest, StrategyFailed
-from ledgerfold.storage.files import REAL
+from ledgerfold.storage.errors import Corruption, DiskFailure, InvalidRequest, StrategyFailed
+from ledgerfold.storage.files import REAL, RealFiles
 from ledgerfold.strategies.ready_made import HeaderVersion
 from tests.model.strategic_model import renumbered, strategic
 from tests.model.strategy_model import Message, outcome_of
@@ -176,6 +177,36 @@ def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Pat
         run.execute()
     assert str(path) in raised.value.message
     assert not (log.ledgers_dir / "100").exists()
+
+
+class FullDisk(RealFiles):
+    """The first folder that is closed is not."""
+
+    has_failed = False
+
+    def sync_dir(self, path: Path) -> None:
+        if not self.has_failed:
+            self.has_failed = True
+            raise DiskFailure(str(path), "sync", OSError(errno.EIO, "Input/output error"))
+        super().sync_dir(path)
+
+
+def test_a_ledger_that_cannot_be_closed(session: Session, tmp_path: Path) -> None:
+    """STR-08: the run fails, its ledger is deleted, the one before stays; the next run succeeds."""
+    log, files = LogBuilder(tmp_path), FullDisk()
+    log.add_segment(1, [[Message(b"a", b"5"), Message(b"b", b"1")]])
+    before = CompactionRun(log.plan(100, strategy="newest"), session, REAL, time.time).execute()
+    log.add_segment(2, [[Message(b"a", b"3")]])
+    with pytest.raises(DiskFailure):
+        CompactionRun(
+            log.plan(101, previous=before, strategy="newest"), session, files, time.time
+        ).execute()
+    assert not (log.ledgers_dir / "101").exists()
+    assert len(read_messages(log.ledgers_dir, before.segments)) == 2
+    after = CompactionRun(
+        log.plan(102, previous=before, strategy="newest"), session, files, time.time
+    ).execute()
+    assert read_messages(log.ledgers_dir, after.segments) == log.expected()
 
 
 def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> None:
