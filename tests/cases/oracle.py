@@ -52,7 +52,7 @@ Answer = dict[str, Any]
 
 
 class OracleTarget:
-    """Starts the command; ends it when closed. `own_order`: of runs of the broker's own."""
+    """Starts the command; ends it when closed. `own_order`: of the runs that a broker makes."""
 
     profile = "pulsar-4"
     quiet_ms = 1_000

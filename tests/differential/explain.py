@@ -123,7 +123,8 @@ def _is_denied_by_has_more(steps: Sequence[str], ours: str, theirs: str) -> bool
     """
     at_message = re.search(r"from=(E\d+)\.\d+ inclusive$", steps[-1])
     is_last = at_message is not None and all(
-        message.startswith(f"{at_message[1]}.") for message in ours.split("  ")
+        message.startswith((f"{at_message[1]}.", f"{at_message[1]} "))
+        for message in _messages(ours)
     )
     return (_begins_at_latest(steps) or is_last) and theirs in ("nothing", "false")
 

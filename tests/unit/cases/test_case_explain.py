@@ -21,6 +21,12 @@ from tests.differential.explain import KNOWN, explanation
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         (
+            "strategy namespace newest | RC-read from=E1.1 inclusive",
+            "E1 a=1",
+            "nothing",
+            "has-more",
+        ),
+        (
             "strategy namespace newest | [a=1 b=1] | b=2 | compact | last-id RC",
             "E0",
             "E0.0",
@@ -103,4 +109,4 @@ def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str)
 
 def test_every_explanation_is_shown() -> None:
     """By the table above: one scenario each."""
-    assert len({known.why for known in KNOWN}) == 7
+    assert len({known.why for known in KNOWN}) == 8
