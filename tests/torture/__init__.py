@@ -9,12 +9,13 @@ client processes that use the client library, data on a small disk of its own (a
 
 **What runs.** Two topics in ledgers of 500 entries and segments of 64 KiB, so that ledgers roll
 several times a second. Two producers each, one of them in batches; they keep name and sequence ids
-for ever, and send again what has no receipt. Compactions of both topics follow each other without a
-pause, and what they and the consumer have passed is trimmed at once. On each topic a raw and a
-read-compacted reader stay open over restarts, are closed now and then, and go on behind the last id
-they were given; another one reads the whole compacted view again and again. A durable consumer on
-one topic is given everything and acknowledges it; on the other nothing but compaction holds raw
-data back. Each sync of a segment takes up to 8 ms, as on a disk.
+for ever, and send again what has no receipt. One topic is compacted by event time, which rises with
+the sequence ids. Compactions of both topics follow each other without a pause, and what they and
+the consumer have passed is trimmed at once. On each topic a raw and a read-compacted reader stay
+open over restarts, are closed now and then, and go on behind the last id they were given; another
+one reads the whole compacted view again and again. A durable consumer on one topic is given
+everything and acknowledges it; on the other nothing but compaction holds raw data back. Each sync
+of a segment takes up to 8 ms, as on a disk.
 
 **What is done to it.** kill -9 of the broker, the worker, the JVM or one of Spark's Python workers
 and their daemon, at random moments: a moment after a start, or while a run is in a phase that was

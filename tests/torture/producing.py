@@ -97,6 +97,8 @@ class Sender:
                     functools.partial(self._on_answer, self._life, sequence_id),
                     partition_key=self._messages.key(sequence_id),
                     sequence_id=sequence_id,
+                    # 0 is none.
+                    event_timestamp=sequence_id + 1,
                 )
                 sequence_id += 1
             # The first round of the keys as fast as it goes: then there is something to compact.

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ledgerfold.broker.client import MessageId
 from ledgerfold.broker.client.admin import Admin
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.support.broker_process import BrokerFailed
 from tests.support.small_disk import CannotMount, SmallDisk
 from tests.torture.bookkeeping import Books
@@ -26,7 +27,7 @@ from tests.torture.faults import Faults
 from tests.torture.life import Life
 from tests.torture.passes import Passes
 from tests.torture.report import Verdict, table
-from tests.torture.settings import AUDIT, AUDITED, TOPICS, TortureSettings
+from tests.torture.settings import AUDIT, AUDITED, BY_EVENT_TIME, TOPICS, TortureSettings
 from tests.torture.tally import Tally
 
 _LINE_EVERY_S = 10.0
@@ -138,6 +139,11 @@ class Round:
         with closing(Admin(self._life.url)) as admin:
             for topic in TOPICS:
                 admin.create_topic(topic)
+                if topic == BY_EVENT_TIME:
+                    strategy = CompactionStrategy(name="event-time")
+                    admin.update_policies(
+                        topic=topic, values=Policies(compaction_strategy=strategy)
+                    )
                 # From now on nothing is trimmed that no compaction has seen.
                 admin.trigger_compaction(topic)
             admin.create_subscription(AUDITED, AUDIT, MessageId.earliest)

@@ -14,6 +14,9 @@ TOPICS = ("torture-0", "torture-1")
 # The topic whose durable consumer sees every message. The other one has none: there, what a
 # compaction has passed is trimmed at once.
 AUDITED = TOPICS[0]
+# The topic that is compacted by event time; event times rise with sequence ids, so what must be
+# left is what publishing order leaves.
+BY_EVENT_TIME = TOPICS[1]
 AUDIT = "audit"
 PRODUCERS_PER_TOPIC = 2
 # Of each topic, the last producer sends batches.
