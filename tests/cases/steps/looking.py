@@ -38,11 +38,12 @@ def look(run: Run, step: Step) -> Any:
     operation, *names = (PATHS[first] + dot + rest).split(".")
     found = run.on_topic(operation)["stats"]
     for name in names:
-        found = _within(found, name)
+        found = within(found, name)
     return found
 
 
-def _within(value: Any, name: str) -> Any:
+def within(value: Any, name: str) -> Any:
+    """The field of that name. Raises Unsupported (there is nothing), StepFailed."""
     if value is None:
         raise Unsupported(f"{name} is not told here.")
     if name == "count" and isinstance(value, list | dict):

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cases.oracle import OracleTarget
 from tests.cases.protocol import Refused, Unsupported
+from tests.cases.steps.looking import within
 
 pytestmark = pytest.mark.process
 
@@ -22,8 +23,10 @@ ANSWERS = {
     "terminate": {"ok": False, "error": "X", "message": "unknown op terminate"},
     "produce": {"ok": True, "ids": [[5, 0, 0], [5, 0, 1]]},
     "last-id": {"ok": True, "id": [5, 0, -1]},
+    "stats": {"ok": True, "stats": {"compaction": {"removed": 1}}},
 }
 STATES = {"0": ["RUNNING", "SUCCESS"], "1": ["RUNNING", "RUNNING", "ERROR"], "2": ["SUCCESS"]}
+last = None
 for line in sys.stdin:
     request = json.loads(line)
     op, topic = request["op"], request.get("topic", "")
@@ -32,15 +35,23 @@ for line in sys.stdin:
     answer = ANSWERS.get(op) or ANSWERS.get(f"{op} {topic}") or {"ok": True, "request": request}
     if op == "compaction-status":
         answer = {"ok": True, "status": STATES[topic[-1]].pop(0), "lastError": topic}
+    if op == "last-request":
+        answer = {"ok": True, "last": last}
+    last = request
     print(json.dumps(answer), flush=True)
 """
 
 
 @pytest.fixture
-def oracle(tmp_path: Path) -> Iterator[OracleTarget]:
+def command(tmp_path: Path) -> str:
     script = tmp_path / "oracle.py"
     script.write_text(COMMAND)
-    with closing(OracleTarget(shlex.join([sys.executable, str(script)]))) as target:
+    return shlex.join([sys.executable, str(script)])
+
+
+@pytest.fixture
+def oracle(command: str) -> Iterator[OracleTarget]:
+    with closing(OracleTarget(command)) as target:
         yield target
 
 
@@ -90,3 +101,46 @@ def test_a_compaction_of_partitions_has_ended_when_each_has(
     answer = oracle.ask("compact", topic="p")
     assert answer["status"] == status
     assert answer["lastError"] == f"p-partition-{partitions // 2}"
+
+
+TOPIC = "persistent://public/n/t"
+
+
+def asked_by(oracle: OracleTarget, operation: str, **fields: object) -> list[object]:
+    """What the command has been asked because of that: the operation, its order, null keys."""
+    oracle.ask(operation, topic=TOPIC, **fields)
+    last = oracle.ask("last-request", topic=TOPIC)["last"]
+    return [last.get(name) for name in ("op", "order", "retainNullKey")]
+
+
+def test_a_strategy_is_told_with_each_run(oracle: OracleTarget) -> None:
+    """A topic's own comes before the namespace's; without one the broker compacts itself."""
+    assert asked_by(oracle, "compact") == ["compact", None, None]
+    oracle.ask("strategy", namespace="public/n", order="event-time")
+    assert asked_by(oracle, "compact") == ["compact-outside", "EVENT_TIME", False]
+    oracle.ask("strategy", topic=TOPIC, order="numeric")
+    oracle.ask("retain-null-key", namespace="public/n", retain=True)
+    assert asked_by(oracle, "compact") == ["compact-outside", "NUMERIC", True]
+    oracle.ask("strategy", topic=TOPIC, remove=True)
+    assert asked_by(oracle, "compact-outside") == ["compact-outside", "EVENT_TIME", True]
+    assert asked_by(oracle, "compact-outside", order="PUBLISHING")[1] == "PUBLISHING"
+    with pytest.raises(Unsupported, match="keep-n"):
+        oracle.ask("strategy", topic=TOPIC, order="keep-n", settings={"n": "2"})
+
+
+def test_a_broker_with_an_order_of_its_own(command: str) -> None:
+    """Its own runs are asked for where they are what is wanted."""
+    with closing(OracleTarget(command, "EVENT_TIME")) as oracle:
+        assert asked_by(oracle, "compact") == ["compact-outside", "PUBLISHING", False]
+        oracle.ask("strategy", topic=TOPIC, order="event-time")
+        assert asked_by(oracle, "compact") == ["compact", None, None]
+        assert asked_by(oracle, "compact-outside")[1] == "EVENT_TIME"
+
+
+def test_stats_do_not_tell_of_runs_outside(oracle: OracleTarget) -> None:
+    """What is not told is looked at in vain, and nobody's failure."""
+    assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": {"removed": 1}}
+    oracle.ask("compact-outside", topic=TOPIC)
+    assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": None}
+    with pytest.raises(Unsupported):
+        within(None, "removed")
