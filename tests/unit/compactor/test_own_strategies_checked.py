@@ -16,6 +16,7 @@ import pytest
 
 from ledgerfold.compactor.samples import ask_columns, ask_strategic, questions
 from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC, Own, kind_of
+from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
 from ledgerfold.compactor.trial_process import tried
@@ -23,8 +24,9 @@ from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
 from ledgerfold.strategies.loading import is_own, load, place_of
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import READS
-from tests.support.outside_package import SOURCE, OutsidePackage
-from tests.support.strategies import FIRST, NEWEST_EVENT
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from tests.support.outside_package import OutsidePackage
+from tests.support.strategies import FIRST
 
 SHORT = Limits(timeout_seconds=0.05)
 
@@ -196,9 +198,14 @@ def test_ready_made_ones_answer_samples(made: Any) -> None:
         assert {part for part in READS if hasattr(current, part)} == set(made.reads)
 
 
-@pytest.mark.parametrize("strategy", [FIRST, NEWEST_EVENT])
-def test_columns_answer_samples(strategy: Strategy) -> None:
-    """With event times where they are read."""
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("publishing-order", {}), ("event-time", {}), ("keep-n", {"n": "2"})],
+)
+def test_columns_answer_samples(name: str, settings: dict[str, str]) -> None:
+    """With event times where they are read, and with several fragments of a key."""
+    strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))
+    assert isinstance(strategy, Strategy)
     assert kind_of(strategy) == COLUMNS
     ask_columns(strategy.name, strategy, Watch(DEFAULT_LIMITS))
 
@@ -279,8 +286,6 @@ def test_code_of_another_version_than_was_tried(package: OutsidePackage) -> None
     why = "version 2.4 is asked for, and a process that runs it has version 2.5"
     with pytest.raises(StrategyFailed, match=why):
         own.strategy.made()
-    package.write(SOURCE.replace("import FIRST", "import NEWEST_EVENT as FIRST"))
-    assert isinstance(_own("outside:FIRST", "3").strategy, Strategy)
 
 
 def test_its_answers_are_looked_at_in_a_task(package: OutsidePackage) -> None:
