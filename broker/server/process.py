@@ -21,6 +21,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.compaction.interfaces import OwnCompactor
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.server.allocator import keep_freed_memory
@@ -54,13 +55,19 @@ def serve(settings: BrokerSettings) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     keep_freed_memory()
+    # A service of the user's own may not be there: then nothing is made.
+    compactor = compactor_of(settings)
     make_durable_dir(settings.data_dir)
     with held(settings.data_dir) as (metadata, lock):
-        return asyncio.run(_serve(settings, metadata, lock))
+        return asyncio.run(_serve(settings, metadata, lock, compactor))
 
 
-async def _serve(settings: BrokerSettings, metadata: MetadataStore, lock: DirectoryLock) -> int:
-    compactor = compactor_of(settings)
+async def _serve(
+    settings: BrokerSettings,
+    metadata: MetadataStore,
+    lock: DirectoryLock,
+    compactor: OwnCompactor,
+) -> int:
     clock = _clock(settings)
     metrics = _metrics(settings)
     files = REAL if metrics is None else metrics.files

@@ -14,7 +14,7 @@ from ledgerfold.broker.client.admin import Admin
 from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
-from tests.support.command_line import ledgerfold
+from tests.support.command_line import run
 from tests.support.outside_package import OutsidePackage
 from tests.tidy import ROOT
 
@@ -109,15 +109,25 @@ def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBrok
     assert "did not close within 10 s" in broker.log.read_text()
 
 
-def test_one_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
-    """In a sentence; also where a worker is asked for besides."""
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((f"{SERVICES}:Copying", "--compactor", "off"), "leave out --compactor off"),
+        (("nowhere:Copying",), "nowhere:Copying: it cannot be made (ModuleNotFoundError"),
+        ((f"{SERVICES}:NoService",), "what it makes, NoService, has no `async def run`"),
+    ],
+)
+def test_one_that_cannot_be_had_ends_the_start(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    """In a sentence, and nothing is made; also where a worker is asked for besides."""
     data = str(tmp_path / "data")
-    ran = ledgerfold(
-        *("serve", "--data", data, "--listen", "127.0.0.1:0"),
-        *("--compaction-service", f"{SERVICES}:Copying", "--compactor", "off"),
+    ran = run(
+        ["serve", "--data", data, "--listen", "127.0.0.1:0", "--compaction-service", *arguments]
     )
-    assert ran.code == 2
-    assert "leave out --compactor off" in ran.err
+    assert ran.returncode == 2
+    assert sentence in ran.stderr.decode()
+    assert ran.stderr.count(b"\n") == 1
     assert not (tmp_path / "data").exists()
 
 
