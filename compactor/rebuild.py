@@ -60,9 +60,10 @@ def keep_rows(
 ) -> RawEntry:
     """The entry with these rows only; `rows` ascend and are not empty. `path` is for the error.
 
-    `renumber`: batch indexes from 0 on, and what is single is published alone. Checksums are the
-    caller's business. Raises InvalidRequest when the sections do not hold what a native entry must,
-    EntryTooLarge.
+    `renumber`: batch indexes from 0 on, and what is single is published alone. Sequence ids that no
+    place tells any more are written down: 8 bytes a message, where batch indexes take 4. Checksums
+    are the caller's business. Raises InvalidRequest when the sections do not hold what a native
+    entry must, EntryTooLarge.
     """
     if header.codec != Codec.NATIVE:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")

@@ -54,9 +54,10 @@ class Numeric:
     def should_keep_left(
         self, previous: StrategicMessage | None, current: StrategicMessage
     ) -> bool:
-        if previous is None or not current.value:
+        value = current.value
+        if previous is None or not value:
             return False
-        new = number(current.value)
+        new = number(value)
         if new is None:
             return True
         old = number(previous.value)

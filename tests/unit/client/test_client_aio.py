@@ -11,6 +11,7 @@ import pytest
 from ledgerfold.broker.client import ConsumerType, InitialPosition, MessageId
 from ledgerfold.broker.client.aio import Client
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
+from ledgerfold.strategies import Numeric
 from tests.support.fake_data_service import LEDGER_ID, BreakAt, FakeBroker
 
 Scenario = Callable[[FakeBroker, Client], Awaitable[None]]
@@ -31,6 +32,17 @@ def play(scenario: Scenario) -> None:
             await broker.stop()
 
     asyncio.run(run())
+
+
+def test_a_table_view_takes_a_strategy() -> None:
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        producer = await client.create_producer("t")
+        for value in (b"5", b"7", b"6"):
+            await producer.send(value, partition_key="a")
+        async with await client.create_table_view("t", strategy=Numeric()) as view:
+            assert view.snapshot() == {"a": b"7"}
+
+    play(scenario)
 
 
 async def fill(client: Client, count: int, **options: Any) -> None:

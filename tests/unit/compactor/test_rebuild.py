@@ -56,9 +56,9 @@ def _split(entry: bytes) -> tuple[EntryHeader, RawEntry]:
     return header, RawEntry(entry[:keys_at], entry[keys_at:values_at], entry[values_at:])
 
 
-def _keep(entry: bytes, rows: list[int]) -> bytes:
+def _keep(entry: bytes, rows: list[int], renumber: bool = False) -> bytes:
     header, raw = _split(entry)
-    return b"".join(keep_rows(header, raw, np.array(rows, np.int64)))
+    return b"".join(keep_rows(header, raw, np.array(rows, np.int64), renumber=renumber))
 
 
 def _messages(entry: bytes) -> list[StoredMessage]:
@@ -80,6 +80,32 @@ def test_kept_rows_are_what_they_were(
     assert _messages(kept) == [before[row] for row in rows]
     again = sorted(data.draw(st.sets(st.integers(0, len(rows) - 1), min_size=1)))
     assert _messages(_keep(kept, again)) == [before[rows[row]] for row in again]
+
+
+@given(batches(), COMPRESSIONS, st.booleans(), st.data())
+def test_kept_rows_may_be_numbered_anew(
+    batch: tuple[NativeBatchBuilder, int],
+    compression: Compression,
+    was_rebuilt: bool,
+    data: st.DataObject,
+) -> None:
+    """STR-05: places and size of the batch are new, all else is what it was; one row is alone."""
+    builder, count = batch
+    built = builder.build(sequence_id=count * 10, publish_time_ms=7, compression=compression)
+    entry = stamp(built, 3, 9, append_time_ms=8, producer_number=2)
+    if was_rebuilt:
+        entry = _keep(entry, sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1))))
+    before = _messages(entry)
+    rows = sorted(data.draw(st.sets(st.integers(0, len(before) - 1), min_size=1)))
+    kept = _keep(entry, rows, renumber=True)
+    assert _messages(kept) == [
+        before[row]._replace(batch_index=index if len(rows) > 1 else -1, batch_size=len(rows))
+        for index, row in enumerate(rows)
+    ]
+    header = read_header(kept)
+    assert header.position == read_header(entry).position
+    assert header.sequence_id == before[rows[-1]].sequence_id
+    assert header.is_plain == (len(rows) == 1)
 
 
 def test_the_header_keeps_everything_but_counts_and_checksums() -> None:
