@@ -98,6 +98,9 @@ class Past:
             case.verdict, case.run = verdict, run
         elif case.dropped is None:
             case.dropped, case.verdict, case.run = span, verdict, run
+            if self._rules is OWN and self._at + 1 < len(self._line.runs):
+                # It may as well have been a later run.
+                case.is_sure = False
 
     def _forget(self, case: Case) -> None:
         case.is_sure, self._is_known = False, False

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.due import is_outdated
 from ledgerfold.broker.explain.notes import Outlook, notes
+from ledgerfold.broker.explain.numbering import published_indexes
 from ledgerfold.broker.explain.rules import (
     VERSIONS_MAX,
     Facts,
     explain,
     explain_trimmed,
 )
-from ledgerfold.broker.explain.run_line import RunLine
+from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
 from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.names import partition_index
@@ -138,7 +139,32 @@ class _Scan:
     def _compacted_versions(self, key: bytes | None) -> Iterator[tuple[KeyVersion, Position]]:
         with self._compacted() as compacted:
             if compacted is not None:
-                yield from self._versions(compacted, compacted.record.segments, key)
+                versions = self._versions(compacted, compacted.record.segments, key)
+                yield from self._as_published(compacted, versions)
+
+    def _as_published(
+        self, compacted: LedgerReader, versions: Iterable[tuple[KeyVersion, Position]]
+    ) -> Iterator[tuple[KeyVersion, Position]]:
+        """Under the batch indexes that they had then, where the raw entry still tells them."""
+        raw_ids = {record.ledger_id for record in self._raw} if self._may_be_renumbered else ()
+        at, indexes = EARLIEST, dict[int, int]()
+        for version, last in versions:
+            position = version.position
+            if position.ledger_id in raw_ids:
+                if position != at:
+                    raw = self._store.open_reader(position.ledger_id)
+                    both = (self._messages_at(position, each) for each in (compacted, raw))
+                    at, indexes = position, published_indexes(*both)
+                batch_index = indexes.get(version.batch_index, version.batch_index)
+                version = version._replace(batch_index=batch_index)
+            yield version, last
+
+    @property
+    def _may_be_renumbered(self) -> bool:
+        line = self._facts.line
+        return line is not None and (
+            not line.is_complete or any(drops_null_keys(run.strategy) for run in line.runs)
+        )
 
     @contextmanager
     def _compacted(self) -> Iterator[LedgerReader | None]:
@@ -164,20 +190,20 @@ class _Scan:
         """The message itself, for a strategy that looks at values or properties."""
         position = found.position
         if self._read_last is None or self._read_last[0] != position:
-            self._read_last = position, self._messages_at(found)
+            if found.in_raw:
+                messages = self._messages_at(position, self._store.open_reader(position.ledger_id))
+            else:
+                with self._compacted() as compacted:
+                    messages = self._messages_at(position, compacted)
+            self._read_last = position, {each.batch_index: each for each in messages}
         return self._read_last[1][found.version.batch_index]
 
-    def _messages_at(self, found: Found) -> dict[int, StoredMessage]:
-        if found.in_raw:
-            reader = self._store.open_reader(found.position.ledger_id)
-            entries = _entry_at(found.position, reader)
-        else:
-            with self._compacted() as compacted:
-                entries = _entry_at(found.position, compacted)
-        (entry,) = entries
-        with decoding(f"entry {found.position} of {self._name}"):
-            batch = decode(entry.data, entry.header)
-            return {message.batch_index: message for message in batch.messages()}
+    def _messages_at(self, position: Position, reader: LedgerReader | None) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        for entry in _entry_at(position, reader):
+            with decoding(f"entry {position} of {self._name}"):
+                found += decode(entry.data, entry.header).messages()
+        return found
 
     # One message
 

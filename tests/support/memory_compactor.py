@@ -25,7 +25,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, C
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
-from tests.model.strategy_model import Message, publishing_order
+from tests.model.choice_model import is_strategic, left_by
 
 OnProgress = Callable[[CompactionProgress], None]
 
@@ -85,16 +85,17 @@ class MemoryCompactor:
         entries = list(self._entries(plan))
         rows = [(at, row) for at, (header, _) in enumerate(entries) for row in range(_rows(header))]
         messages = [
-            Message(message.key, message.value)
+            (header, message)
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = publishing_order(messages, plan.retain_null_key)
+        left = left_by(plan, messages)
         writer = SegmentWriter(Path(plan.ledgers_dir), plan.ledger_id, 0, self._files)
-        survivors = [rows[index] for index in outcome.survivors]
+        renumber = plan.renumber_batches and is_strategic(plan)
+        survivors = [rows[index] for index in left.rows]
         for at, kept in groupby(survivors, key=itemgetter(0)):
             header, entry = entries[at]
-            rebuilt = _rebuilt(header, entry, [row for _, row in kept])
+            rebuilt = _rebuilt(header, entry, [row for _, row in kept], renumber)
             writer.append(read_header(rebuilt), rebuilt)
         if self.failure is not None:
             failure, self.failure = self.failure, None
@@ -110,7 +111,7 @@ class MemoryCompactor:
             counts=RunCounts(
                 messages_in=len(messages),
                 messages_out=len(survivors),
-                removed_events=outcome.removed_events,
+                removed_events=left.removed_events,
             ),
         )
 
@@ -136,10 +137,16 @@ def _rows(header: EntryHeader) -> int:
     return header.message_count
 
 
-def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int]) -> bytes:
-    if len(kept) == header.message_count:
+def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool = False) -> bytes:
+    if len(kept) == header.message_count and not (renumber and _is_numbered(header, entry)):
         return entry
     start = header.header_bytes
     end = start + header.key_bytes
     raw = RawEntry(entry[:start], entry[start:end], entry[end:])
-    return b"".join(keep_rows(header, raw, np.array(kept)))
+    return b"".join(keep_rows(header, raw, np.array(kept), renumber=renumber))
+
+
+def _is_numbered(header: EntryHeader, entry: bytes) -> bool:
+    """Otherwise than anew: from 0 on, and a single one as published alone."""
+    indexes = [message.batch_index for message in decode(entry, header).messages()]
+    return indexes != (list(range(len(indexes))) if len(indexes) > 1 else [-1])

@@ -1,0 +1,74 @@
+"""What a run leaves of the messages it reads, by the oracle of the strategy that its plan names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.entry import EntryHeader
+from ledgerfold.strategies.catalogue import listed
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from tests.model.strategic_model import Said, strategic
+from tests.model.strategy_model import Message, outcome_of
+from tests.support.strategic_classes import Everything
+
+# The last one stands for a strategy of one's own.
+CLASSES: dict[str, type[TopicCompactionStrategy]] = {
+    "newest": Newest,
+    "numeric": Numeric,
+    "keep-first": KeepFirst,
+    "header-version": HeaderVersion,
+    "shop:Everything": Everything,
+}
+
+
+class Left(NamedTuple):
+    """`rows`: indexes into the messages, ascending."""
+
+    rows: list[int]
+    removed_events: int
+
+
+def is_strategic(plan: CompactionPlan) -> bool:
+    known = listed(plan.strategy)
+    return known is None or known.is_strategic
+
+
+def left_by(plan: CompactionPlan, messages: Sequence[tuple[EntryHeader, StoredMessage]]) -> Left:
+    if is_strategic(plan):
+        said = [_said(header, message, row) for row, (header, message) in enumerate(messages)]
+        strategy = CLASSES[plan.strategy](**plan.strategy_settings)
+        chosen = strategic(said, strategy)
+        return Left(sorted(each.message_id[0] for each in chosen.left), chosen.removed_events)
+    outcome = outcome_of(
+        plan.strategy,
+        plan.strategy_settings,
+        [
+            Message(
+                message.key,
+                message.value,
+                message.event_time_ms,
+                message.batch_index < 0,
+                header.publish_time_ms,
+            )
+            for header, message in messages
+        ],
+        plan.retain_null_key,
+        plan.time_ms,
+    )
+    return Left(outcome.survivors, outcome.removed_events)
+
+
+def _said(header: EntryHeader, message: StoredMessage, row: int) -> Said:
+    """By its row instead of its id, of which no strategy here makes anything."""
+    return Said(
+        None if message.key is None else message.key.decode(),
+        message.value,
+        message.properties,
+        message.event_time_ms,
+        header.publish_time_ms,
+        (row, -1, -1),
+    )
