@@ -105,6 +105,8 @@ def _json(version: ExplainedVersion) -> dict[str, Any]:
         "dropped_by_run": _run(version.dropped_by),
         "next_rule": _word(pb.CompactionRule.Name(version.next_rule), "COMPACTION_RULE_"),
         "next_by": record_text(version.next_by) if version.HasField("next_by") else None,
+        "strategy": version.strategy or None,
+        "missed": version.is_missed,
         "what": version.what,
         "next": version.next,
     }

@@ -44,16 +44,32 @@ def compact(admin: Admin, topic: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize(
+    ("strategy", "settings", "retain"),
+    [
+        ("publishing-order", {}, False),
+        ("publishing-order", {}, True),
+        ("event-time", {}, True),
+        ("keep-n", {"n": "2"}, False),
+        ("numeric", {}, True),
+    ],
+)
 def test_the_real_compactor_does_what_explain_said(
-    client: Client, admin: Admin, new_topic: Callable[[str], str], retain: bool
+    client: Client,
+    admin: Admin,
+    new_topic: Callable[[str], str],
+    strategy: str,
+    settings: dict[str, str],
+    retain: bool,
 ) -> None:
     """Two runs: what was said to be kept is what the compacted ledger holds afterwards."""
-    from ledgerfold.v1.records_pb2 import Policies
+    from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 
-    topic = new_topic("retain" if retain else "drop")
+    topic = new_topic(f"{strategy}-{'retain' if retain else 'drop'}")
     admin.create_topic(topic)
-    admin.update_policies(topic=topic, values=Policies(retain_null_key=retain))
+    wanted = CompactionStrategy(name=strategy, settings=settings)
+    values = Policies(retain_null_key=retain, compaction_strategy=wanted)
+    admin.update_policies(topic=topic, values=values)
     for _ in range(2):
         publish(client, topic)
         predicted = {

@@ -327,7 +327,7 @@ def test_explain_agrees_with_what_runs_do(
 
 
 @given(MIXED_STEPS, PROFILES)
-@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_runs_of_all_strategies(steps: list[Step], profile: str) -> None:
     """In histories that mix them, too; of one's own nothing is foretold."""
     history = History(profile)

@@ -25,6 +25,7 @@ from collections.abc import Iterator
 
 from ledgerfold.broker.explain.strategies.judge import Verdict, dropped, gone, rule_of
 from ledgerfold.broker.explain.versions import Found
+from ledgerfold.broker.ground.clock import LAST_MS
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -95,4 +96,5 @@ def _ignored(version: Found, standing: Found) -> str:
 
 
 def _time(found: Found) -> str:
-    return iso_time(found.version.event_time_ms)
+    time_ms = found.version.event_time_ms
+    return iso_time(time_ms) if 0 <= time_ms <= LAST_MS else f"{time_ms} ms"

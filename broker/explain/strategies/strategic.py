@@ -62,7 +62,7 @@ class Strategic:
             return
         if found is not None:
             verb = "deleted" if version.is_tombstone else "superseded"
-            why = f"{verb} by {version.name}: should_keep_left of {self._name} did not keep it"
+            why = f"{verb} by {version.name}: should_keep_left of {self._name} said no"
             yield dropped(found, rule_of(version), why, version)
         if version.is_tombstone:
             yield gone(version)

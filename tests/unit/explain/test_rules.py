@@ -23,6 +23,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_ERROR,
     RUN_STATE_SUCCESS,
     CompactedView,
+    CompactionStrategy,
     MessageId,
     RunCounts,
     RunRecord,
@@ -235,6 +236,12 @@ def test_notes_say_what_the_account_rests_on() -> None:
     ]
     one = notes(replace(outlook, raw_messages=15), compacted, older=0)
     assert "1 message is trimmed; it is known if the compacted ledger holds it." in one
+    changed = replace(compacted, strategy=CompactionStrategy(name="event-time"))
+    missed = [pb.ExplainedVersion(is_missed=True)]
+    assert notes(outlook, changed, older=0, told=missed)[-3:-1] == [
+        "Strategy event-time; up to run 7 it was publishing-order.",
+        "What a run dropped does not come back, whatever strategy follows.",
+    ]
     above = Decision(False, "", 300, 5000, "namespace")
     assert notes(Outlook(Position(1, 27), True, above), Facts(), 0)[-1] == (
         "The next run comes with a trigger, or above 5,000 bytes of backlog"

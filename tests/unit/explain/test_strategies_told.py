@@ -1,0 +1,274 @@
+"""What `explain` says under each strategy, in its words, on a few versions of one key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ledgerfold.broker.explain.rules import Facts, explain
+from ledgerfold.broker.explain.run_line import RunLine
+from ledgerfold.broker.explain.strategies import rules_of
+from ledgerfold.broker.explain.strategies.judge import Asked
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.key_scan import KeyVersion
+from ledgerfold.v1 import explain_pb2 as pb
+from ledgerfold.v1.records_pb2 import (
+    RUN_STATE_SUCCESS,
+    CompactedView,
+    CompactionStrategy,
+    RunRecord,
+)
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+EVENT_TIME = CompactionStrategy(name="event-time")
+NOW_MS = 10_000_000
+HOUR_MS = 3_600_000
+
+
+def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1) -> Found:
+    version = KeyVersion(Position(1, entry_id), index, NOW_MS, event_ms, value_bytes, False)
+    return Found(version, in_raw=True)
+
+
+def both(entry_id: int, event_ms: int = 0) -> Found:
+    return raw(entry_id, event_ms=event_ms)._replace(in_compacted=True, segment_last=Position(1, 9))
+
+
+def told_by(
+    name: str,
+    versions: list[Found],
+    settings: Mapping[str, str] | None = None,
+    values: Mapping[str, bytes] | None = None,
+) -> list[str]:
+    """Each version by its id: why it is dropped, or kept, in one run."""
+
+    def read(found: Found) -> StoredMessage:
+        value = (values or {}).get(found.name, b"")
+        return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
+
+    judge = rules_of(name).judge(Asked(name, settings or {}, NOW_MS, read))
+    verdicts = [verdict for version in versions for verdict in judge.meet(version)]
+    verdicts += judge.keeps()
+    verdicts.sort(key=lambda verdict: verdict.found.identity)
+    return [
+        f"{each.found.name} {'kept' if each.keeps else 'dropped'}: {each.why}" for each in verdicts
+    ]
+
+
+def run(
+    number: int, upto: int, strategy: CompactionStrategy, *, retains: bool = False
+) -> RunRecord:
+    """It wrote the ledger 100 + number, upon that of the run before."""
+    return RunRecord(
+        number=number,
+        state=RUN_STATE_SUCCESS,
+        ledger_id=100 + number,
+        previous_ledger_id=99 + number if number > 1 else -1,
+        horizon=PositionRecord(ledger_id=1, entry_id=upto),
+        strategy=strategy.name,
+        strategy_settings=strategy.settings,
+        plan_time_ms=NOW_MS,
+        retain_null_key=retains,
+    )
+
+
+def facts(*runs: RunRecord, in_force: CompactionStrategy, **others: object) -> Facts:
+    line = RunLine.of(runs, CompactedView(ledger_id=runs[-1].ledger_id))
+    horizon = Position(1, runs[-1].horizon.entry_id)
+    made = Facts(horizon=horizon, line=line, strategy=in_force, time_ms=NOW_MS, is_whole=True)
+    return made if not others else Facts(**{**vars(made), **others})
+
+
+def test_event_time_tells_times_ties_and_tombstones() -> None:
+    """Alone the later one wins a tie, in a batch the earlier; an old tombstone does nothing."""
+    versions = [
+        raw(1, event_ms=5_000),
+        raw(2, event_ms=5_000),
+        raw(3, event_ms=3_000),
+        raw(4, event_ms=5_000, index=0),
+        raw(5, 0, event_ms=4_000),
+        raw(6, event_ms=7_000),
+    ]
+    assert told_by("event-time", versions) == [
+        "1:1 dropped: superseded by 1:2, published later with the same event time",
+        "1:2 dropped: superseded by 1:6, whose event time 1970-01-01T00:00:07.000Z is later",
+        "1:3 dropped: older by event time than 1:2, which stands",
+        "1:4:0 dropped: in a batch, with the same event time as 1:2, which stands",
+        "1:5 dropped: a tombstone older by event time than 1:2, which stands: ignored",
+        "1:6 kept: latest by event time",
+    ]
+
+
+def test_event_time_brings_back_what_a_tombstone_had_forbidden() -> None:
+    """It leaves no time behind."""
+    versions = [raw(1, event_ms=5_000), raw(2, 0, event_ms=6_000), raw(3, event_ms=1_000)]
+    assert told_by("event-time", versions) == [
+        "1:1 dropped: deleted by 1:2, whose event time 1970-01-01T00:00:06.000Z is later",
+        "1:2 dropped: a tombstone",
+        "1:3 kept: older by event time than the tombstone 1:2, which is gone and leaves no time;"
+        " latest by event time since then",
+    ]
+
+
+def test_an_event_time_that_no_calendar_has_is_told_as_a_number() -> None:
+    """Clients may set any."""
+    versions = [raw(1), raw(2, event_ms=1 << 62)]
+    assert f"whose event time {1 << 62} ms is later" in told_by("event-time", versions)[0]
+
+
+def test_a_window_leaves_the_young_alone() -> None:
+    """By event time, or else by publish time; tombstones too; they supersede nothing."""
+    old_ms, young_ms = NOW_MS - HOUR_MS, NOW_MS - HOUR_MS + 1
+    versions = [
+        raw(1, event_ms=old_ms),
+        raw(2, event_ms=young_ms),
+        raw(3, 0, event_ms=young_ms),
+        raw(4),
+    ]
+    young = "younger than the lag of 1 h: not touched"
+    assert told_by("event-time-window", versions, {"lag_ms": str(HOUR_MS)}) == [
+        "1:1 kept: latest by event time",
+        f"1:2 kept: {young}",
+        f"1:3 kept: {young}",
+        f"1:4 kept: {young}",
+    ]
+
+
+def test_keep_n_counts_since_the_last_tombstone() -> None:
+    """And says how many more it takes."""
+    versions = [raw(1), raw(2, 0), raw(3), raw(4), raw(5)]
+    assert told_by("keep-n", versions, {"n": "2"}) == [
+        "1:1 dropped: deleted by 1:2",
+        "1:2 dropped: a tombstone",
+        "1:3 dropped: not one of the last 2: 1:4 to 1:5 are newer",
+        "1:4 kept: one of the last 2",
+        "1:5 kept: one of the last 2",
+    ]
+    assert told_by("keep-n", [raw(1), raw(2)], {"n": "1"}) == [
+        "1:1 dropped: not the last: 1:2 is newer",
+        "1:2 kept: the last",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        (
+            "newest",
+            {},
+            [
+                "1:1 dropped: superseded by 1:2: should_keep_left of newest said no",
+                "1:2 dropped: superseded by 1:3: should_keep_left of newest said no",
+                "1:3 dropped: deleted by 1:4: should_keep_left of newest said no",
+                "1:4 dropped: a tombstone",
+            ],
+        ),
+        (
+            "numeric",
+            {},
+            [
+                "1:1 dropped: superseded by 1:2: should_keep_left of numeric said no",
+                "1:2 dropped: deleted by 1:4: should_keep_left of numeric said no",
+                "1:3 dropped: numeric keeps 1:2: should_keep_left said so",
+                "1:4 dropped: a tombstone",
+            ],
+        ),
+        (
+            "keep-first",
+            {},
+            [
+                "1:1 kept: chosen by keep-first",
+                "1:2 dropped: keep-first keeps 1:1: should_keep_left said so",
+                "1:3 dropped: keep-first keeps 1:1: should_keep_left said so",
+                "1:4 dropped: keep-first keeps 1:1: should_keep_left said so",
+            ],
+        ),
+        (
+            "header-version",
+            {"property": "v"},
+            [
+                "1:1 dropped: superseded by 1:2: should_keep_left of header-version said no",
+                "1:2 kept: chosen by header-version",
+                "1:3 dropped: header-version keeps 1:2: should_keep_left said so",
+                "1:4 dropped: header-version keeps 1:2: should_keep_left said so",
+            ],
+        ),
+    ],
+)
+def test_ready_made_strategies_are_asked_themselves(
+    name: str, settings: dict[str, str], expected: list[str]
+) -> None:
+    """Of 5, 10, 7 and a tombstone."""
+    versions = [raw(1), raw(2), raw(3), raw(4, 0)]
+    values = {"1:1": b"5", "1:2": b"10", "1:3": b"7"}
+    assert told_by(name, versions, settings, values) == expected
+
+
+def test_code_of_one_s_own_is_not_run() -> None:
+    """What is to be seen is told; before the last run it is not known which one dropped it."""
+    own = CompactionStrategy(name="shop:Best")
+    runs = run(1, 3, own), run(2, 6, own)
+    explained = explain([raw(1), both(2), raw(5), raw(8)], facts(*runs, in_force=own)).versions
+    decides = "the code of 'shop:Best' decides"
+    assert [each.what for each in explained] == [
+        f"{decides}, dropped by run 2 or an earlier one",
+        f"{decides}, kept by run 1",
+        f"{decides}, dropped by run 2",
+        "above the horizon 1:6",
+    ]
+    next_one = f"{decides}; only a run can tell what the next one does"
+    assert [each.next for each in explained][1::2] == [next_one, next_one]
+
+
+def test_what_another_strategy_would_have_kept_is_said() -> None:
+    """It does not come back; each run is told by its own strategy."""
+    publishing = CompactionStrategy(name="publishing-order")
+    history = [raw(1, event_ms=9_000), both(2, event_ms=1_000), raw(8, event_ms=500)]
+    explained = explain(history, facts(run(1, 5, publishing), in_force=EVENT_TIME))
+    first, second, third = explained.versions
+    assert first.what == (
+        "obscured by 1:2, dropped by run 1 under publishing-order; event-time would have kept it"
+    )
+    assert (first.is_missed, second.is_missed, first.strategy) == (True, False, "publishing-order")
+    assert second.what == ("newest up to the horizon 1:5, kept by run 1 under publishing-order")
+    assert third.next == ("the next run drops it: older by event time than 1:2, which stands")
+    assert third.next_rule == pb.COMPACTION_RULE_EARLIER_EVENT
+
+
+def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
+    """Each starts from what the one before left."""
+    numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
+    history = [raw(1, event_ms=9_000), raw(2, event_ms=8_000), both(3, event_ms=8_500)]
+    explained = explain(history, facts(run(1, 2, numbers), run(2, 5, EVENT_TIME), in_force=numbers))
+    assert [each.what for each in explained.versions][1] == (
+        "kept by run 1, older by event time than 1:1, which stands, dropped by run 2 under"
+        " event-time; keep-n (n=2) would have kept it"
+    )
+    assert explained.versions[0].state == pb.VERSION_STATE_INCONSISTENT
+
+
+def test_what_is_trimmed_may_have_had_a_part() -> None:
+    """Then the compacted ledger is believed, and nothing is called damage."""
+    runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
+    history = [raw(2, event_ms=5_000), raw(5, event_ms=6_000), raw(8, event_ms=1_000)]
+    explained = explain(history, facts(*runs, in_force=EVENT_TIME, is_whole=False))
+    assert [each.what for each in explained.versions] == [
+        "superseded by 1:5, whose event time 1970-01-01T00:00:06.000Z is later,"
+        " dropped by run 2 or an earlier one",
+        "dropped by run 2; why is not known any more",
+        "above the horizon 1:6",
+    ]
+
+
+def test_message_by_message_no_null_key_is_kept() -> None:
+    """Whatever the policy says."""
+    numeric = CompactionStrategy(name="numeric")
+    given = facts(
+        run(1, 5, numeric, retains=True), in_force=numeric, has_key=False, retain_null_key=True
+    )
+    (dropped, coming) = explain([raw(1), raw(8)], given).versions
+    assert dropped.what == "null key, of which numeric keeps none, dropped by run 1"
+    assert coming.next == "the next run drops it: null key, of which numeric keeps none"
