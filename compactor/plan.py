@@ -25,7 +25,8 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 # One task reads about this many bytes of key sections, and copies from about this many of segments.
 SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
 COPY_TASK_BYTES = 128 * 1024 * 1024
-# What one merge task holds in memory at once is at most about this, plus eight bytes a message.
+# What one merge task holds in memory at once is at most about this, plus eight bytes a message for
+# each column of the strategy's fragments.
 BUCKET_KEY_BYTES = 32 * 1024 * 1024
 # For a strategy of messages, which has them whole: what a scan task reads of segments, and what a
 # merge task is given. (What it holds: merge_messages.py.)

@@ -24,7 +24,8 @@ from ledgerfold.compactor.rows import Counts, Fragments, Positions, Row
 from ledgerfold.compactor.segment_map import SegmentMap
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
-# Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys.
+# Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys;
+# while event times are folded, about 80 bytes a message more.
 CHUNK_ROWS_MAX = 2_000_000
 CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 
