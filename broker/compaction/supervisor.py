@@ -28,7 +28,6 @@ import importlib.util
 import logging
 import os
 import secrets
-import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from ledgerfold.broker.compaction.interfaces import OnProgress
 from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS, WorkerConnection
-from ledgerfold.broker.compaction.worker_process import WorkerProcess
+from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
 from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.v1.admin_pb2 import (
@@ -106,24 +105,6 @@ def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
     if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
         return PAUSE_MIN_MS
     return min(previous_ms * 2, PAUSE_MAX_MS)
-
-
-def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "ledgerfold.compactor",
-        "--listen",
-        "127.0.0.1:0",
-        "--spark-master",
-        settings.spark_master,
-        "--local-dir",
-        str(local_dir),
-        "--strategy-timeout",
-        f"{settings.strategy_timeout_ms / 1000:g}",
-        "--strategy-memory",
-        str(settings.strategy_memory_bytes),
-    ]
 
 
 class CompactorSupervisor:

@@ -19,14 +19,37 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.worker_remains import WORKER_VARIABLE, end_processes
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.ground.settings import BrokerSettings
 
 EXIT_UNAVAILABLE = 3
 _LINE_BYTES_MAX = 1024 * 1024
 _log = logging.getLogger(__name__)
+
+
+def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "ledgerfold.compactor",
+        "--listen",
+        "127.0.0.1:0",
+        "--spark-master",
+        settings.spark_master,
+        "--local-dir",
+        str(local_dir),
+        "--strategy-timeout",
+        f"{settings.strategy_timeout_ms / 1000:g}",
+        "--strategy-memory",
+        str(settings.strategy_memory_bytes),
+    ]
 
 
 class WorkerProcess:

@@ -20,9 +20,8 @@ from ledgerfold.broker.compaction.supervisor import (
     CompactorSupervisor,
     SupervisorLimits,
     pause_after_ms,
-    worker_command,
 )
-from ledgerfold.broker.compaction.worker_process import WorkerProcess
+from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import processes
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.storage.errors import (
