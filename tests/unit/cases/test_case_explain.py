@@ -18,6 +18,12 @@ from tests.differential.explain import KNOWN, explanation
             "E0 a=1  E0 a=1",
             "queue",
         ),
+        (
+            "strategy namespace newest | consumer c0 type=Failover | compact | receive c0 max=50",
+            "E0.0 a=1  E0.1 b=1",
+            "E0 b=1",
+            "Failover",
+        ),
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         (
