@@ -68,7 +68,10 @@ def _check(plan: CompactionPlan, figures: Figures, strategies: tuple[Strategy, .
         sized, judged = figures.sized[number], figures.judged[number]
         assert sized.messages == sum(record.messages for record in records)
         assert sized.entries == sum(record.entries for record in records)
-        assert (judged.keys, judged.removed_events) == (counts.keys, counts.removed_events)
+        assert judged.keys == counts.keys
+        # Counted exactly within a chunk only, and chunks differ (event_time.py).
+        if strategy is not EVENT_TIME:
+            assert judged.removed_events == counts.removed_events
         assert figures.counts == counts._replace(keys=0, removed_events=0)
         size_bytes = sum(record.size_bytes for record in records)
         # Entries that stay whole are exact; of the others no more is off than they have.
