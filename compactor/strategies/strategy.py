@@ -22,7 +22,7 @@ FragmentColumns = tuple[Integers, ...]
 
 
 class Facts(NamedTuple):
-    """What is known of messages that have a key: columns, in order of position.
+    """What is known of messages that have a key: columns, those of a key in order of position.
 
     `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
     for a message that has none; `is_alone`, published alone and not in a batch; `publish_times` of

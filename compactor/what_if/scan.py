@@ -25,6 +25,7 @@ from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.rows import Counts
 from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.strategy import Codes, Folded, Strategy
 from ledgerfold.compactor.what_if.rows import (
     ALL,
@@ -72,6 +73,10 @@ class Scan:
         encoded = keys.dictionary_encode()
         found, codes = encoded.dictionary, from_arrow(encoded.indices)
         dropped = 0 if self.retain_null_key else keyless
+        if len(self.strategies) > 1:
+            # Once for all of them: within a key the order stays that of positions.
+            ordered = by_key(codes)
+            codes, facts = ordered.codes, facts.where(ordered.rows)
         begun: list[Folded] = []
         for number, strategy in enumerate(self.strategies):
             begun.append(strategy.begin(codes, facts, len(found)))
