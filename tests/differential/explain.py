@@ -135,6 +135,10 @@ def _is_denied_by_has_more(steps: Sequence[str], ours: str, theirs: str) -> bool
 
 def _is_promised_in_vain(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """Pulsar's has-more is true for a reader that a run overtook, and then nothing comes."""
+    name = steps[-1].removeprefix("has-more ")
+    opened = next((n for n, step in enumerate(steps) if step.startswith(f"reader {name}")), 0)
+    if steps[-1].startswith("has-more r") and (ours, theirs) == ("false", "true"):
+        return steps[:opened].count("compact") > 0 and "compact" in steps[opened:]
     was_overtaken = "compact" in steps and steps[-1].startswith("read r")
     return was_overtaken and theirs == "cannot" and ours not in ("nothing", "cannot", "refused")
 

@@ -24,6 +24,7 @@ from tests.differential.explain import KNOWN, explanation
             "E0 b=1",
             "Failover",
         ),
+        ("compact | reader r0 RC from=E5 | compact | has-more r0", "false", "true", "has-more"),
         ("a=1 | reader r0 | unload | trim | read r0", "E0 a=1", "nothing", "queue"),
         ("a=1 | reader r0 RC | unload | trim | read r0 max=1", "E0 a=1", "E0.1 b=1", "queue"),
         (
