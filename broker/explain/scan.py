@@ -33,7 +33,13 @@ from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import AlreadyClosed, Corruption, InvalidRequest, MissingFile
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    Corruption,
+    InvalidRequest,
+    MissingFile,
+    Unavailable,
+)
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
 from ledgerfold.storage.ledger import LedgerReader, StoredEntry
 from ledgerfold.storage.segment import record_position
@@ -152,9 +158,8 @@ class _Scan:
             position = version.position
             if position.ledger_id in raw_ids:
                 if position != at:
-                    raw = self._store.open_reader(position.ledger_id)
-                    both = (self._messages_at(position, each) for each in (compacted, raw))
-                    at, indexes = position, published_indexes(*both)
+                    there = self._messages_at(position, compacted)
+                    at, indexes = position, published_indexes(there, self._raw_at(position))
                 batch_index = indexes.get(version.batch_index, version.batch_index)
                 version = version._replace(batch_index=batch_index)
             yield version, last
@@ -191,12 +196,21 @@ class _Scan:
         position = found.position
         if self._read_last is None or self._read_last[0] != position:
             if found.in_raw:
-                messages = self._messages_at(position, self._store.open_reader(position.ledger_id))
+                messages = self._raw_at(position)
             else:
                 with self._compacted() as compacted:
                     messages = self._messages_at(position, compacted)
             self._read_last = position, {each.batch_index: each for each in messages}
         return self._read_last[1][found.version.batch_index]
+
+    def _raw_at(self, position: Position) -> list[StoredMessage]:
+        try:
+            return self._messages_at(position, self._store.open_reader(position.ledger_id))
+        except MissingFile as error:
+            if self._log.has_ledger(position.ledger_id):
+                raise
+            why = f"Ledger {position.ledger_id} was trimmed meanwhile; ask once more."
+            raise Unavailable(why) from error
 
     def _messages_at(self, position: Position, reader: LedgerReader | None) -> list[StoredMessage]:
         found: list[StoredMessage] = []

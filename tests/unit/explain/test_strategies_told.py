@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -79,7 +80,7 @@ def facts(*runs: RunRecord, in_force: CompactionStrategy, **others: object) -> F
     line = RunLine.of(runs, CompactedView(ledger_id=runs[-1].ledger_id))
     horizon = Position(1, runs[-1].horizon.entry_id)
     made = Facts(horizon=horizon, line=line, strategy=in_force, time_ms=NOW_MS, is_whole=True)
-    return made if not others else Facts(**{**vars(made), **others})
+    return replace(made, **others)  # type: ignore[arg-type]
 
 
 def test_event_time_tells_times_ties_and_tombstones() -> None:
