@@ -2,8 +2,8 @@
 
 >>> from ledgerfold.broker.client.admin import Admin
 >>> with Admin("127.0.0.1:7650") as admin:
-...     admin.set_compaction_strategy("keep-n", {"n": 3}, topic="prices")
-...     print(admin.compaction_strategy(topic="prices", applied=True).name)
+...     admin.set_compaction_strategy("keep-n", {"n": 3}, namespace="public/lab")
+...     print(admin.compaction_strategy(namespace="public/lab").name)
 keep-n
 """
 

@@ -45,11 +45,6 @@ def checked_message(
     """The arguments of a send as a message. Raises InvalidRequest."""
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidRequest(f"A content is bytes or None, not {type(content).__name__}.")
-    for what, text in (("partition_key", partition_key), ("ordering_key", ordering_key)):
-        if text is not None and not isinstance(text, str):
-            raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
-        if text is not None and not _is_text(text):
-            raise InvalidRequest(f"{what} {text!r} is no text: UTF-8 cannot say it.")
     if properties is not None and not isinstance(properties, Mapping):
         raise InvalidRequest(f"Properties are a dict of text, not {type(properties).__name__}.")
     for name, text in (properties or {}).items():
@@ -60,12 +55,23 @@ def checked_message(
             raise InvalidRequest(f"{what} {number!r} is no whole number from 0 to {INT64_MAX}.")
     return NewMessage(
         value=None if content is None else bytes(content),
-        key=None if partition_key is None else key_bytes(partition_key),
+        key=_key("partition_key", partition_key),
         sequence_id=-1 if sequence_id is None else sequence_id,
         properties=dict(properties) if properties else None,
         event_time_ms=event_timestamp or 0,
-        ordering_key=None if ordering_key is None else key_bytes(ordering_key),
+        ordering_key=_key("ordering_key", ordering_key),
     )
+
+
+def _key(what: str, text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
+    try:
+        return key_bytes(text)
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{what} {text!r} is no text: UTF-8 cannot say it.") from None
 
 
 def _is_text(text: object) -> bool:

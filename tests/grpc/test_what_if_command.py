@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,10 +96,13 @@ def test_the_command(
 
 
 @pytest.mark.slow
-def test_a_file_without_a_broker(tmp_path: Path) -> None:
+def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of the command's own looks at it; nothing of it is left."""
     path = tmp_path / "prices.csv"
     path.write_text("key,value,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     ran = ledgerfold("what-if", "--csv", str(path), "--threshold", "1", "--every", "1s,1d")
     assert ran.code == 0, ran.err
     given, forecast, *replays = ran.rows
@@ -112,7 +114,7 @@ def test_a_file_without_a_broker(tmp_path: Path) -> None:
     assert replays[2]["mean_rewind_bytes"] > replays[2]["mean_space_bytes"] > 0
     assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
     assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)
-    assert not list(Path(tempfile.gettempdir()).glob("ledgerfold-what-if-*"))
+    assert not list(temporary.glob("ledgerfold-what-if-*"))
 
 
 @pytest.mark.slow

@@ -41,3 +41,9 @@ def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], sentence: str
     """Nothing but InvalidRequest, and its sentence names the argument."""
     with pytest.raises(InvalidRequest, match=sentence):
         message(**arguments)
+
+
+def test_a_key_that_is_no_text_keeps_its_bytes() -> None:
+    """As Python has the names of files: each byte that is no text is a surrogate."""
+    made = checked_message(b"", None, "c\udcff", None, None, None)
+    assert made.key == b"c\xff"
