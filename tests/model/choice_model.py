@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
@@ -32,12 +31,19 @@ class Left(NamedTuple):
     removed_events: int
 
 
+class Published(Protocol):
+    """What a model wants of a message's entry."""
+
+    @property
+    def publish_time_ms(self) -> int: ...
+
+
 def is_strategic(plan: CompactionPlan) -> bool:
     known = listed(plan.strategy)
     return known is None or known.is_strategic
 
 
-def left_by(plan: CompactionPlan, messages: Sequence[tuple[EntryHeader, StoredMessage]]) -> Left:
+def left_by(plan: CompactionPlan, messages: Sequence[tuple[Published, StoredMessage]]) -> Left:
     if is_strategic(plan):
         said = [_said(header, message, row) for row, (header, message) in enumerate(messages)]
         strategy = CLASSES[plan.strategy](**plan.strategy_settings)
@@ -62,7 +68,7 @@ def left_by(plan: CompactionPlan, messages: Sequence[tuple[EntryHeader, StoredMe
     return Left(outcome.survivors, outcome.removed_events)
 
 
-def _said(header: EntryHeader, message: StoredMessage, row: int) -> Said:
+def _said(header: Published, message: StoredMessage, row: int) -> Said:
     """By its row instead of its id, of which no strategy here makes anything."""
     return Said(
         None if message.key is None else message.key.decode(),

@@ -10,17 +10,24 @@ from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.simulation.operation import ask_admin, make_vague, operation, take_away
+from tests.simulation.publishers import VERSION
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
     from tests.simulation.world import World
 
 
-# What topics are compacted by: the pure model has them (tests/model/strategy_model.py).
+# What topics are compacted by: the pure models have them (tests/model/choice_model.py).
 STRATEGIES = (
     CompactionStrategy(name="publishing-order"),
     CompactionStrategy(name="event-time"),
     CompactionStrategy(name="keep-n", settings={"n": "2"}),
+    CompactionStrategy(name="event-time-window", settings={"lag_ms": "500"}),
+    CompactionStrategy(name="event-time-window", settings={"lag_ms": "60000"}),
+    CompactionStrategy(name="newest"),
+    CompactionStrategy(name="numeric"),
+    CompactionStrategy(name="keep-first"),
+    CompactionStrategy(name="header-version", settings={"property": VERSION}),
 )
 
 

@@ -3,7 +3,7 @@
 It stands in for the supervisor (broker/compaction/supervisor.py) and does with files what the real
 worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
 reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
-What survives the pure model of the plan's strategy says (tests/model/strategy_model.py).
+What survives the pure model of the plan's strategy says (tests/model/choice_model.py).
 
 * `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
   file system, as Spark's tasks do, and whoever comes after meets it.
@@ -34,7 +34,7 @@ from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, C
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
-from tests.model.strategy_model import Message, outcome_of
+from tests.model.choice_model import is_strategic, left_by
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
@@ -157,14 +157,15 @@ class _Run:
             for row in range(header.message_count)
         ]
         messages = [
-            Message(message.key, message.value, message.event_time_ms, header.is_plain)
+            (header, message)
             for header, entry in entries
             for message in decode(entry, header).messages()
         ]
-        outcome = outcome_of(plan.strategy, plan.strategy_settings, messages, plan.retain_null_key)
+        left = left_by(plan, messages)
+        renumber = plan.renumber_batches and is_strategic(plan)
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
-        survivors = [rows[index] for index in outcome.survivors]
+        survivors = [rows[index] for index in left.rows]
         for at, kept in groupby(survivors, key=itemgetter(0)):
             self._check()
             if writer is None:
@@ -172,7 +173,7 @@ class _Run:
                     Path(plan.ledgers_dir), plan.ledger_id, len(segments), self._files
                 )
             header, entry = entries[at]
-            rebuilt = _rebuilt(header, entry, [row for _, row in kept])
+            rebuilt = _rebuilt(header, entry, [row for _, row in kept], renumber)
             writer.append(read_header(rebuilt), rebuilt)
             if writer.size_bytes >= plan.segment_bytes_max:
                 segments.append(writer.seal())
@@ -182,7 +183,7 @@ class _Run:
         return segments, RunCounts(
             messages_in=len(messages),
             messages_out=len(survivors),
-            removed_events=outcome.removed_events,
+            removed_events=left.removed_events,
         )
 
     def _entries(self) -> Iterator[tuple[EntryHeader, bytes]]:

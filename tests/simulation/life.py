@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from ledgerfold.storage.decoded import StoredMessage
@@ -13,7 +14,6 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.strategy_model import Message
 from tests.simulation.storedlog import Row
 from tests.simulation.subscriptions import Subscription
 
@@ -28,8 +28,8 @@ class Attempt:
 
     producer: str
     sequence_id: int
-    rows: tuple[Message, ...]
-    is_batch: bool
+    rows: tuple[StoredMessage, ...]
+    publish_time_ms: int
     # Of the loop, when it was first sent.
     step: int = 0
 
@@ -37,18 +37,34 @@ class Attempt:
         return f"{self.producer}#{self.sequence_id}"
 
     def rows_at(self, position: Position) -> list[Row]:
-        return [
-            Row(position, index if self.is_batch else -1, row.key, row.value, row.event_time_ms)
-            for index, row in enumerate(self.rows)
-        ]
+        return [Row(position, self.publish_time_ms, row) for row in self.rows]
 
-    def holds(self, messages: Sequence[StoredMessage], *, is_part: bool) -> bool:
-        """Whether these are all of it; or, with `is_part`, some rows, each in its place."""
-        found = [(m.batch_index, m.key, m.value, m.event_time_ms) for m in messages]
-        rows = [tuple(row[1:]) for row in self.rows_at(EARLIEST)]
-        if not is_part or len(found) == len(rows):
-            return found == rows
-        return bool(found) and all(row in rows for row in found)
+    @property
+    def is_batch(self) -> bool:
+        return self.rows[0].batch_index >= 0
+
+    def holds(self, messages: Sequence[StoredMessage], *, is_part: bool, is_anew: bool) -> bool:
+        """Whether these are all of it; or, with `is_part`, some rows, each in its place.
+
+        `is_anew`: runs may have numbered what they left anew; sequence ids tell which rows it is.
+        """
+        if not is_part:
+            return messages == list(self.rows)
+        rows = {row.sequence_id: row for row in self.rows}
+        is_rising = all(
+            before.sequence_id < after.sequence_id and before.batch_index < after.batch_index
+            for before, after in pairwise(messages)
+        )
+        are_same = all(_is_same(rows.get(each.sequence_id), each, is_anew) for each in messages)
+        return bool(messages) and is_rising and are_same
+
+
+def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> bool:
+    if row is None or not is_anew:
+        return row == found
+    is_before = found.batch_index <= row.batch_index and found.batch_size <= row.batch_size
+    place = {"batch_index": found.batch_index, "batch_size": found.batch_size}
+    return is_before and row._replace(**place) == found
 
 
 @dataclass(eq=False)

@@ -13,6 +13,7 @@ from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.strategies.catalogue import DEFAULT
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_SUCCESS,
@@ -23,9 +24,9 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.strategy_model import outcome_of
+from tests.model.choice_model import is_strategic, left_by
 from tests.simulation.life import Topic, position_of, short_name
-from tests.simulation.storedlog import Row, as_told, rows_of
+from tests.simulation.storedlog import Row, numbered_anew, rows_of
 from tests.simulation.subscriptions import Subscription
 from tests.simulation.told import Told
 
@@ -294,10 +295,16 @@ class Oracle(Told):
                 if not self.is_damaged:
                     self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
         rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
-        outcome = outcome_of(
-            run.strategy, run.strategy_settings, as_told(rows), run.retain_null_key
+        plan = CompactionPlan(
+            strategy=run.strategy,
+            strategy_settings=run.strategy_settings,
+            retain_null_key=run.retain_null_key,
+            time_ms=run.plan_time_ms,
         )
-        return [rows[index] for index in outcome.survivors]
+        left = left_by(plan, [(row, row.message) for row in rows])
+        expected = [rows[index] for index in left.rows]
+        is_anew = self.profile == "pulsar-4" and is_strategic(plan)
+        return numbered_anew(expected) if is_anew else expected
 
     def rows_of_ledger(self, ledger_id: int) -> list[Row]:
         return [row for entry in self.entries(ledger_id).values() for row in rows_of(entry)]
@@ -310,5 +317,5 @@ def _difference(expected: list[Row], found: list[Row]) -> str:
 
 
 def _some(rows: list[Row]) -> str:
-    shown = [f"{row.position}/{row.batch_index} {row.key!r}" for row in rows[:4]]
+    shown = [f"{row.position}/{row.message.batch_index} {row.key!r}" for row in rows[:4]]
     return f"{len(rows)} [{', '.join(shown)}]"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from ledgerfold.broker.rpc.publish import publish
 from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy, TopicNotFound, TopicTerminated
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
-from tests.model.strategy_model import Message
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b"", None)
+# The property that holds a version; and how far event times are apart.
+VERSION, EVENT_TIMES_MS = "version", 200
 HANDLER = publish
 
 
@@ -32,6 +34,7 @@ class Publisher:
         self._pending: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
         self._sequence = -1
         self._skew = world.random.choice((1, 2, 4))
+        self._is_timely = world.random.random() < 0.5
         # Entries that this connection was sent already.
         self._sent = 0
         self._connection: Connection | None = None
@@ -54,30 +57,54 @@ class Publisher:
 
     def _add(self, random: Random, count: int, *, is_batch: bool) -> None:
         builder = NativeBatchBuilder(self.name)
+        now_ms = self._world.clock.now_ms()
         rows = []
-        for row in range(count):
-            number = self._sequence + 1 + row
+        for index in range(count):
+            number = self._sequence + 1 + index
             # A few keys come again and again, and are deleted.
             key = KEYS[min(random.randrange(len(KEYS)) for _ in range(self._skew))]
-            value = f"{self.name}:{number}".encode()
+            # Mostly numbers, spaces included; up and down as versions and event times.
+            value = f"{number * 7 % 5}.{number:05}" if number % 4 else f"{self.name}:{number}"
             if random.random() < 0.3:
-                value = b""
+                value = ""
             elif random.random() < 0.4:
-                value = value.ljust(random.randrange(300), b".")
-            # Up and down, with ties, some without.
-            event_time_ms = number * 7 % 5
-            builder.add(value or random.choice((b"", None)), key, event_time_ms=event_time_ms)
-            rows.append(Message(key, value, event_time_ms))
+                value = value.ljust(random.randrange(300))
+            is_null = not value and random.random() < 0.5
+            # With ties, some without.
+            version = number * 7 % 5
+            row = StoredMessage(
+                batch_index=index if is_batch else -1,
+                batch_size=count,
+                key=key,
+                key_is_base64=False,
+                value=value.encode(),
+                value_is_null=is_null,
+                properties={VERSION: str(version)} if version else {},
+                event_time_ms=self._event_time_ms(number, now_ms),
+                sequence_id=number,
+                ordering_key=None,
+            )
+            builder.add(
+                None if is_null else row.value,
+                key,
+                properties=row.properties,
+                event_time_ms=row.event_time_ms,
+            )
+            rows.append(row)
         self._sequence += count
         entry = builder.build(
-            sequence_id=self._sequence,
-            publish_time_ms=self._world.clock.now_ms(),
-            plain=not is_batch,
+            sequence_id=self._sequence, publish_time_ms=now_ms, plain=not is_batch
         )
-        step = self._world.loop.steps
-        attempt = Attempt(self.name, self._sequence, tuple(rows), is_batch, step)
+        attempt = Attempt(self.name, self._sequence, tuple(rows), now_ms, self._world.loop.steps)
         self._pending[self._sequence] = (entry, attempt)
         self._world.oracle.attempted(self.topic, attempt)
+
+    def _event_time_ms(self, number: int, now_ms: int) -> int:
+        """With ties, some without: of long ago, or of late, so that it grows old soon."""
+        back = number * 7 % 5
+        if not (back and self._is_timely):
+            return back
+        return now_ms - now_ms % EVENT_TIMES_MS - back * EVENT_TIMES_MS
 
     def cut(self, *, late: bool) -> None:
         """The connection breaks. `late`: the broker notices some time later."""

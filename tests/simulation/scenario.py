@@ -77,6 +77,8 @@ THEMES = (
 )
 DAMAGE = ("flip_bit", "kill_broker", "compact", "lose_power")
 EPISODE = ("publish", "publish", "flip_bit", "kill_broker", "compact", "compact", "compact")
+# Time alone changes what is left.
+LATER = ("publish", "compact", "pass_time", "compact")
 TOPIC = "persistent://public/default/t"
 
 
@@ -147,6 +149,9 @@ class Scenario:
         if kind == "damage" and random.random() < 0.6:
             # What is damaged while it is open shows at the next start, and to the next runs.
             steps += tuple(Step(name, random.randrange(1 << 30), 40) for name in EPISODE)
+        strategy = STRATEGIES[0] if random.random() < 0.4 else random.choice(STRATEGIES)
+        if strategy.name == "event-time-window" and kind == "faults":
+            steps += tuple(Step(name, random.randrange(1 << 30), 100) for name in LATER)
         if kind == "partitions":
             steps = (Step("create_partitioned", random.randrange(1 << 30), 40), *steps)
         return cls(
@@ -160,7 +165,7 @@ class Scenario:
             in_order="reordering" in without,
             is_damaged=kind == "damage",
             topics=partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
-            strategy=random.choice((STRATEGIES[0], *STRATEGIES)),
+            strategy=strategy,
         )
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:

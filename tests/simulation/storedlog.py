@@ -5,25 +5,29 @@ Files grow, so what was parsed is remembered with the file until anything else h
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.codec import decode
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
-from tests.model.strategy_model import Message
+from tests.model.strategic_model import renumbered
 from tests.simulation.disk import Disk, File, Folder
 
 
 class Row(NamedTuple):
-    """One message, where it stands. Batch index -1: published alone."""
+    """One message, where it stands."""
 
     position: Position
-    batch_index: int
-    key: bytes | None
-    value: bytes
-    event_time_ms: int
+    publish_time_ms: int
+    message: StoredMessage
+
+    @property
+    def key(self) -> bytes | None:
+        return self.message.key
 
 
 class Stored(NamedTuple):
@@ -36,16 +40,19 @@ class Stored(NamedTuple):
 
 
 def rows_of(entry: Stored) -> list[Row]:
-    messages = decode(entry.data, entry.header).messages()
-    return [
-        Row(entry.header.position, m.batch_index, m.key, m.value, m.event_time_ms) for m in messages
-    ]
+    header = entry.header
+    messages = decode(entry.data, header).messages()
+    return [Row(header.position, header.publish_time_ms, message) for message in messages]
 
 
-def as_told(rows: Iterable[Row]) -> list[Message]:
-    """As strategies see them."""
+def numbered_anew(rows: Sequence[Row]) -> list[Row]:
+    """As strategic compaction numbers what it leaves of batches (profile `pulsar-4`)."""
+    new = renumbered([(*row.position, row.message.batch_index) for row in rows])
+    sizes = [len(list(group)) for _, group in groupby(rows, key=lambda row: row.position)]
+    batch_sizes = [size for size in sizes for _ in range(size)]
     return [
-        Message(row.key, row.value, row.event_time_ms, is_alone=row.batch_index < 0) for row in rows
+        row._replace(message=row.message._replace(batch_index=index, batch_size=size))
+        for row, (_, _, index), size in zip(rows, new, batch_sizes, strict=True)
     ]
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.ground.names import parse_partition
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
@@ -36,7 +37,9 @@ class Told:
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
+        # By the sequence id of their last message, and by those of all.
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
+        self._of_message: dict[tuple[str, str, int], Attempt] = {}
         self.topics: dict[str, Topic] = {}
         # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
         self.subscribed: set[str] = set()
@@ -69,6 +72,8 @@ class Told:
 
     def attempted(self, topic: str, attempt: Attempt) -> None:
         self.attempts[topic, attempt.producer, attempt.sequence_id] = attempt
+        for row in attempt.rows:
+            self._of_message[topic, attempt.producer, row.sequence_id] = attempt
 
     def acknowledged(self, name: str, producer: str, sequence_id: int, position: Position) -> None:
         """(a): what a producer is told is stored is on the disk, at that place, once."""
@@ -99,6 +104,22 @@ class Told:
         self.learn(topic)
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
+
+    def sent_as(
+        self, topic: Topic, header: EntryHeader, batch: DecodedBatch, *, read_compacted: bool
+    ) -> Attempt | None:
+        """What an entry is, or is left of, that somebody got; None when it is not as it was sent.
+
+        One that was numbered anew has the sequence id of the last message that is left.
+        """
+        attempt = self._of_message.get((topic.name, batch.producer_name, header.sequence_id))
+        is_anew = self.profile == "pulsar-4"
+        messages = list(batch.messages())
+        if attempt is None or header.publish_time_ms != attempt.publish_time_ms:
+            return None
+        if not attempt.holds(messages, is_part=read_compacted, is_anew=is_anew):
+            return None
+        return attempt
 
     def told_terminated(self, name: str) -> None:
         """What a publisher hears must hold after a crash, too."""
