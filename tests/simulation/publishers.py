@@ -34,7 +34,7 @@ class Publisher:
         self._pending: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
         self._sequence = -1
         self._skew = world.random.choice((1, 2, 4))
-        self._is_timely = world.random.random() < 0.5
+        self._is_timely = world.random.random() < 0.7
         # Entries that this connection was sent already.
         self._sent = 0
         self._connection: Connection | None = None

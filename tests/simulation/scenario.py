@@ -78,7 +78,7 @@ THEMES = (
 DAMAGE = ("flip_bit", "kill_broker", "compact", "lose_power")
 EPISODE = ("publish", "publish", "flip_bit", "kill_broker", "compact", "compact", "compact")
 # Time alone changes what is left.
-LATER = ("publish", "compact", "pass_time", "compact")
+LATER = ("publish", "publish", "compact", "pass_time", "compact")
 TOPIC = "persistent://public/default/t"
 
 
@@ -151,7 +151,7 @@ class Scenario:
             steps += tuple(Step(name, random.randrange(1 << 30), 40) for name in EPISODE)
         strategy = STRATEGIES[0] if random.random() < 0.4 else random.choice(STRATEGIES)
         if strategy.name == "event-time-window" and kind == "faults":
-            steps += tuple(Step(name, random.randrange(1 << 30), 100) for name in LATER)
+            steps += tuple(Step(name, random.randrange(1 << 30), 400) for name in LATER)
         if kind == "partitions":
             steps = (Step("create_partitioned", random.randrange(1 << 30), 40), *steps)
         return cls(

@@ -20,7 +20,7 @@ def test_the_defect_is_found(name: str) -> None:
     with mutated(mutant) as tree:
         command = [
             *(sys.executable, "-m", "tests.simulation", "--no-shrink", "--until", mutant.says),
-            *("--kind", mutant.kind, "--count", str(mutant.seeds)),
+            *("--kind", mutant.kind, "--seed", str(mutant.first), "--count", str(mutant.seeds)),
         ]
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         done = subprocess.run(
