@@ -63,8 +63,8 @@ def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> 
     if row is None or not is_anew:
         return row == found
     is_before = found.batch_index <= row.batch_index and found.batch_size <= row.batch_size
-    place = {"batch_index": found.batch_index, "batch_size": found.batch_size}
-    return is_before and row._replace(**place) == found
+    placed = row._replace(batch_index=found.batch_index, batch_size=found.batch_size)
+    return is_before and placed == found
 
 
 @dataclass(eq=False)
