@@ -33,7 +33,7 @@ def merge_messages(
     rows: Iterable[Row], strategy: MessageStrategy, first_ordinals: Sequence[int]
 ) -> Iterator[Row]:
     """Rows for the copy tasks: Positions, ascending, and Counts."""
-    with _Spool() as spool:
+    with Spool() as spool:
         for row in rows:
             match row[1]:
                 case Messages() as content:
@@ -44,9 +44,7 @@ def merge_messages(
                 case _:
                     yield 0, row[1]
         try:
-            asked = _Asked(strategy)
-            for content in spool.in_order():
-                asked.about(content.rows)
+            asked = asked_about(strategy, spool)
         except LedgerfoldError as error:
             yield from _for_all(Failure.of(error), first_ordinals)
             return
@@ -59,7 +57,15 @@ def _for_all(failure: Failure, first_ordinals: Sequence[int]) -> Iterator[Row]:
         yield task, failure
 
 
-class _Asked:
+def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
+    """All that was laid aside. Raises StrategyFailed."""
+    asked = Asked(strategy)
+    for content in spool.in_order():
+        asked.about(content.rows)
+    return asked
+
+
+class Asked:
     """The class at work on a bucket."""
 
     def __init__(self, strategy: MessageStrategy) -> None:
@@ -112,7 +118,7 @@ class _Asked:
         return positions
 
 
-class _Spool:
+class Spool:
     """Stretches of messages, laid aside. Use as a context manager."""
 
     def __init__(self) -> None:
@@ -131,7 +137,7 @@ class _Spool:
             self._file.seek(offset)
             yield Messages(first_place, self._file.read(size_bytes))
 
-    def __enter__(self) -> _Spool:
+    def __enter__(self) -> Spool:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

@@ -135,7 +135,7 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
     strategy = strategy_of(plan) if own is None else own.strategy
     segments = input_segments(plan)
     return TaskPlan(
-        *cut_segments(segments, cores, strategy),
+        *cut_segments(segments, cores, (strategy,)),
         strategy,
         plan.retain_null_key,
         Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max),
@@ -152,23 +152,24 @@ class Cut(NamedTuple):
 
 
 def cut_segments(
-    segments: tuple[InputSegment, ...], cores: int, strategy: AnyStrategy | None = None
+    segments: tuple[InputSegment, ...], cores: int, strategies: Sequence[AnyStrategy] = ()
 ) -> Cut:
-    """Into tasks for that many cores. Without a strategy: as for one over columns."""
-    if segments and _is_one_task(segments, strategy):
+    """Into tasks for that many cores, for all of them at once; for none as for one over columns."""
+    by_message = [each for each in strategies if isinstance(each, MessageStrategy)]
+    if segments and _is_one_task(segments, by_message):
         return Cut((segments,), 1, (segments,))
     size_bytes = sum(map(_size_bytes, segments))
     return Cut(
-        *_phase_one(segments, strategy, cores),
+        *_phase_one(segments, by_message, cores),
         contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes),
     )
 
 
-def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy | None) -> bool:
+def _is_one_task(segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy]) -> bool:
     """Whether it is small, or indivisible."""
     records = [segment.record for segment in segments]
     key_bytes = sum(record.key_bytes for record in records)
-    if isinstance(strategy, MessageStrategy):
+    if by_message:
         if sum(record.messages for record in records) > BUCKET_MESSAGES:
             return False
     elif len(segments) == 1 and key_bytes <= BUCKET_KEY_BYTES:
@@ -181,14 +182,14 @@ def _is_one_task(segments: Sequence[InputSegment], strategy: AnyStrategy | None)
 
 
 def _phase_one(
-    segments: Sequence[InputSegment], strategy: AnyStrategy | None, cores: int
+    segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy], cores: int
 ) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
     """Runs of segments to scan, and the number of buckets."""
     read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
     messages = 0
-    if isinstance(strategy, MessageStrategy):
+    if by_message:
         messages = sum(segment.record.messages for segment in segments)
-        if strategy.reads_value_sections:
+        if any(each.reads_value_sections for each in by_message):
             read, task_bytes, bucket_bytes = _size_bytes, MESSAGE_TASK_BYTES, BUCKET_BYTES
     total = sum(map(read, segments))
     buckets = max(_tasks(total, bucket_bytes, cores), _tasks(messages, BUCKET_MESSAGES, cores))

@@ -1,7 +1,7 @@
 """An analysis as the wire asks for it and gets it: strategies by name, forecasts by strategy.
 
-A strategy over columns is forecast from the one scan. One that decides message by message is not:
-it would have to be asked about every message, decoded; its forecast says so.
+A strategy of one's own is not forecast: its code is loaded, tried and held to its bounds by runs
+alone, and its forecast says so.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.compactor.segment_map import SegmentMap
-from ledgerfold.compactor.strategies.registry import strategy_of
+from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import Differing
@@ -28,9 +28,7 @@ from ledgerfold.v1.what_if_pb2 import (
     WhatIfInput,
 )
 
-_BY_MESSAGE = (
-    "It decides message by message, and is asked only by a real run: there is no forecast of it."
-)
+_OWN = "It is one of your own, whose code only a real run asks: there is no forecast of it."
 # Of a value that is shown.
 _VALUE_BYTES_MAX = 100
 
@@ -39,24 +37,26 @@ class Candidate(NamedTuple):
     """A strategy that is asked about; None: it cannot be forecast."""
 
     asked: CompactionStrategy
-    strategy: Strategy | None
+    strategy: AnyStrategy | None
 
 
 def candidate(asked: CompactionStrategy, time_ms: int) -> Candidate:
     """Raises InvalidRequest, UnknownStrategy."""
     asked = checked(asked)
-    known = listed(asked.name)
-    if known is None or known.is_strategic:
-        return Candidate(asked, None)
-    return Candidate(asked, column_strategy(asked, time_ms))
+    is_own = listed(asked.name) is None
+    return Candidate(asked, None if is_own else _strategy(asked, time_ms))
 
 
 def column_strategy(asked: CompactionStrategy, time_ms: int) -> Strategy:
     """One that is over columns. Raises InvalidRequest, UnknownStrategy."""
-    plan = CompactionPlan(strategy=asked.name, strategy_settings=asked.settings, time_ms=time_ms)
-    strategy = strategy_of(plan)
+    strategy = _strategy(asked, time_ms)
     assert isinstance(strategy, Strategy)
     return strategy
+
+
+def _strategy(asked: CompactionStrategy, time_ms: int) -> AnyStrategy:
+    plan = CompactionPlan(strategy=asked.name, strategy_settings=asked.settings, time_ms=time_ms)
+    return strategy_of(plan)
 
 
 def input_of(figures: Figures) -> WhatIfInput:
@@ -77,7 +77,7 @@ def forecasts(candidates: Sequence[Candidate], figures: Figures) -> list[Strateg
     for asked, strategy in candidates:
         forecast = StrategyForecast(strategy=asked)
         if strategy is None:
-            forecast.not_forecast = _BY_MESSAGE
+            forecast.not_forecast = _OWN
         else:
             judged, sized = next(found)
             bytes_in = figures.counts.bytes_in

@@ -110,7 +110,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
         codes,
         chunk.whole_shares(),
         columns.facts(),
-        Chunk.of(encoded.dictionary, (), None).keys,
+        Chunk.of(encoded.dictionary, {}, None).keys,
     )
 
 
@@ -127,7 +127,7 @@ def _joined_facts(chunks: Sequence[Facts]) -> Facts:
 
 def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:
     """Of keys that are the same in all chunks."""
-    columns = [Chunk(each.keys, (), None).key_column for each in chunks]
+    columns = [Chunk(each.keys, {}, None).key_column for each in chunks]
     codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
     bounds = np.cumsum([0, *map(len, columns)])
     joined = []

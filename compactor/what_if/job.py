@@ -3,7 +3,7 @@
     segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
 
 Cut as a run of the same plan is (compactor/plan.py); a small plan is one task. Nothing is written
-but Spark's shuffle files, in the worker's own folder.
+but Spark's shuffle files and what merge tasks lay aside, in the worker's own folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from ledgerfold.compactor.plan import Cut, InputSegment
 from ledgerfold.compactor.rows import Counts, Failure
-from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.merge import Merge
 from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Differing, Judged, Sized
 from ledgerfold.compactor.what_if.scan import Scan
@@ -31,7 +31,7 @@ class Analysis:
     """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for."""
 
     cut: Cut
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[AnyStrategy, ...]
     retain_null_key: bool
     differences_max: int
 
@@ -47,11 +47,15 @@ class Analysis:
 
     def merge(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         firsts = tuple(run[0].ordinal for run in self.cut.copies)
-        return Merge(self.strategies, firsts, self.differences_max).rows(rows)
+        try:
+            yield from Merge(self.strategies, firsts, self.differences_max).rows(rows)
+        except LedgerfoldError as error:
+            for task in range(len(firsts)):
+                yield task, Failure.of(error)
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
-        return size(rows, len(self.strategies), ordinals)
+        return size(rows, self.strategies, ordinals)
 
     @property
     def is_solo(self) -> bool:
@@ -68,7 +72,9 @@ class Figures(NamedTuple):
 
 
 def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
-    """Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors."""
+    """Raises what the tasks met: Corruption, MissingFile, DiskFailure, StrategyFailed; or Spark's
+    own errors.
+    """
     if not analysis.cut.scans:
         return figures_of([], analysis)
     scans = analysis.cut.scans

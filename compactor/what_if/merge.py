@@ -1,7 +1,9 @@
 """The second task of an analysis: the fragments of a bucket become what stays, by strategy.
 
 As compactor/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
-Memory: what a run's task holds, with the fragments of all strategies, and where differences are
+Those that decide message by message are asked one after the other about what was laid aside, as
+compactor/merge_messages.py does. Memory: what a run's task holds, with the fragments of all
+strategies over columns, the messages that stand under one of the others, and where differences are
 asked for, 16 bytes a message.
 """
 
@@ -15,8 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.merge_messages import Spool, asked_about
 from ledgerfold.compactor.positions import ROW_BITS, Integers
-from ledgerfold.compactor.rows import Failure
+from ledgerfold.compactor.rows import Failure, Messages
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Strategy
 from ledgerfold.compactor.what_if.rows import (
     AnalysisRow,
@@ -34,35 +39,41 @@ from ledgerfold.compactor.what_if.rows import (
 class Merge:
     """`first_ordinals`: the first segment of each sizing task. `differences_max`: keys to list."""
 
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[AnyStrategy, ...]
     first_ordinals: tuple[int, ...]
     differences_max: int
 
     def rows(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
-        """Rows for the sizing tasks."""
+        """Rows for the sizing tasks. Raises StrategyFailed."""
         chunks: list[Chunk] = []
-        for row in rows:
-            match row[1]:
-                case Chunk() as content:
-                    chunks.append(content)
-                case Kept() as content:
-                    yield from self._to_sizing(content.strategy, unpacked(content.positions))
-                case Entries() as content:
-                    # Those of a chunk may belong to several tasks, which take what is theirs.
-                    first = np.frombuffer(content.positions, "<i8")[[0, -1]] >> ROW_BITS
-                    low, high = np.searchsorted(self.first_ordinals, first, "right") - 1
-                    for task in range(int(low), int(high) + 1):
-                        yield task, content
-                case Failure() as content:
-                    for task in range(len(self.first_ordinals)):
-                        yield task, content
-                    return
-                case content:
-                    yield 0, content
-        if chunks:
-            yield from self._merged(chunks)
+        with Spool() as spool:
+            for row in rows:
+                match row[1]:
+                    case Chunk() as content:
+                        chunks.append(content)
+                    case Messages() as content:
+                        spool.add(content)
+                    case Kept() as content:
+                        yield from self._to_sizing(content.strategy, unpacked(content.positions))
+                    case Entries() as content:
+                        yield from self._to_their_tasks(content)
+                    case Failure() as content:
+                        for task in range(len(self.first_ordinals)):
+                            yield task, content
+                        return
+                    case content:
+                        yield 0, content
+            if chunks:
+                yield from self._merged(chunks, spool)
 
-    def _merged(self, chunks: Sequence[Chunk]) -> Iterator[AnalysisRow]:
+    def _to_their_tasks(self, entries: Entries) -> Iterator[AnalysisRow]:
+        """Those of a chunk may belong to several tasks, which take what is theirs."""
+        ends = np.frombuffer(entries.positions, "<i8")[[0, -1]] >> ROW_BITS
+        low, high = np.searchsorted(self.first_ordinals, ends, "right") - 1
+        for task in range(int(low), int(high) + 1):
+            yield task, entries
+
+    def _merged(self, chunks: Sequence[Chunk], spool: Spool) -> Iterator[AnalysisRow]:
         columns = [chunk.key_column for chunk in chunks]
         encoded = pa.concat_arrays(columns).dictionary_encode()
         found, codes = encoded.dictionary, from_arrow(encoded.indices)
@@ -70,7 +81,12 @@ class Merge:
         chunk_codes = [codes[start:end] for start, end in pairwise(bounds)]
         survivors = []
         for number, strategy in enumerate(self.strategies):
-            judged, positions = _judge(number, strategy, chunks, chunk_codes, len(found))
+            if isinstance(strategy, MessageStrategy):
+                asked = asked_about(strategy, spool)
+                judged = Judged(number, len(asked.standing), asked.removed_events)
+                positions = asked.survivors()
+            else:
+                judged, positions = _judge(number, strategy, chunks, chunk_codes, len(found))
             yield 0, judged
             yield from self._to_sizing(number, positions)
             survivors.append(positions)

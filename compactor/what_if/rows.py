@@ -1,7 +1,7 @@
 """What the tasks of an analysis hand to each other, as compactor/rows.py has it for runs.
 
 A row is a pair (partition number, content); the number is a bucket after the scan, a sizing task
-after the merge. `Counts` and `Failure` are those of a run.
+after the merge. `Counts`, `Failure` and `Messages` are those of a run.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.rows import Counts, Failure, Fragments
+from ledgerfold.compactor.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 
-# In the place of a strategy's number: it stays under all of them.
-ALL = -1
+# In the place of a strategy's number: what has no key, and stays under all those over columns.
+KEYLESS = -1
 
 
 def packed(values: Integers) -> bytes:
@@ -39,20 +39,21 @@ class Part(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Keys of a bucket, and what each strategy makes of them; codes are places in `keys`.
+    """Keys of a bucket, and what strategies over columns make of them, by number.
 
+    Codes are places in `keys`.
     `places`, where differences are asked for: the position of each message, and its key's code.
     """
 
     keys: bytes
-    parts: tuple[Part, ...]
+    parts: dict[int, Part]
     places: tuple[bytes, bytes] | None
 
     @classmethod
     def of(
         cls,
         keys: pa.BinaryArray,
-        parts: tuple[Part, ...],
+        parts: dict[int, Part],
         places: tuple[Integers, Integers] | None,
     ) -> Chunk:
         packed_places = None if places is None else (packed(places[0]), packed(places[1]))
@@ -73,7 +74,7 @@ class Entries(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Positions that stay under one strategy, or under ALL, ascending."""
+    """Positions that stay under one strategy, or KEYLESS ones, ascending."""
 
     strategy: int
     positions: bytes
@@ -107,5 +108,5 @@ class Differing(NamedTuple):
     listed: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
 
 
-AnalysisContent = Chunk | Entries | Kept | Judged | Sized | Differing | Counts | Failure
+AnalysisContent = Chunk | Messages | Entries | Kept | Judged | Sized | Differing | Counts | Failure
 AnalysisRow = tuple[int, AnalysisContent]

@@ -17,6 +17,7 @@ from ledgerfold.compactor.plan import cut_segments, input_segments
 from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.run import sentence_of
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (
     candidate,
     differences,
@@ -56,6 +57,12 @@ class AnalysisRun:
         self._segments = input_segments(request.plan, check_input)
         self._history = input_segments(request.history, check_input) if request.replays else ()
         self._candidates = [candidate(each, request.plan.time_ms) for each in request.strategies]
+        asked, strategy = self._candidates[0]
+        if request.replays and not isinstance(strategy, Strategy):
+            raise InvalidRequest(
+                f"{asked.name} cannot be replayed: a replay has keys and times only, and asks "
+                "those of Ledgerfold's strategies that need no more."
+            )
         self._group = f"what-if {uuid.uuid4().hex}"
         self._is_cancelled = threading.Event()
 
@@ -81,9 +88,10 @@ class AnalysisRun:
     def _execute(self) -> TopicWhatIf:
         self._check_cancelled()
         request = self._request
+        strategies = tuple(each.strategy for each in self._candidates if each.strategy is not None)
         analysis = Analysis(
-            cut_segments(self._segments, self._session.cores),
-            tuple(each.strategy for each in self._candidates if each.strategy is not None),
+            cut_segments(self._segments, self._session.cores, strategies),
+            strategies,
             request.plan.retain_null_key,
             request.differences_max,
         )
@@ -99,15 +107,12 @@ class AnalysisRun:
 
     def _replays(self) -> list[Replay]:
         """Of the history, under the first strategy."""
-        request, asked = self._request, self._candidates[0]
-        if asked.strategy is None:
-            raise InvalidRequest(
-                f"{asked.asked.name} decides message by message: it cannot be replayed."
-            )
+        request, (asked, strategy) = self._request, self._candidates[0]
+        assert isinstance(strategy, Strategy)
         runs = cut_segments(self._history, self._session.cores).scans
-        history = read_history(self._session.context, runs, asked.strategy.reads_event_times)
+        history = read_history(self._session.context, runs, strategy.reads_event_times)
         retain = request.plan.retain_null_key
-        return replays_of(history, asked.asked, request.replays, retain, self._check_cancelled)
+        return replays_of(history, asked, request.replays, retain, self._check_cancelled)
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():

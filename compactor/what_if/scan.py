@@ -4,6 +4,9 @@ As compactor/scan.py does for a run. What costs most is done once for all strate
 verifying, encoding the keys as numbers, and their hashes. Beside the fragments it tells what is
 needed to say how large the survivors are (shares.py).
 
+Where strategies that decide message by message are asked about, one scan of messages follows, which
+takes what any of them reads: scan_messages.py.
+
 Chunks are those of a run: what a strategy counts may depend on them. A task's memory is about 60
 bytes a message of its chunk, 24 more for each strategy, and three times the keys.
 """
@@ -11,7 +14,7 @@ bytes a message of its chunk, 24 more for each strategy, and three times the key
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -22,13 +25,16 @@ from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.rows import Counts, Messages
 from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
+from ledgerfold.compactor.scan_messages import scan_messages
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.strategies.ordering import by_key
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Folded, Strategy
 from ledgerfold.compactor.what_if.rows import (
-    ALL,
+    KEYLESS,
     AnalysisRow,
     Chunk,
     Entries,
@@ -45,7 +51,7 @@ from ledgerfold.storage.entry import EntryHeader
 class Scan:
     """How segments are scanned. `finds_differences`: tells which key each message has."""
 
-    strategies: tuple[Strategy, ...]
+    strategies: tuple[AnyStrategy, ...]
     buckets: int
     retain_null_key: bool
     finds_differences: bool
@@ -55,9 +61,18 @@ class Scan:
 
         Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
         """
-        reads_event_times = any(each.reads_event_times for each in self.strategies)
+        reads_event_times = any(
+            each.reads_event_times for each in self.strategies if isinstance(each, Strategy)
+        )
         for chunk in chunks_of(segments, reads_event_times):
             yield from self._reduced(chunk)
+        by_message = [each for each in self.strategies if isinstance(each, MessageStrategy)]
+        if by_message:
+            reads = frozenset[str]().union(*(each.reads for each in by_message))
+            for bucket, content in scan_messages(segments, reads, self.buckets):
+                # Its counts are those that the keys gave.
+                if isinstance(content, Messages):
+                    yield bucket, content
 
     def _reduced(self, chunk: Collected) -> Iterator[AnalysisRow]:
         columns = chunk.columns
@@ -66,7 +81,7 @@ class Scan:
         keyless = columns.rows - int(np.count_nonzero(has_key))
         if keyless:
             if self.retain_null_key:
-                yield 0, Kept(ALL, packed(facts.positions[~has_key]))
+                yield 0, Kept(KEYLESS, packed(facts.positions[~has_key]))
             keys = keys.take(to_arrow(np.flatnonzero(has_key)))
             facts = facts.where(has_key)
         tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
@@ -77,10 +92,13 @@ class Scan:
             # Once for all of them: within a key the order stays that of positions.
             ordered = by_key(codes)
             codes, facts = ordered.codes, facts.where(ordered.rows)
-        begun: list[Folded] = []
+        begun: dict[int, Folded] = {}
         for number, strategy in enumerate(self.strategies):
-            begun.append(strategy.begin(codes, facts, len(found)))
-            yield 0, Judged(number, 0, begun[-1].removed_events + dropped)
+            if isinstance(strategy, MessageStrategy):
+                yield 0, Judged(number, 0, keyless)
+            else:
+                begun[number] = strategy.begin(codes, facts, len(found))
+                yield 0, Judged(number, 0, begun[number].removed_events + dropped)
         yield from self._in_buckets(found, begun, facts.positions, codes)
         yield (
             0,
@@ -94,11 +112,15 @@ class Scan:
         )
 
     def _in_buckets(
-        self, keys: pa.BinaryArray, begun: Sequence[Folded], positions: Integers, codes: Codes
+        self,
+        keys: pa.BinaryArray,
+        begun: Mapping[int, Folded],
+        positions: Integers,
+        codes: Codes,
     ) -> Iterator[AnalysisRow]:
         places = (positions, codes.astype(np.int64)) if self.finds_differences else None
         if self.buckets == 1:
-            parts = tuple(Part.of(each.codes, each.fragments) for each in begun)
+            parts = {number: Part.of(each.codes, each.fragments) for number, each in begun.items()}
             yield 0, Chunk.of(keys, parts, places)
             return
         # As in a run: crc32 is the same everywhere.
@@ -112,23 +134,23 @@ class Scan:
 def _part_of(
     keys: pa.BinaryArray,
     chosen: Booleans,
-    begun: Sequence[Folded],
+    begun: Mapping[int, Folded],
     places: tuple[Integers, Integers] | None,
 ) -> Chunk:
     """Of the keys that are chosen, under new codes."""
     renumbered = np.cumsum(chosen) - 1
-    parts = []
-    for folded in begun:
+    parts = {}
+    for number, folded in begun.items():
         codes, rows = None, chosen
         if folded.codes is not None:
             rows = chosen[folded.codes]
             codes = renumbered[folded.codes[rows]]
-        parts.append(Part.of(codes, tuple(each[rows] for each in folded.fragments)))
+        parts[number] = Part.of(codes, tuple(each[rows] for each in folded.fragments))
     if places is not None:
         positions, row_codes = places
         rows = chosen[row_codes]
         places = positions[rows], renumbered[row_codes[rows]]
-    return Chunk.of(keys.take(to_arrow(np.flatnonzero(chosen))), tuple(parts), places)
+    return Chunk.of(keys.take(to_arrow(np.flatnonzero(chosen))), parts, places)
 
 
 def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:

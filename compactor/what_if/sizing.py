@@ -13,14 +13,23 @@ import numpy as np
 
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.rows import Failure
-from ledgerfold.compactor.what_if.rows import ALL, AnalysisRow, Entries, Kept, Sized, unpacked
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.what_if.rows import (
+    KEYLESS,
+    AnalysisRow,
+    Entries,
+    Kept,
+    Sized,
+    unpacked,
+)
 
 
 def size(
-    rows: Iterable[AnalysisRow], strategies: int, ordinals: Sequence[int]
+    rows: Iterable[AnalysisRow], strategies: Sequence[AnyStrategy], ordinals: Sequence[int]
 ) -> Iterator[AnalysisRow]:
     """Rows for the driver. `ordinals`: of the task's segments, which adjoin."""
-    kept: dict[int, list[Integers]] = {number: [] for number in range(ALL, strategies)}
+    kept: dict[int, list[Integers]] = {number: [] for number in range(KEYLESS, len(strategies))}
     entries: list[Entries] = []
     for row in rows:
         match row[1]:
@@ -37,8 +46,10 @@ def size(
         return
     table = _Table.of(entries)
     table = table.within(ordinals[0] << ROW_BITS, (ordinals[-1] + 1) << ROW_BITS)
-    for number in range(strategies):
-        positions = np.sort(np.concatenate([np.empty(0, np.int64), *kept[ALL], *kept[number]]))
+    for number, strategy in enumerate(strategies):
+        # Strategies of messages drop what has no key, whatever the topic's policy says.
+        keyless = [] if isinstance(strategy, MessageStrategy) else kept[KEYLESS]
+        positions = np.sort(np.concatenate([np.empty(0, np.int64), *keyless, *kept[number]]))
         yield 0, table.sized(number, positions)
 
 

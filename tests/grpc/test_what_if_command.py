@@ -41,13 +41,15 @@ def publish(client: Client, topic: str, numbers: range) -> None:
     alone.close()
 
 
+@pytest.mark.parametrize("strategy", [ORDER, "numeric"])
 def test_the_real_compactor_does_what_was_foretold(
-    client: Client, admin: Admin, new_topic: Callable[[str], str]
+    client: Client, admin: Admin, new_topic: Callable[[str], str], strategy: str
 ) -> None:
     """Twice: of a topic that was never compacted, and of one that was."""
     topic = new_topic("foretold")
     for numbers in (range(100), range(100, 140)):
         publish(client, topic, numbers)
+        admin.set_compaction_strategy(strategy, topic=topic)
         before = admin.internal_stats(topic)
         (found,) = admin.what_if(topic)
         assert admin.internal_stats(topic) == before
@@ -56,7 +58,7 @@ def test_the_real_compactor_does_what_was_foretold(
         *_, last = admin.watch_compaction(topic, timeout_seconds=100)
         counts = last.run.counts
         assert not last.last_error
-        assert forecast.strategy.name == ORDER
+        assert forecast.strategy.name == strategy
         assert (found.input.messages, found.input.entries, found.input.bytes) == (
             counts.messages_in,
             counts.entries_in,
@@ -81,18 +83,22 @@ def test_the_command(
     """JSON lines in a pipe, tables when they are asked for; mistakes are told."""
     topic = new_topic("asked")
     publish(client, topic, range(30))
-    asked = ("what-if", topic, "--strategy", ORDER, "--strategy", ORDER, "--strategy", "newest")
+    names = (ORDER, ORDER, "newest", "shop:Best")
+    asked = ("what-if", topic, *(part for name in names for part in ("--strategy", name)))
     ran = ledgerfold("--url", broker.url, *asked, "--diff")
     rows = ran.rows
-    assert [row["about"] for row in rows] == ["input", *["strategy"] * 3, "differences"]
+    assert [row["about"] for row in rows] == ["input", *["strategy"] * 4, "differences"]
     assert rows[1] == rows[2]
-    assert "message by message" in rows[3]["not_forecast"]
+    assert rows[3]["bytes"] == rows[1]["bytes"]
+    assert "your own" in rows[4]["not_forecast"]
     assert rows[-1]["keys"] == 0
     table = ledgerfold("--url", broker.url, *asked, "-o", "table")
     assert "a run would read 30 messages" in table.out
     assert table.out.count(ORDER) == 2
     assert ledgerfold("--url", broker.url, "what-if", new_topic("none")).code == NOT_FOUND
     assert ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep-n").code == USAGE
+    replay = ("what-if", topic, "--strategy", "newest", "--every", "1h")
+    assert "cannot be replayed" in ledgerfold("--url", broker.url, *replay).err
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ledgerfold.compactor.plan import Cut, input_segments
 from ledgerfold.compactor.plan_check import check_input
-from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.job import Analysis, Figures, figures_of
 from ledgerfold.compactor.what_if.rows import AnalysisRow
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
@@ -14,7 +14,7 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan
 
 def analyze(
     plan: CompactionPlan,
-    strategies: Sequence[Strategy],
+    strategies: Sequence[AnyStrategy],
     *,
     buckets: int = 1,
     is_spread: bool = False,

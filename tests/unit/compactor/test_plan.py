@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.plan import cut, input_segments
+from ledgerfold.compactor.plan import cut, cut_segments, input_segments
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import segment_path
@@ -58,6 +58,23 @@ def test_a_small_plan_is_one_task() -> None:
     assert cut(_plan(10 * MIB), 2).is_solo
     large = cut(_plan(*[64 * MIB] * 16), 2)
     assert (len(large.scans) % 2, large.buckets % 2, len(large.copies)) == (0, 0, 8)
+
+
+def test_tasks_are_cut_for_the_strategy_that_needs_the_most() -> None:
+    """Beside one that reads values, one over keys has the smaller tasks; of none that asks, not."""
+    plan = _plan(*[64 * MIB] * 16)
+    segments = input_segments(plan)
+    by_key, by_value = cut(plan, 2), cut(_with(plan, "numeric"), 2)
+    strategies = (by_key.strategy, by_value.strategy)
+    assert cut_segments(segments, 2, strategies)[:2] == (by_value.scans, by_value.buckets)
+    assert cut_segments(segments, 2) == cut_segments(segments, 2, strategies[:1])
+    assert by_value.buckets > by_key.buckets
+
+
+def _with(plan: CompactionPlan, strategy: str) -> CompactionPlan:
+    changed = CompactionPlan.FromString(plan.SerializeToString())
+    changed.strategy = strategy
+    return changed
 
 
 def test_ranges() -> None:

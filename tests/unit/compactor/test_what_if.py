@@ -13,19 +13,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor import scan as run_scan_module
+from ledgerfold.compactor import scan_messages as scan_messages_module
 from ledgerfold.compactor.plan import TaskPlan, cut, input_segments
 from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.strategies.event_time import EVENT_TIME
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.compactor.what_if import scan as scan_module
 from ledgerfold.compactor.what_if.forecasts import differences
 from ledgerfold.compactor.what_if.job import Figures
+from ledgerfold.compactor.what_if.rows import Judged
 from ledgerfold.compactor.what_if.shares import Sections
 from ledgerfold.storage.entry import Compression
-from ledgerfold.storage.errors import Corruption, MissingFile
+from ledgerfold.storage.errors import Corruption, MissingFile, StrategyFailed
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Numeric
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from tests.model.strategy_model import Message
+from tests.support import strategic_classes as classes
 from tests.support.compaction import COMPRESSIONS, LOGS, LogBuilder, Stored, damage, read_messages
 from tests.support.local_analysis import analyze
 from tests.support.local_run import run_tasks
@@ -44,7 +50,15 @@ def _join_values(codes: Codes, columns: FragmentColumns, key_count: int) -> Fold
 
 # Several fragments of a key, and none of a key that has no value.
 VALUES = Strategy("values", 1, _begin_values, _join_values, lambda columns: columns[0])
-STRATEGIES = (PUBLISHING_ORDER, FIRST, VALUES, EVENT_TIME)
+STRATEGIES: tuple[AnyStrategy, ...] = (
+    PUBLISHING_ORDER,
+    MessageStrategy("numeric", 1, Numeric),
+    FIRST,
+    VALUES,
+    MessageStrategy("header-version", 1, HeaderVersion, {"property": "n"}),
+    EVENT_TIME,
+    MessageStrategy("keep-first", 1, KeepFirst),
+)
 LogShape = list[list[list[Message]]]
 
 
@@ -68,7 +82,7 @@ def _check(
     Cut alike: what `event-time` counts depends on where the log is cut.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (scan_module, run_scan_module):
+        for module in (scan_module, run_scan_module, scan_messages_module):
             patch.setattr(module, "CHUNK_ROWS_MAX", chunk_rows)
         figures = analyze(plan, STRATEGIES, buckets=buckets, is_spread=is_spread)
         _check_runs(plan, buckets, is_spread, figures)
@@ -163,7 +177,9 @@ def test_the_keys_that_differ(
                     assert (shown, kept.value) == (stays[-1][:3], stays[-1].value[:100])
 
 
-def _left(log: LogBuilder, plan: CompactionPlan, strategy: Strategy) -> dict[bytes, list[Stored]]:
+def _left(
+    log: LogBuilder, plan: CompactionPlan, strategy: AnyStrategy
+) -> dict[bytes, list[Stored]]:
     tasks = replace(cut(plan, 2), strategy=strategy)
     number = 300 + STRATEGIES.index(strategy)
     tasks = replace(tasks, output=replace(tasks.output, ledger_id=number))
@@ -216,6 +232,30 @@ def test_damage_ends_an_analysis(tmp_path: Path) -> None:
     damage(log.ledgers_dir / log.segments[1].path, 100)
     with pytest.raises(Corruption, match="is damaged"):
         analyze(log.plan(100), STRATEGIES, buckets=2, is_spread=True)
+
+
+@pytest.mark.parametrize("is_spread", [False, True])
+def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -> None:
+    """With the strategy and the message."""
+    log = _log(tmp_path, [[[Message(b"k", b"1")]], [[Message(b"k", b"two")]]])
+    strategies = (PUBLISHING_ORDER, MessageStrategy("raises", 1, classes.Raises))
+    with pytest.raises(StrategyFailed, match="no such price, at message 2:0:0"):
+        analyze(log.plan(100), strategies, buckets=2, is_spread=is_spread)
+
+
+def test_strategies_of_messages_alone(tmp_path: Path) -> None:
+    """What has no key goes, though the topic keeps it; of two that read different parts both get
+    theirs.
+    """
+    log = _log(tmp_path, [[[Message(b"k", b"2"), Message(None, b"x"), Message(b"k", b"1")]]])
+    strategies = [
+        MessageStrategy("numeric", 1, Numeric),
+        MessageStrategy("header-version", 1, HeaderVersion, {"property": "n"}),
+    ]
+    figures = analyze(log.plan(100, retain_null_key=True), strategies, differences_max=5)
+    assert figures.judged == [Judged(0, 1, 2), Judged(1, 1, 3)]
+    assert [each.messages for each in figures.sized] == [1, 1]
+    assert figures.differing.listed == ((b"k", ((1, 0), (1, 2))),)
 
 
 def test_a_segment_that_goes_on_is_read_as_far_as_its_record_tells(tmp_path: Path) -> None:
