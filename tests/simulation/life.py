@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -67,6 +67,17 @@ def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> 
     return is_before and placed == found
 
 
+class View(NamedTuple):
+    """What readers of compacted data see up to `horizon`; None: no run ever ended well."""
+
+    rows: list[Row]
+    horizon: Position | None
+
+    def leaves_out(self, position: Position) -> bool:
+        is_covered = self.horizon is not None and position <= self.horizon
+        return is_covered and all(row.position != position for row in self.rows)
+
+
 @dataclass(eq=False)
 class Topic:
     """One life of a topic: deleted and made again it is another one.
@@ -85,6 +96,9 @@ class Topic:
     removed: set[int] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     horizon: Position | None = None
+    # By their run: the view of the record, and that of the record which the last write replaced.
+    # Readers see the older one until the broker hears that the write is done.
+    views: dict[int, View] = field(default_factory=lambda: {0: View([], None)})
     numbers: dict[int, str] = field(default_factory=dict)
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
@@ -111,6 +125,10 @@ class Topic:
     def is_gone(self, position: Position) -> bool:
         """Whether nobody may ask for that raw entry any more."""
         return position.ledger_id in self.removed or position in self.excused
+
+    @property
+    def view(self) -> View:
+        return View(self.rows, self.horizon)
 
     @property
     def end(self) -> Position | None:

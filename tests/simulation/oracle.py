@@ -107,7 +107,7 @@ class Oracle(Told):
             topic = self.topics[record.name] = Topic(record.name, TopicRecord(name=record.name))
             topic.numbers = self._numbers.setdefault(record.name, {})
             self.note(f"{short_name(record.name)} comes into being")
-        before = topic.record
+        before, view_before = topic.record, topic.view
         for ledger_id in record.ledger_ids:
             self._of_ledger[ledger_id] = topic
         is_new = record.compacted != before.compacted
@@ -121,6 +121,10 @@ class Oracle(Told):
             topic.takings += 1
             topic.rows, topic.horizon = [], None
             topic.lost.update(at for at in topic.at if at.ledger_id in topic.removed)
+        topic.views = {
+            before.compacted.run_number: view_before,
+            record.compacted.run_number: topic.view,
+        }
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
             self.note(f"{short_name(record.name)}: ledger {record.ledger_ids[-1]} begins")
         end, topic.record = topic.end, record

@@ -233,7 +233,7 @@ class Reader:
             seen.start = position
         if not self.read_compacted:
             self._check_gap(topic, position)
-        elif oracle.profile == "pulsar-4" and oracle.is_stale(topic, position):
+        elif oracle.profile == "pulsar-4" and oracle.is_stale(topic, position, self._run_shown()):
             # The other profile's readers go on in the view that they began with.
             oracle.fail(f"{self.name} gets {position}, which is compacted away (d)")
         seen.last = max(position, seen.last)
@@ -243,6 +243,12 @@ class Reader:
                 seen.keys[message.key] = (position, bool(message.value))
         self._permits = max(0, self._permits - len(messages))
         self._start, self._inclusive = position, False
+
+    def _run_shown(self) -> int | None:
+        """The run whose view reads come from: the record's, as the broker has it in memory."""
+        broker = self._world.broker
+        topic = broker.topics.get(self.topic_name) if broker is not None else None
+        return topic.record.compacted.run_number if topic is not None else None
 
     def _check_gap(self, topic: Topic, position: Position) -> None:
         """A raw reader skips what is gone, and nothing else."""

@@ -150,15 +150,18 @@ class Told:
 
     # What is in files
 
-    def is_stale(self, topic: Topic, position: Position) -> bool:
-        """Whether a read-compacted read that is up to date passes over that entry."""
-        horizon = topic.horizon
-        return (
-            self.topics.get(topic.name) is topic
-            and horizon is not None
-            and position <= horizon
-            and all(row.position != position for row in topic.rows)
-        )
+    def is_stale(self, topic: Topic, position: Position, run_number: int | None) -> bool:
+        """Whether a read-compacted read that is up to date passes over that entry.
+
+        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write that
+        is on its way, and by no more. None: whoever could say is unloading the topic.
+        """
+        if self.topics.get(topic.name) is not topic:
+            return False
+        shown = [
+            view for run, view in topic.views.items() if run_number is None or run == run_number
+        ]
+        return all(view.leaves_out(position) for view in shown)
 
     def entries(self, ledger_id: int) -> dict[Position, Stored]:
         """In files that its record names; all there are when it has none yet."""
