@@ -90,8 +90,8 @@ class UnknownStrategy(InvalidRequest):
         listed = ", ".join(f"{each!r} version {number}" for each, number in known.items())
         asked = f"{name!r} version {version}" if version else repr(name)
         super().__init__(
-            f"This compactor has no strategy {asked}. It has: {listed}. Give the broker "
-            "a compactor of its own version."
+            f"This compactor has no strategy {asked}. It has: {listed}. If the name is right, "
+            "give the broker a compactor of its own version."
         )
         self.name, self.version, self.known = name, version, known
 

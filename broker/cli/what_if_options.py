@@ -13,8 +13,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.cli.strategies import settings_of
 from ledgerfold.broker.cli.units import parse_count, parse_size, parse_time_ms
-from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -96,12 +96,7 @@ def parse_strategy(text: str) -> CompactionStrategy:
     name, colon, rest = text.rpartition(":")
     if not colon or "=" not in rest:
         name, rest = text, ""
-    settings: dict[str, str] = {}
-    for pair in filter(None, rest.split(",")):
-        field, equals, value = pair.partition("=")
-        if not equals or not field:
-            raise InvalidRequest(f"--strategy {text!r}: write NAME:FIELD=VALUE,FIELD=VALUE.")
-        settings[field] = value
+    settings = settings_of(filter(None, rest.split(",")))
     return checked(CompactionStrategy(name=name, settings=settings))
 
 

@@ -18,6 +18,7 @@ from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import Differing
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.strategies.catalogue import checked, listed
+from ledgerfold.strategies.loading import place_of
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 from ledgerfold.v1.what_if_pb2 import (
@@ -41,10 +42,12 @@ class Candidate(NamedTuple):
 
 
 def candidate(asked: CompactionStrategy, time_ms: int) -> Candidate:
-    """Raises InvalidRequest, UnknownStrategy."""
+    """Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package offers that name)."""
     asked = checked(asked)
-    is_own = listed(asked.name) is None
-    return Candidate(asked, None if is_own else _strategy(asked, time_ms))
+    if listed(asked.name) is not None:
+        return Candidate(asked, _strategy(asked, time_ms))
+    place_of(asked.name)
+    return Candidate(asked, None)
 
 
 def column_strategy(asked: CompactionStrategy, time_ms: int) -> Strategy:

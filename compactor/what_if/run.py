@@ -89,15 +89,17 @@ class AnalysisRun:
         self._check_cancelled()
         request = self._request
         strategies = tuple(each.strategy for each in self._candidates if each.strategy is not None)
+        # Where there is no forecast, nothing differs.
+        differences_max = request.differences_max if strategies else 0
         analysis = Analysis(
             cut_segments(self._segments, self._session.cores, strategies),
             strategies,
             request.plan.retain_null_key,
-            request.differences_max,
+            differences_max,
         )
         figures = run_analysis(self._session.context, analysis)
         found = TopicWhatIf(input=input_of(figures), forecasts=forecasts(self._candidates, figures))
-        if request.differences_max:
+        if differences_max:
             found.differences.CopyFrom(
                 differences(figures.differing, self._segments, self._check_cancelled)
             )

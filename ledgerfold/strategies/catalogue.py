@@ -25,6 +25,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 DEFAULT: Final = "publishing-order"
 ENTRY_POINTS: Final = "ledgerfold.strategies"
+_DIGITS_MAX: Final = 18
 _OWN_NAME = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
 
@@ -147,11 +148,17 @@ def _value(strategy_name: str, setting: Setting, strategy: CompactionStrategy) -
         raise InvalidRequest(
             f"Strategy {strategy_name!r} needs its setting {setting.name!r}: {setting.meaning}."
         )
-    if setting.lowest is not None:
-        is_number = value.isascii() and value.isdigit() and len(value) <= 18
-        if not is_number or int(value) < setting.lowest:
-            raise InvalidRequest(
-                f"Setting {setting.name!r} of strategy {strategy_name!r} is a whole number, "
-                f"at least {setting.lowest}, and not {value!r}."
-            )
+    named = f"Setting {setting.name!r} of strategy {strategy_name!r}"
+    if setting.lowest is None:
+        if not value:
+            raise InvalidRequest(f"{named} is empty: {setting.meaning}.")
+    elif not _is_number(value) or int(value) < setting.lowest:
+        raise InvalidRequest(
+            f"{named} is a whole number, at least {setting.lowest} and of {_DIGITS_MAX} digits "
+            f"at most, and not {value!r}."
+        )
     return value
+
+
+def _is_number(value: str) -> bool:
+    return value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX

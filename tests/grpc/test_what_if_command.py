@@ -92,6 +92,10 @@ def test_the_command(
     assert rows[3]["bytes"] == rows[1]["bytes"]
     assert "your own" in rows[4]["not_forecast"]
     assert rows[-1]["keys"] == 0
+    own = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "shop:Best", "--diff")
+    assert [row["about"] for row in own.rows] == ["input", "strategy"]
+    unknown = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep_n")
+    assert (unknown.code, "no package has an entry point" in unknown.err) == (USAGE, True)
     table = ledgerfold("--url", broker.url, *asked, "-o", "table")
     assert "a run would read 30 messages" in table.out
     assert table.out.count(ORDER) == 2

@@ -89,6 +89,8 @@ def test_a_partitioned_topics_is_its_partitions(cli: Ledgerfold, topic: str) -> 
     [
         (["keep-n"], "needs its setting 'n'"),
         (["keep-n", "--set", "n=-1"], "a whole number, at least 1"),
+        (["keep-n", "--set", f"n={10**18}"], "of 18 digits at most"),
+        (["header-version", "--set", "property="], "is empty"),
         (["no name"], "names no strategy"),
         (["newest", "--set", "x=1"], "it has none"),
     ],

@@ -41,7 +41,7 @@ def test_pulsar_s_names_are_ours() -> None:
         (("t", "--csv", "f.csv"), "Say what to look at"),
         (("t", "--strategy", "keep-n"), "needs its setting 'n'"),
         (("t", "--strategy", "n/a"), "names no strategy"),
-        (("t", "--strategy", "keep-n:n=1,2"), "write NAME:FIELD=VALUE"),
+        (("t", "--strategy", "keep-n:n=1,2"), "write it as FIELD=VALUE"),
         (("t", "--threshold", "10X"), "is no size"),
         (("t", "--threshold", "1M,0"), "1 is the least"),
         (("t", "--every", "1h,x"), "is no time"),
