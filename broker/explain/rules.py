@@ -246,6 +246,11 @@ def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> Verdict |
         if is_so and case.dropped and line.is_uniform and rules_of(told.strategy).is_steady:
             last = case.dropped.last
         _tell_runs(told, None, RunSpan(first.first, last))
+    if verdict is not None and verdict.keeps and case.run is not None:
+        # Those that kept it before by another strategy had another reason.
+        alike = line.alike(case.run)
+        told.kept_by.first = max(told.kept_by.first, alike.first)
+        told.kept_by.last = max(told.kept_by.last, alike.first)
     return verdict
 
 

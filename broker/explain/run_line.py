@@ -99,6 +99,14 @@ class RunLine:
             return None
         return self.span(at)
 
+    def alike(self, run: RunRecord) -> RunSpan:
+        """The runs up to this one that had its strategy, and none of another between them."""
+        upto = next(at for at, each in enumerate(self.runs) if each.number == run.number)
+        first = upto
+        while first > 0 and strategy_of(self.runs[first - 1]) == strategy_of(run):
+            first -= 1
+        return RunSpan(self._earliest(first), run.number)
+
     def run(self, number: int) -> RunRecord:
         """With this number, which one of these has."""
         return next(run for run in self.runs if run.number == number)

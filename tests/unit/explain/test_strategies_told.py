@@ -251,6 +251,27 @@ def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
     assert explained.versions[0].state == pb.VERSION_STATE_INCONSISTENT
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_several_strategies_kept_is_told_by_a_run_of_the_last(is_whole: bool) -> None:
+    """Run, strategy and rule are of one run: the first that kept it by the strategy told."""
+    two = CompactionStrategy(name="keep-n", settings={"n": "2"})
+    runs = run(1, 5, EVENT_TIME), run(2, 5, two), run(3, 5, two)
+    history = [both(1, event_ms=9_000)]
+    (told,) = explain(history, facts(*runs, in_force=two, is_whole=is_whole)).versions
+    assert told.what == "one of the last 2 up to the horizon 1:5, kept by run 2 under keep-n (n=2)"
+    assert (told.kept_by, told.strategy) == (pb.RunSpan(first=2, last=2), "keep-n")
+    assert told.rule == pb.COMPACTION_RULE_LAST_N
+
+
+def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
+    """Both keep it by the policy."""
+    numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
+    runs = run(1, 5, EVENT_TIME, retains=True), run(2, 5, numbers, retains=True)
+    given = facts(*runs, in_force=numbers, has_key=False, retain_null_key=True)
+    (told,) = explain([both(1)], given).versions
+    assert told.what == "null key, retain_null_key=true, kept by run 2 under keep-n (n=2)"
+
+
 def test_what_is_trimmed_may_have_had_a_part() -> None:
     """Then the compacted ledger is believed, and nothing is called damage."""
     runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
