@@ -33,6 +33,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.accumulators import Accumulator
 
 from ledgerfold.compactor.progress import Parts, PartsSum
+from ledgerfold.compactor.strategies import watch
 from ledgerfold.compactor.strategies.own import Own
 
 _JVM_OPTIONS = (
@@ -105,11 +106,13 @@ class Session:
         if self._code.setdefault(own.name, code) != code:
             self._code[own.name] = code
             self._replaced += 1
-        self.context.environment[_CODE_VARIABLE] = str(self._replaced)
+        added = {_CODE_VARIABLE: str(self._replaced), **watch.ENVIRONMENT}
+        self.context.environment.update(added)
         try:
             yield
         finally:
-            del self.context.environment[_CODE_VARIABLE]
+            for name in added:
+                del self.context.environment[name]
 
     def jvm_end(self, timeout_seconds: float | None = None) -> str | None:
         """How the JVM ended ("signal SIGKILL", "exit code 1"); None: it still runs after the time.

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ledgerfold.compactor.strategies.own import Own
-from ledgerfold.compactor.strategies.watch import Limits
+from ledgerfold.compactor.strategies.watch import ENVIRONMENT, Limits
 from ledgerfold.storage.errors import InvalidStrategy
 
 # For a trial, whatever a run may take: an administrator waits for it.
@@ -63,7 +63,11 @@ class Trials:
         }
         command = (sys.executable, "-m", "ledgerfold.compactor.trial_process")
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, start_new_session=True
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+            env={**os.environ, **ENVIRONMENT},
         )
         try:
             async with asyncio.timeout(seconds + _PROCESS_SECONDS):

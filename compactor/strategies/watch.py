@@ -6,7 +6,8 @@ what does not heed that (a loop in C, one that catches everything) ends with its
 thread that needs no interpreter, and the traceback goes to standard error.
 
 **Memory**: what the process may take in addition to what it has, by the kernel's count of private
-memory (RLIMIT_DATA; Linux only). Code that cannot take a MemoryError ends with its process.
+memory (RLIMIT_DATA; Linux only). Code that cannot take a MemoryError ends with its process. What is
+only reserved counts there, too: a process that is held must be started with ENVIRONMENT.
 
     >>> watch = Watch(Limits(timeout_seconds=0.05))
     >>> with watch.held(), watch.asking("the first question"):
@@ -28,6 +29,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
+
+# Arrow's own allocator reserves 1 GiB at its first allocation, however small that is.
+ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 # How often a timeout is looked at.
 _LOOKS = 4

@@ -115,6 +115,16 @@ def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: 
     assert "'longest' cannot be used: it cannot be made with settings width" in error.details()
 
 
+def test_the_bound_on_memory_is_for_what_is_taken(
+    tmp_path: Path, cache_dir: Path, package: OutsidePackage
+) -> None:
+    """By default a run on fresh Python processes has room: nothing reserves it all at once."""
+    log = _log(tmp_path, A1, A22, B1)
+    with CompactorProcess(tmp_path, cache_dir, package.environment) as worker:
+        worker.wait_until_serving()
+        assert sorted(_left(worker, log, "outside:Longest")[0]) == [b"1", b"22"]
+
+
 @pytest.mark.parametrize(
     ("strategy", "sentence"),
     [
