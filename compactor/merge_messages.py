@@ -25,6 +25,7 @@ from ledgerfold.compactor.message_rows import Message, messages
 from ledgerfold.compactor.rows import Counts, Failure, Messages, Row
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.strategies.loading import RAISED
 
 SPOOL_BYTES = 32 * 1024 * 1024
 
@@ -104,7 +105,7 @@ class Asked:
             else:
                 self.removed_events += accepted
                 return
-        except Exception as error:  # a person's code: it may raise anything
+        except RAISED as error:  # a person's code: it may raise anything
             raise self._strategy.failed(message.message_id, error) from error
         finally:
             gc.enable()

@@ -30,6 +30,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     InvalidRequest,
     LedgerfoldError,
+    StrategyFailed,
 )
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.admin_pb2 import (
@@ -125,7 +126,13 @@ class CompactionRun:
         if self._is_cancelled.is_set():
             return self._cancelled()
         _log.error("Run %s failed", self.plan.run_id, exc_info=error)
-        return CompactionFailed(self._stage, sentence_of(error, self._own))
+        if self._own is not None and _is_end_of_worker(error):
+            why = (
+                "its Python worker of Spark ended (it was out of memory, could not be "
+                "interrupted, or was killed)"
+            )
+            return StrategyFailed(self._own.name, f"in {self._stage}", why)
+        return CompactionFailed(self._stage, sentence_of(error))
 
     def _cancelled(self) -> LedgerfoldError:
         if self._why:
@@ -182,17 +189,17 @@ class CompactionRun:
                     return
 
 
-def sentence_of(error: Exception, own: Own | None = None) -> str:
+def _is_end_of_worker(error: Exception) -> bool:
+    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else ""
+    return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
+
+
+def sentence_of(error: Exception) -> str:
     """What went wrong, for people: no stack trace (the log has it)."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     text = str(error.java_exception.getMessage() or "")
-    if "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text:
-        if own is not None:
-            return (
-                f"a Python worker of Spark ended while strategy {own.name!r} was at it (it was "
-                "out of memory, could not be interrupted, or was killed)"
-            )
+    if _is_end_of_worker(error):
         return "a Python worker of Spark was killed (out of memory?)"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -16,7 +16,7 @@ from ledgerfold.compactor.strategies.own import checked_fold, checked_positions
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import Watch
 from ledgerfold.storage.errors import StrategyFailed
-from ledgerfold.strategies.loading import said
+from ledgerfold.strategies.loading import RAISED, said
 from ledgerfold.strategies.strategic import READS
 
 
@@ -65,7 +65,11 @@ def questions(reads: Sequence[str]) -> Iterator[Question]:
 
 def ask_strategic(name: str, strategy: Any, watch: Watch) -> tuple[str, ...]:
     """What it reads. Raises StrategyFailed."""
-    reads = tuple(getattr(strategy, "reads", READS))
+    said_reads = getattr(strategy, "reads", READS)
+    if not isinstance(said_reads, tuple | list | set | frozenset):
+        why = f"it is {said_reads!r:.100}, and must be a tuple of names: ('value',)"
+        raise StrategyFailed(name, "in what it `reads`", why)
+    reads = tuple(map(str, said_reads))
     unknown = sorted(set(reads).difference(READS))
     if unknown:
         why = f"a message has {', '.join(READS)}, and no {', '.join(unknown)}"
@@ -78,7 +82,7 @@ def ask_strategic(name: str, strategy: Any, watch: Watch) -> tuple[str, ...]:
                 answer = strategy.should_keep_left(previous, current)
                 if handle_skipped is not None:
                     handle_skipped(current.key, current)
-            except Exception as error:  # a person's code: it may raise anything
+            except RAISED as error:  # a person's code: it may raise anything
                 if isinstance(error, MemoryError):
                     raise
                 raise StrategyFailed(name, at, said(error)) from error
@@ -107,7 +111,7 @@ def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
                     raise StrategyFailed(name, "asked about samples", why)
         except StrategyFailed:
             raise
-        except Exception as error:  # a person's code: it may raise anything
+        except RAISED as error:  # a person's code: it may raise anything
             if isinstance(error, MemoryError):
                 raise
             raise StrategyFailed(name, "asked about samples", said(error)) from error

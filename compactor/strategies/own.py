@@ -30,7 +30,7 @@ from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
-from ledgerfold.strategies.loading import Loaded, load, said
+from ledgerfold.strategies.loading import RAISED, Loaded, load, said
 from ledgerfold.strategies.strategic import StrategicMessage
 
 STRATEGIC: Final = "strategic"
@@ -190,7 +190,7 @@ def _asked(own: Own, function: str, ask: Callable[[Strategy], _T]) -> _T:
     with _watch(own).asking(f"in {function}"):
         try:
             return ask(strategy)
-        except Exception as error:  # a person's code: it may raise anything
+        except RAISED as error:  # a person's code: it may raise anything
             if isinstance(error, MemoryError):
                 raise
             raise StrategyFailed(own.name, f"in {function}", said(error)) from error

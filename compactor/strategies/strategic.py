@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ledgerfold.storage.errors import InvalidRequest, StrategyFailed
+from ledgerfold.strategies.loading import RAISED, said
 from ledgerfold.strategies.strategic import READS
 
 
@@ -37,6 +38,10 @@ class MessageStrategy:
     held: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
+        if isinstance(getattr(self.made_of, "reads", ()), str):
+            raise InvalidRequest(
+                f"Strategy {self.name!r} says what it reads in a text; it must be a tuple of names."
+            )
         unknown = self.reads.difference(READS)
         if unknown:
             raise InvalidRequest(
@@ -60,16 +65,10 @@ class MessageStrategy:
         except StrategyFailed:
             # Of one's own (own.py).
             raise
-        except Exception as error:  # a person's code: it may raise anything
-            raise StrategyFailed(self.name, "when it was made", _told(error)) from error
+        except RAISED as error:  # a person's code: it may raise anything
+            raise StrategyFailed(self.name, "when it was made", said(error)) from error
 
-    def failed(self, message_id: tuple[int, int, int], why: Exception | str) -> StrategyFailed:
+    def failed(self, message_id: tuple[int, int, int], why: BaseException | str) -> StrategyFailed:
         """What it means that the class raised `why`, or did what `why` says, at that message."""
         at = "at message " + ":".join(map(str, message_id))
-        return StrategyFailed(self.name, at, why if isinstance(why, str) else _told(why))
-
-
-def _told(error: Exception) -> str:
-    """The error's first line, with its type."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+        return StrategyFailed(self.name, at, why if isinstance(why, str) else said(why))

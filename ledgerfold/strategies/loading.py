@@ -33,6 +33,8 @@ from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.catalogue import ENTRY_POINTS, LISTED
 
 _HASH_DIGITS = 12
+# What somebody's code may raise. Another BaseException is one of those who hold it to its bounds.
+RAISED = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 
 
 class Place(NamedTuple):
@@ -91,21 +93,23 @@ def load(name: str, settings: Mapping[str, str]) -> Loaded:
         raise InvalidStrategy(name, f"module {place.module} has no {place.attribute}") from error
     strategy = _made(name, found, settings)
     source = _source_hash(module)
-    version = getattr(found, "version", None) or getattr(strategy, "version", None)
-    version = str(version) if version else _packaged_version(place) or f"source {source}"
-    return Loaded(strategy, version, source)
+    version = _own_version(name, found, strategy)
+    return Loaded(strategy, version or _packaged_version(place) or f"source {source}", source)
 
 
 def said(error: BaseException) -> str:
     """What went wrong in somebody's code, in one line."""
-    lines = str(error).strip().splitlines()
+    try:
+        lines = str(error).strip().splitlines()
+    except RAISED:
+        lines = ["it has no text"]
     return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
 
 
 def _import(place: Place) -> ModuleType:
     try:
         return importlib.import_module(place.module)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         what = f"module {place.module} cannot be imported ({said(error)})"
         raise InvalidStrategy(place.name, what) from error
 
@@ -117,9 +121,21 @@ def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
         return found
     try:
         return found(**settings)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         given = f"settings {_list(settings)}" if settings else "no settings"
         raise InvalidStrategy(name, f"it cannot be made with {given} ({said(error)})") from error
+
+
+def _own_version(name: str, found: Any, strategy: Any) -> str:
+    """What the code itself says; empty when it says nothing."""
+    try:
+        version = getattr(found, "version", None) or getattr(strategy, "version", None) or ""
+    except RAISED as error:
+        raise InvalidStrategy(name, f"its `version` cannot be read ({said(error)})") from error
+    if not isinstance(version, str | int | float):
+        what = type(version).__name__
+        raise InvalidStrategy(name, f"its `version` is a {what}, and no text or number")
+    return str(version)
 
 
 def _list(settings: Mapping[str, str]) -> str:

@@ -132,10 +132,10 @@ def test_the_bound_on_memory_is_for_what_is_taken(
         ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:0"),
         ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:0"),
-        ("Exits", r"ended while strategy 'outside:Exits' was at it"),
+        ("Exits", r"strategy 'outside:Exits': its Python worker of Spark ended"),
         pytest.param(
             "Stubborn",
-            r"ended while strategy 'outside:Stubborn' was at it",
+            r"strategy 'outside:Stubborn': its Python worker of Spark ended",
             marks=pytest.mark.slow,
         ),
     ],
@@ -148,6 +148,7 @@ def test_one_that_does_harm_fails_its_run_alone(
     error = _refused(own_worker, log, f"outside:{strategy}")
     assert f"outside:{strategy}" in error.details()
     assert sentence in error.details()
+    assert reason_of(error) == "STRATEGY_FAILED"
     assert own_worker.is_serving
     assert _left(own_worker, log, "publishing-order") == ([b"1", b"harm"], "1")
     assert _left(own_worker, log, "outside:Longest", 101)[0] == [b"1", b"harm"]

@@ -55,6 +55,21 @@ class Raises:
         return False
 
 
+class Leaves(Raises):
+    def should_keep_left(self, previous: _Previous, current: StrategicMessage) -> bool:
+        raise SystemExit(0)
+
+
+class _Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class RaisesWhatHasNoText(Raises):
+    def should_keep_left(self, previous: _Previous, current: StrategicMessage) -> bool:
+        raise _Speechless
+
+
 class RaisesWhenSkipping(Raises):
     def should_keep_left(self, previous: _Previous, current: StrategicMessage) -> bool:
         return current.value == b"two"

@@ -247,6 +247,9 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
     [
         ("outside:Early", "it answered 'maybe', which is neither True nor False, asked about a v"),
         ("outside:os", "module has no method should_keep_left, and is no Strategy of columns"),
+        ("unread:C", "it is 'value', and must be a tuple of names"),
+        ("unread:D", "its `version` is a property, and no text or number"),
+        ("unread:E", "KeyboardInterrupt, asked about a value after nothing"),
         ("unread:A", "no weight, in what it `reads`"),
         ("unread:B", "AttributeError: the class does not name 'value'"),
     ],
@@ -256,6 +259,9 @@ def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None
     (package.folder / "unread.py").write_text(
         "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
         "class B:\n    reads = ()\n    def should_keep_left(self, a, b): return b.value == b''\n"
+        "class C(A): reads = 'value'\n"
+        "class D(A): version = property(lambda self: 1)\n"
+        "class E:\n    def should_keep_left(self, a, b): raise KeyboardInterrupt\n"
     )
     assert why in tried(name, {}, DEFAULT_LIMITS)["why"]
     sys.modules.pop("unread", None)

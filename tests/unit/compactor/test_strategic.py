@@ -240,6 +240,8 @@ def test_numeric(tmp_path: Path) -> None:
     ("made_of", "sentence"),
     [
         (classes.Raises, r"strategy 'bad': LookupError: no such price, at message 1:0:1"),
+        (classes.Leaves, "SystemExit: 0, at message 1:0:"),
+        (classes.RaisesWhatHasNoText, "_Speechless: it has no text, at message 1:0:"),
         (classes.RaisesWhenSkipping, "LookupError: no such price, at message 1:0:1"),
         (classes.Vague, "should_keep_left answered 1, which is no bool, at message 1:0:1"),
         (classes.ReadsWhatItDoesNotSay, "AttributeError: .*'properties' .* at message 1:0:0"),
