@@ -109,7 +109,7 @@ def test_an_unknown_strategy_is_refused(worker: CompactorProcess, tmp_path: Path
         worker.run(plan)
     assert raised.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert reason_of(raised.value) == "UNKNOWN_STRATEGY"
-    assert "It has: 'latest' version 1." in str(raised.value.details())
+    assert "It has: 'publishing-order' version 1, " in str(raised.value.details())
     assert not (tmp_path / "ledgers" / "100").exists()
 
 
