@@ -12,7 +12,7 @@ from tests.support.command_line import ledgerfold
     ("arguments", "says"),
     [
         (["porduce", "t"], "there is no command 'porduce'. Did you mean produce?"),
-        (["compact", "t"], "there is no command 'compact'. Did you mean topics compact?"),
+        (["truncate", "t"], "there is no command 'truncate'. Did you mean topics truncate?"),
         (["topics", "compat", "t"], "there is no verb 'compat'. Did you mean compact?"),
         (["clock", "xyz"], "there is no verb 'xyz'. There are: show, set, advance."),
         (["topics", "delete", "t", "--froce"], "(there is no --froce. Did you mean --force?)"),
