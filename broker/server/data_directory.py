@@ -64,6 +64,7 @@ def recovered(
     store = LedgerStore(
         settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock_ms
     )
+    # It would write into what recovery removes.
     end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
     lock.record_boot()
