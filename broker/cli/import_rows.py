@@ -16,8 +16,11 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
 
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.words import counted
@@ -178,3 +181,13 @@ def _wrong_bytes(line: int, content: bytes) -> InvalidRequest | None:
         what = f"the byte 0x{error.object[error.start]:02x}, {error.reason}"
         return InvalidRequest(f"Line {line} is no UTF-8: {what}.")
     return None
+
+
+@contextmanager
+def opened(name: str) -> Iterator[IO[bytes]]:
+    """A file, or standard input for "-"."""
+    if name == "-":
+        yield sys.stdin.buffer
+    else:
+        with Path(name).open("rb") as file:
+            yield file

@@ -11,14 +11,13 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from ledgerfold.broker.cli.connecting import client_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
-from ledgerfold.broker.cli.import_rows import Row, Rows, read_rows
+from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
 from ledgerfold.broker.cli.producing import Outgoing, send_all
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.words import counted
@@ -109,15 +108,6 @@ def _sayable(row: Row, field: str) -> str | None:
     return text
 
 
-@contextmanager
-def _opened(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdin.buffer
-    else:
-        with Path(name).open("rb") as file:
-            yield file
-
-
 def _format(options: argparse.Namespace) -> str:
     if options.format:
         return str(options.format)
@@ -177,7 +167,7 @@ def _import(options: argparse.Namespace) -> int:
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
     importing = _Import(_rules(options), options.on_error == "skip")
-    with _opened(options.file) as lines:
+    with opened(options.file) as lines:
         client = client_of(options)
         try:
             producer = client.create_producer(topic, batching_enabled=True)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from ledgerfold.broker.cli.import_rows import Row, Rows, read_rows
+from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
 from ledgerfold.broker.cli.what_if_options import Question
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -60,7 +58,7 @@ def ask_about_file(name: str, format_: str, question: Question, spark_master: st
 
     with tempfile.TemporaryDirectory(prefix="ledgerfold-what-if-") as folder:
         data_dir = Path(folder)
-        with _opened(name) as lines:
+        with opened(name) as lines:
             rows = read_rows(lines, format_, ("key", "value") if format_ == "csv" else ())
             plan = write_log(data_dir, _messages(rows), int(time.time() * 1000))
         plan.topic = name
@@ -75,15 +73,6 @@ def ask_about_file(name: str, format_: str, question: Question, spark_master: st
         found = ask_own_worker(data_dir, request, spark_master)
     found.topic = name
     return found
-
-
-@contextmanager
-def _opened(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdin.buffer
-    else:
-        with Path(name).open("rb") as file:
-            yield file
 
 
 def _messages(rows: Rows) -> Iterable[FileMessage]:
