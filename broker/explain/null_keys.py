@@ -5,11 +5,12 @@ By its policy `retain_null_key`; a strategy that decides message by message keep
 
 from __future__ import annotations
 
-from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
+from collections.abc import Sequence
+
+from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys, strategy_of
 from ledgerfold.broker.explain.sitting import Case
-from ledgerfold.broker.explain.strategies.judge import Verdict
+from ledgerfold.broker.explain.strategies.judge import Verdict, dropped
 from ledgerfold.broker.explain.versions import Found
-from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1 import explain_pb2 as pb
 
 
@@ -37,10 +38,20 @@ def tell_past(case: Case, line: RunLine) -> None:
     if found.in_compacted:
         case.kept = line.null_keys_kept_by(found.position) or first
         case.run = line.run(line.last)
+        case.since = line.alike(case.run)
         case.verdict = judged(found, case.run.strategy, keeps=True)
         return
     case.dropped = line.null_keys_dropped_by(found.position)
     case.run = line.run(case.dropped.last if case.dropped else line.last)
-    case.verdict = judged(found, case.run.strategy or DEFAULT, keeps=False)
+    suspects = line.strategies(case.dropped) if case.dropped else [strategy_of(case.run)]
+    case.verdict = _dropped(found, [each.name for each in suspects])
     if first and (case.dropped is None or first.last < case.dropped.first):
         case.kept = first
+
+
+def _dropped(found: Found, suspects: Sequence[str]) -> Verdict:
+    """By a run of one of these strategies: the reason, if it is that of each."""
+    verdict, *others = [judged(found, each, keeps=False) for each in suspects]
+    if all(other == verdict for other in others):
+        return verdict
+    return dropped(found, pb.COMPACTION_RULE_UNSPECIFIED, "null key")

@@ -25,7 +25,8 @@ from ledgerfold.broker.explain.strategies.judge import HELD_MAX, Asked, Verdict
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import settings_of
-from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1 import explain_pb2 as pb
+from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
 
 class Past:
@@ -95,6 +96,8 @@ class Past:
             if case.dropped is not None or case.kept is None:
                 case.is_back = case.dropped is not None
                 case.kept, case.dropped = span, None
+            if not _is_reason(case, verdict.rule, run):
+                case.since = span
             case.verdict, case.run = verdict, run
         elif case.dropped is None:
             case.dropped, case.verdict, case.run = span, verdict, run
@@ -104,6 +107,13 @@ class Past:
 
     def _forget(self, case: Case) -> None:
         case.is_sure, self._is_known = False, False
+
+
+def _is_reason(case: Case, rule: pb.CompactionRule, run: RunRecord) -> bool:
+    """Whether the run before had that rule, and the same strategy."""
+    if case.verdict is None or case.run is None:
+        return False
+    return case.verdict.rule == rule and strategy_of(case.run) == strategy_of(run)
 
 
 def asked_of(

@@ -29,7 +29,7 @@ input may be as long as it likes: it is looked at once. What is held beside: str
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -181,6 +181,13 @@ def _conclude_anew(case: Case, verdict: Verdict) -> None:
     case.anew = verdict
 
 
+class _Reason(NamedTuple):
+    """`strategies`: of the run, or of those that come into question; none where it is not known."""
+
+    why: str = ""
+    strategies: Sequence[CompactionStrategy] = ()
+
+
 def _tell(case: Case, facts: Facts) -> pb.ExplainedVersion:
     found, version = case.found, case.found.version
     told = pb.ExplainedVersion(
@@ -192,14 +199,14 @@ def _tell(case: Case, facts: Facts) -> pb.ExplainedVersion:
         place=_place(found),
         is_hidden=not found.in_raw and found.position < facts.floor,
     )
-    verdict = _tell_past(told, case, facts)
+    reason = _tell_past(told, case, facts)
     told.what = explain_text.what(
         told,
         explain_text.Words(
-            why=verdict.why if verdict else "",
+            why=reason.why,
             horizon=facts.horizon,
             floor=facts.floor,
-            under=_under(case, facts) if verdict else "",
+            under=_under(reason.strategies, facts),
             in_force=strategy_text(facts.strategy),
             is_back=case.is_back,
         ),
@@ -218,22 +225,15 @@ def _place(found: Found) -> pb.VersionPlace:
     return pb.VERSION_PLACE_BOTH if found.in_raw else pb.VERSION_PLACE_COMPACTED
 
 
-def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> Verdict | None:
-    """What is told as the reason, if there is one."""
+def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> _Reason:
     line, is_kept = facts.line, case.found.in_compacted
     first = None if line is None else line.first_over(case.found.position)
     if line is None or first is None:
         told.state = pb.VERSION_STATE_ABOVE_HORIZON
-        return None
+        return _Reason()
     told.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
     is_so = case.verdict is not None and (case.dropped is None) == is_kept
     verdict = case.verdict if is_so or case.is_sure else None
-    if verdict is not None and case.run is not None:
-        told.rule, told.strategy = verdict.rule, strategy_of(case.run).name
-        if verdict.by is not None:
-            told.by.CopyFrom(verdict.by.message_id)
-        is_other = strategy_of(case.run) != facts.strategy
-        told.is_missed = not is_kept and is_other and bool(case.anew and case.anew.keeps)
     if case.is_sure:
         if not is_so:
             told.state = pb.VERSION_STATE_INCONSISTENT
@@ -243,25 +243,50 @@ def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> Verdict |
         _tell_runs(told, RunSpan(first.first, line.last) if again else first, None)
     else:
         last = line.last
-        if is_so and case.dropped and line.is_uniform and rules_of(told.strategy).is_steady:
+        is_steady = case.run is not None and rules_of(strategy_of(case.run).name).is_steady
+        if is_so and case.dropped and line.is_uniform and is_steady:
             last = case.dropped.last
         _tell_runs(told, None, RunSpan(first.first, last))
-    if verdict is not None and verdict.keeps and case.run is not None:
-        # Those that kept it before by another strategy had another reason.
-        alike = line.alike(case.run)
-        told.kept_by.first = max(told.kept_by.first, alike.first)
-        told.kept_by.last = max(told.kept_by.last, alike.first)
-    return verdict
+    if verdict is not None and verdict.keeps and case.since is not None:
+        # Those that kept it before had another reason.
+        told.kept_by.first = max(told.kept_by.first, case.since.first)
+        told.kept_by.last = max(told.kept_by.last, case.since.first)
+    return _tell_reason(told, case, verdict, facts)
 
 
-def _under(case: Case, facts: Facts) -> str:
-    """The strategy of the run that is told of, where there was another, or is now."""
-    line = facts.line
-    if case.run is None or line is None:
+def _tell_reason(
+    told: pb.ExplainedVersion, case: Case, verdict: Verdict | None, facts: Facts
+) -> _Reason:
+    """Strategy, rule and cause, where it is known whose they are: one of several runs may have
+    dropped it, each by its own strategy."""
+    suspects = []
+    if facts.line is not None and told.HasField("dropped_by"):
+        suspects = facts.line.strategies(RunSpan(told.dropped_by.first, told.dropped_by.last))
+    if len(suspects) > 1:
+        # Without a key it is one reason, or none of them (null_keys.py).
+        verdict = None if facts.has_key else verdict
+    elif verdict is None or case.run is None:
+        return _Reason()
+    else:
+        suspects = [strategy_of(case.run)]
+        told.strategy = suspects[0].name
+    if verdict is not None:
+        told.rule = verdict.rule
+        if verdict.by is not None:
+            told.by.CopyFrom(verdict.by.message_id)
+    is_other = facts.strategy not in suspects
+    told.is_missed = (
+        not case.found.in_compacted and is_other and bool(case.anew and case.anew.keeps)
+    )
+    return _Reason(verdict.why if verdict else "", suspects)
+
+
+def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
+    """Their names, where there was another, or is now."""
+    if facts.line is None or (facts.line.is_uniform and suspects == [facts.strategy]):
         return ""
-    strategy = strategy_of(case.run)
-    is_the_one = line.is_uniform and strategy == facts.strategy
-    return "" if is_the_one else strategy_text(strategy)
+    *others, last = [strategy_text(each) for each in suspects] or [""]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _tell_runs(told: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None) -> None:

@@ -99,6 +99,15 @@ class RunLine:
             return None
         return self.span(at)
 
+    def strategies(self, span: RunSpan) -> list[CompactionStrategy]:
+        """That of each of these runs, as far as they are remembered; each once, in their order."""
+        found: list[CompactionStrategy] = []
+        for run in self.runs:
+            strategy = strategy_of(run)
+            if span.first <= run.number <= span.last and strategy not in found:
+                found.append(strategy)
+        return found
+
     def alike(self, run: RunRecord) -> RunSpan:
         """The runs up to this one that had its strategy, and none of another between them."""
         upto = next(at for at, each in enumerate(self.runs) if each.number == run.number)

@@ -17,9 +17,10 @@ class Case:
     """A version, and what was found out about it.
 
     `kept`, `dropped`: by which runs; `verdict`: of `run`, the last one that changed or confirmed
-    it. `is_back`: dropped once, met once more, and kept. `is_sure`: nothing that had a part in it
-    is unknown. `next`: what the next run does with it, None when it does not meet it. `anew`: what
-    the strategy in force would have done, had it chosen from all there is.
+    it. `since`: the first of the runs that have kept it by that strategy and rule. `is_back`:
+    dropped once, met once more, and kept. `is_sure`: nothing that had a part in it is unknown.
+    `next`: what the next run does with it, None when it does not meet it. `anew`: what the strategy
+    in force would have done, had it chosen from all there is.
     """
 
     found: Found
@@ -27,6 +28,7 @@ class Case:
     dropped: RunSpan | None = None
     verdict: Verdict | None = None
     run: RunRecord | None = None
+    since: RunSpan | None = None
     is_back: bool = False
     is_sure: bool = True
     next: Verdict | None = None

@@ -36,8 +36,9 @@ _SELF_EVIDENT = (pb.COMPACTION_RULE_NEWEST, pb.COMPACTION_RULE_NULL_KEY_RETAINED
 
 
 class Words(NamedTuple):
-    """What a sentence is made of. `why`: "" when it is not known. `under`: the strategy, where it
-    is worth naming; `in_force`: that of the next run. `is_back`: dropped once, met once more.
+    """What a sentence is made of. `why`: "" when it is not known. `under`: the strategy, or those
+    that come into question, where that is worth naming; `in_force`: that of the next run.
+    `is_back`: dropped once, met once more.
     """
 
     why: str = ""
@@ -83,9 +84,9 @@ def _kept(version: pb.ExplainedVersion, words: Words) -> str:
 def _dropped(version: pb.ExplainedVersion, words: Words) -> str:
     kept = f"kept by {_runs(version.kept_by)}, " if version.HasField("kept_by") else ""
     by = f"dropped by {_runs(version.dropped_by)}{_under(words)}"
-    if not words.why:
-        return f"{by}; why is not known any more"
     missed = f"; {words.in_force} would have kept it" if version.is_missed else ""
+    if not words.why:
+        return f"{by}; why is not known any more{missed}"
     return f"{kept}{words.why}, {by}{missed}"
 
 

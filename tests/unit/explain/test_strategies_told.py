@@ -272,6 +272,50 @@ def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
     assert told.what == "null key, retain_null_key=true, kept by run 2 under keep-n (n=2)"
 
 
+def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
+    """What is trimmed may have made run 1 keep it, and then run 2 dropped it."""
+    publishing = CompactionStrategy(name="publishing-order")
+    runs = run(1, 5, EVENT_TIME), run(2, 5, publishing)
+    numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
+    (told, _) = explain([raw(3), both(4)], facts(*runs, in_force=numbers, is_whole=False)).versions
+    assert told.what == (
+        "dropped by run 2 or an earlier one under event-time or publishing-order;"
+        " why is not known any more; keep-n (n=2) would have kept it"
+    )
+    assert (told.strategy, told.dropped_by) == ("", pb.RunSpan(first=1, last=2))
+    assert (told.rule, told.HasField("by")) == (pb.COMPACTION_RULE_UNSPECIFIED, False)
+
+
+def test_without_a_key_a_reason_of_all_is_told() -> None:
+    """Run 2's horizon lies before run 1's, so a later one may have met it once more."""
+    runs = run(1, 5, CompactionStrategy(name="publishing-order")), run(2, 3, EVENT_TIME)
+    (told,) = explain([raw(4)], facts(*runs, in_force=EVENT_TIME, has_key=False)).versions
+    assert told.what == (
+        "null key, retain_null_key=false, dropped by run 2 or an earlier one"
+        " under publishing-order or event-time"
+    )
+    assert (told.strategy, told.rule) == ("", pb.COMPACTION_RULE_NULL_KEY)
+
+
+def test_without_a_key_several_reasons_are_none() -> None:
+    """By the policy, or by a strategy that keeps none: not known which."""
+    runs = run(1, 5, EVENT_TIME), run(2, 3, CompactionStrategy(name="numeric"))
+    (told,) = explain([raw(4)], facts(*runs, in_force=EVENT_TIME, has_key=False)).versions
+    by = "dropped by run 2 or an earlier one under event-time or numeric"
+    assert (told.what, told.rule) == (f"null key, {by}", pb.COMPACTION_RULE_UNSPECIFIED)
+
+
+def test_what_was_young_and_is_the_latest_is_told_by_the_run_that_found_it_so() -> None:
+    """The first run kept it for another reason."""
+    window = CompactionStrategy(name="event-time-window", settings={"lag_ms": str(HOUR_MS)})
+    runs = [run(number, 5, window) for number in (1, 2, 3)]
+    runs[0].plan_time_ms -= HOUR_MS
+    history = [both(1, event_ms=NOW_MS - HOUR_MS)]
+    (told,) = explain(history, facts(*runs, in_force=window)).versions
+    assert told.what == "latest by event time up to the horizon 1:5, kept by run 2"
+    assert (told.kept_by.first, told.rule) == (2, pb.COMPACTION_RULE_LATEST_EVENT)
+
+
 def test_what_is_trimmed_may_have_had_a_part() -> None:
     """Then the compacted ledger is believed, and nothing is called damage."""
     runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
