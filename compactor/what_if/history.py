@@ -1,6 +1,6 @@
 """A topic's history as columns for replays: scanned by Spark, joined in the driver.
 
-Memory of the driver: about 60 bytes a message and the distinct keys of each chunk; so a history has
+Memory of the driver: about 70 bytes a message and the distinct keys of each chunk; so a history has
 at most MESSAGES_MAX messages.
 """
 
@@ -88,7 +88,7 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
         found.append(chunk)
     if not found:
         none = np.empty(0, np.int64)
-        return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)))
+        return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)), none)
     return History(
         np.concatenate([each.times_ms for each in found]),
         np.concatenate([each.entry_bytes for each in found]),
@@ -96,6 +96,7 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
         _joined_codes(found),
         np.concatenate([each.shares for each in found]),
         _joined_facts([each.facts for each in found]),
+        np.concatenate([each.facts.positions for each in found]),
     )
 
 

@@ -19,8 +19,9 @@ The mean of the space is over publish time (how many byte-hours it takes), that 
 entries (a reader comes after each). The peak counts the new ledger beside the old one and the raw
 data, as it is while a run writes.
 
-Runs of `publishing-order` leave what one run over all would, so that the compacted ledger's size is
-known for every horizon at once, whatever the number of runs. Other strategies are asked run by run.
+Runs of `publishing-order` leave what one run over all would, and so do those of strategies of
+messages (lifetimes.py): the compacted ledger's size is known for every horizon at once, whatever
+the number of runs. Other strategies are asked run by run.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, Strategy
+from ledgerfold.compactor.what_if.lifetimes import NEVER, Lifetimes
 from ledgerfold.storage.errors import InvalidRequest
 
 # Messages that all runs of a replay together may read, where they are asked one by one.
@@ -41,7 +43,8 @@ POINTS_MAX = 1_000
 
 
 class History(NamedTuple):
-    """Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes, facts.
+    """Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes, facts,
+    position in the plan.
 
     Positions of the facts are the numbers of the rows.
     """
@@ -52,11 +55,17 @@ class History(NamedTuple):
     codes: Integers
     shares: Integers
     facts: Facts
+    positions: Integers
 
     @property
     def ends(self) -> Integers:
         """Messages up to the end of each entry."""
         return np.cumsum(self.counts)
+
+    @property
+    def entries(self) -> Integers:
+        """Of each message."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @property
     def clock_ms(self) -> Integers:
@@ -107,8 +116,7 @@ def interval_horizons(clock_ms: Integers, interval_ms: int) -> list[int]:
 
 def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Integers:
     """What a run with its horizon at each entry leaves, in bytes."""
-    entries = np.repeat(np.arange(len(history.counts)), history.counts)
-    has_key = history.codes >= 0
+    entries, has_key = history.entries, history.codes >= 0
     rows = np.flatnonzero(has_key)
     order = rows[np.argsort(history.codes[rows], kind="stable")]
     # The entry in which the key comes again; none: behind all.
@@ -116,9 +124,23 @@ def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Intege
     comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
     next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
     stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key)
+    return _sizes(history, np.flatnonzero(stays), next_entries[stays])
+
+
+def sizes_by_lifetimes(history: History, lifetimes: Lifetimes) -> Integers:
+    """What a run with its horizon at each entry leaves, in bytes; of null keys nothing."""
+    rows = np.searchsorted(history.positions, lifetimes.begun)
+    until = np.full(len(rows), len(history.counts))
+    ends = lifetimes.ended != NEVER
+    until[ends] = history.entries[np.searchsorted(history.positions, lifetimes.ended[ends])]
+    return _sizes(history, rows, until)
+
+
+def _sizes(history: History, rows: Integers, until: Integers) -> Integers:
+    """Of messages that stay from their entries on until these."""
     changes = np.zeros(len(history.counts) + 1, np.int64)
-    np.add.at(changes, entries[stays], history.shares[stays])
-    np.subtract.at(changes, next_entries[stays], history.shares[stays])
+    np.add.at(changes, history.entries[rows], history.shares[rows])
+    np.subtract.at(changes, until, history.shares[rows])
     sizes: Integers = np.cumsum(changes[:-1])
     return sizes
 

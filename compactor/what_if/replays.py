@@ -9,11 +9,13 @@ import numpy as np
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import column_strategy
+from ledgerfold.compactor.what_if.lifetimes import Lifetimes
 from ledgerfold.compactor.what_if.replay import (
     History,
     Replayed,
     interval_horizons,
     replay,
+    sizes_by_lifetimes,
     sizes_by_publishing_order,
     sizes_run_by_run,
     threshold_horizons,
@@ -29,10 +31,14 @@ def replays_of(
     settings: Iterable[ReplaySetting],
     retain_null_key: bool,
     check: Callable[[], None],
+    lifetimes: Lifetimes | None = None,
 ) -> list[Replay]:
-    """`check` is called on the way. Raises InvalidRequest, and what `check` raises."""
+    """`lifetimes`: under a strategy of messages. `check` is called on the way. Raises
+    InvalidRequest, and what `check` raises."""
     everywhere = None
-    if asked.name == PUBLISHING_ORDER.name:
+    if lifetimes is not None:
+        everywhere = sizes_by_lifetimes(history, lifetimes)
+    elif asked.name == PUBLISHING_ORDER.name:
         everywhere = sizes_by_publishing_order(history, retain_null_key)
 
     def strategy_at(time_ms: int) -> Strategy:

@@ -17,6 +17,7 @@ from ledgerfold.compactor.plan import cut_segments, input_segments
 from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.run import sentence_of
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (
     candidate,
@@ -26,6 +27,7 @@ from ledgerfold.compactor.what_if.forecasts import (
 )
 from ledgerfold.compactor.what_if.history import read_history
 from ledgerfold.compactor.what_if.job import Analysis, run_analysis
+from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, InvalidRequest
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
@@ -58,10 +60,10 @@ class AnalysisRun:
         self._history = input_segments(request.history, check_input) if request.replays else ()
         self._candidates = [candidate(each, request.plan.time_ms) for each in request.strategies]
         asked, strategy = self._candidates[0]
-        if request.replays and not isinstance(strategy, Strategy):
+        if request.replays and strategy is None:
             raise InvalidRequest(
-                f"{asked.name} cannot be replayed: a replay has keys and times only, and asks "
-                "those of Ledgerfold's strategies that need no more."
+                f"{asked.name} cannot be replayed: it is one of your own, whose code only a real "
+                "run asks."
             )
         self._group = f"what-if {uuid.uuid4().hex}"
         self._is_cancelled = threading.Event()
@@ -110,11 +112,18 @@ class AnalysisRun:
     def _replays(self) -> list[Replay]:
         """Of the history, under the first strategy."""
         request, (asked, strategy) = self._request, self._candidates[0]
-        assert isinstance(strategy, Strategy)
-        runs = cut_segments(self._history, self._session.cores).scans
-        history = read_history(self._session.context, runs, strategy.reads_event_times)
+        context, cores = self._session.context, self._session.cores
+        reads_event_times, lifetimes = False, None
+        if isinstance(strategy, Strategy):
+            reads_event_times = strategy.reads_event_times
+        runs = cut_segments(self._history, cores).scans
+        history = read_history(context, runs, reads_event_times)
+        if isinstance(strategy, MessageStrategy):
+            self._check_cancelled()
+            cut = cut_segments(self._history, cores, (strategy,))
+            lifetimes = read_lifetimes(context, cut, strategy)
         retain = request.plan.retain_null_key
-        return replays_of(history, asked, request.replays, retain, self._check_cancelled)
+        return replays_of(history, asked, request.replays, retain, self._check_cancelled, lifetimes)
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():

@@ -101,8 +101,15 @@ def test_the_command(
     assert table.out.count(ORDER) == 2
     assert ledgerfold("--url", broker.url, "what-if", new_topic("none")).code == NOT_FOUND
     assert ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep-n").code == USAGE
-    replay = ("what-if", topic, "--strategy", "newest", "--every", "1h")
-    assert "cannot be replayed" in ledgerfold("--url", broker.url, *replay).err
+    when = ("--threshold", "300", "--every", "1h")
+    replay = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "shop:Best", *when)
+    assert "cannot be replayed" in replay.err
+    replays = [
+        ledgerfold("--url", broker.url, "what-if", topic, "--strategy", name, *when).rows[2:]
+        for name in (ORDER, "newest")
+    ]
+    assert replays[0] == replays[1]
+    assert replays[0][0]["runs"] > 1
 
 
 @pytest.mark.slow

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,26 +12,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.plan import input_segments
+from ledgerfold.compactor import scan_messages as scan_messages_module
+from ledgerfold.compactor.plan import Cut, input_segments
 from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
+from ledgerfold.compactor.strategies.registry import strategy_of
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.compactor.what_if import replay as replay_module
 from ledgerfold.compactor.what_if import scan as scan_module
 from ledgerfold.compactor.what_if.history import HistoryScan, history_of
+from ledgerfold.compactor.what_if.lifetimes import Lives, lifetimes_of
 from ledgerfold.compactor.what_if.replay import (
     History,
     interval_horizons,
     replay,
+    sizes_by_lifetimes,
     sizes_by_publishing_order,
     sizes_run_by_run,
     threshold_horizons,
 )
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest, StrategyFailed
+from ledgerfold.strategies.catalogue import LISTED
+from ledgerfold.strategies.ready_made import Numeric
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from tests.model.replay_model import Published, PublishedEntry, play
+from tests.model.strategic_model import Said, strategic
 from tests.model.strategy_model import Message
-from tests.support.compaction import LogBuilder
+from tests.support.compaction import LOGS, LogBuilder, damage
 from tests.support.property_tests import examples
+from tests.support.strategic_classes import Raises
+from tests.support.strategic_log import SETTINGS, StrategicLog
+
+STRATEGIC = [each.name for each in LISTED.values() if each.is_strategic]
 
 MESSAGES = st.builds(
     Published, st.sampled_from(["a", "b", "c", "", None]), st.booleans(), st.integers(1, 50)
@@ -52,6 +67,7 @@ def columns_of(entries: list[PublishedEntry]) -> History:
         np.array([-1 if each.key is None else codes[each.key] for each in messages]),
         np.array([each.size_bytes for each in messages]),
         Facts(np.arange(len(messages)), np.array([each.is_value for each in messages])),
+        np.arange(len(messages)),
     )
 
 
@@ -100,6 +116,7 @@ def test_a_million_messages_in_seconds() -> None:
         generator.integers(0, 50_000, count),
         np.full(count, 100),
         Facts(np.arange(count), np.ones(count, np.bool_)),
+        np.arange(count),
     )
     began = time.process_time()
     sizes = sizes_by_publishing_order(history, retain_null_key=False)
@@ -125,6 +142,64 @@ def test_nothing_was_published() -> None:
     history = history_of([])
     assert interval_horizons(history.clock_ms, 5) == threshold_horizons(nothing, 0) == []
     assert replay(history, [], nothing).runs == 0
+
+
+def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
+    """What a run at each entry leaves of what the one before left and that entry, in bytes."""
+    settings, said = SETTINGS.get(name, {}), log.said()
+    strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))
+    assert isinstance(strategy, MessageStrategy)
+    left: list[Said] = []
+    sizes = []
+    for start, end in pairwise([0, *history.ends.tolist()]):
+        left = strategic(left + said[start:end], strategy.made()).left
+        kept = {message.message_id for message in left}
+        left = [message for message in said if message.message_id in kept]
+        shares = zip(said, history.shares.tolist(), strict=True)
+        sizes.append(sum(share for message, share in shares if message.message_id in kept))
+    return sizes
+
+
+@given(LOGS, st.sampled_from(STRATEGIC), st.integers(1, 3), st.integers(1, 5))
+@settings(max_examples=examples(100), deadline=None)
+def test_strategies_of_messages_are_asked_once_for_all_horizons(
+    shape: list[list[list[Message]]], name: str, buckets: int, chunk_rows: int
+) -> None:
+    """Which comes to what a run at each entry leaves, one upon the other."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_messages_module, "CHUNK_ROWS_MAX", chunk_rows)
+        log = StrategicLog(Path(folder))
+        for ledger_id, batches in enumerate(shape, 1):
+            log.add_segment(ledger_id, batches)
+        plan = log.strategic_plan(100, name)
+        segments = input_segments(plan, check_input)
+        strategy = strategy_of(plan)
+        assert isinstance(strategy, MessageStrategy)
+        history = history_of(list(HistoryScan(reads_event_times=False)([segments])))
+        lives = Lives(Cut(tuple((each,) for each in segments), buckets, ()), strategy)
+        rows = [row for run in lives.cut.scans for row in lives.scan([run])]
+        found = [
+            content
+            for bucket in range(buckets)
+            for content in lives.ask([row for row in reversed(rows) if row[0] == bucket])
+        ]
+        sizes = sizes_by_lifetimes(history, lifetimes_of(found))
+        assert sizes.tolist() == by_horizon(log, history, name)
+
+
+def test_damage_is_told_by_whoever_asks(tmp_path: Path) -> None:
+    """A task's error arrives at the driver; that of a class, too."""
+    log = StrategicLog(tmp_path)
+    log.add_segment(1, [[Message(b"a", b"two")]])
+    segments = input_segments(log.plan(100), check_input)
+    cut = Cut((segments,), 1, ())
+    raises = Lives(cut, MessageStrategy("raises", 1, Raises))
+    with pytest.raises(StrategyFailed, match="no such price"):
+        lifetimes_of(raises.ask(raises.scan([segments])))
+    damage(log.ledgers_dir / log.segments[0].path, log.segments[0].size_bytes // 2)
+    lives = Lives(cut, MessageStrategy("numeric", 1, Numeric))
+    with pytest.raises(Corruption):
+        lifetimes_of(lives.ask(lives.scan([segments])))
 
 
 def test_a_scanned_history_is_what_was_published(

@@ -1,0 +1,131 @@
+"""How long each message stands under a strategy of messages, for replays: asked once, by Spark.
+
+    segments -> scan -> (bucket, messages) -> ask -> lifetimes
+
+Ledgerfold's own strategies of messages take whatever comes where nothing stands, and remember
+nothing else: so a run goes on where the one before ended, and runs with any horizons leave what one
+run up to the last of these leaves. One pass over the history, in its order, thus tells what stands
+at every horizon (tests/unit/compactor/test_replay.py asks each of them run by run).
+
+    >>> from collections import namedtuple
+    >>> Said = namedtuple("Said", "place value")
+    >>> from ledgerfold.strategies.ready_made import Numeric
+    >>> asked = Recorder(Numeric())
+    >>> five, three, seven = Said(1, b"5"), Said(3, b"3"), Said(5, b"7")
+    >>> [asked.should_keep_left(*each) for each in ((None, five), (five, three), (five, seven))]
+    [False, True, False]
+    >>> asked.begun.tolist(), asked.ended.tolist()
+    ([0], [2])
+
+Memory: of a task, that of a run's (merge_messages.py) and 16 bytes a message; of the driver, 16
+bytes for each message that ever stands.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from operator import index
+from typing import Any, NamedTuple
+
+import numpy as np
+from pyspark import SparkContext
+
+from ledgerfold.compactor.merge_messages import Spool, asked_about
+from ledgerfold.compactor.plan import Cut, InputSegment
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.rows import Failure, Messages
+from ledgerfold.compactor.scan_messages import scan_messages
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.what_if.rows import packed, unpacked
+from ledgerfold.storage.errors import LedgerfoldError
+
+# The end of what stands until the history ends.
+NEVER = -1
+
+
+class Lifetimes(NamedTuple):
+    """Positions: of messages that stand, and of those that take their place or remove them."""
+
+    begun: Integers
+    ended: Integers
+
+
+class Recorder:
+    """A strategy's object, and what became of what stood: positions, one of each for each end."""
+
+    def __init__(self, made: Any) -> None:
+        self._ask = made.should_keep_left
+        self.begun, self.ended = array("q"), array("q")
+
+    def should_keep_left(self, previous: Any, current: Any) -> bool:
+        answer: bool = self._ask(previous, current)
+        if previous is not None and answer is False:
+            self.begun.append(previous.place >> 1)
+            self.ended.append(current.place >> 1)
+        return answer
+
+
+@dataclass(frozen=True)
+class Lives:
+    """The tasks."""
+
+    cut: Cut
+    strategy: MessageStrategy
+
+    def scan(
+        self, runs: Iterable[tuple[InputSegment, ...]]
+    ) -> Iterator[tuple[int, Messages | Failure]]:
+        segments, buckets = tuple(chain.from_iterable(runs)), self.cut.buckets
+        try:
+            for bucket, content in scan_messages(segments, self.strategy.reads, buckets):
+                if isinstance(content, Messages):
+                    yield bucket, content
+        except LedgerfoldError as error:
+            yield 0, Failure.of(error)
+
+    def ask(
+        self, rows: Iterable[tuple[int, Messages | Failure]]
+    ) -> Iterator[tuple[bytes, bytes] | Failure]:
+        """All messages of a bucket, in the order of the log."""
+        with Spool() as spool:
+            for _, content in rows:
+                if isinstance(content, Failure):
+                    yield content
+                    return
+                spool.add(content)
+            try:
+                recorder = Recorder(self.strategy.made())
+                asked = replace(self.strategy, made_of=lambda: recorder, settings={})
+                standing = asked_about(asked, spool).survivors()
+            except LedgerfoldError as error:
+                yield Failure.of(error)
+                return
+        begun = np.concatenate((np.array(recorder.begun, np.int64), standing))
+        ended = np.concatenate((np.array(recorder.ended, np.int64), np.full(len(standing), NEVER)))
+        yield packed(begun), packed(ended)
+
+
+def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -> Lifetimes:
+    """Raises what tasks met: Corruption, MissingFile, DiskFailure, StrategyFailed; Spark's own."""
+    if not cut.scans:
+        return lifetimes_of([])
+    lives = Lives(cut, strategy)
+    rows = context.parallelize(cut.scans, len(cut.scans)).mapPartitions(lives.scan)
+    if cut.buckets > 1 or len(cut.scans) > 1:
+        rows = rows.partitionBy(cut.buckets, index)
+    return lifetimes_of(rows.mapPartitions(lives.ask).collect())
+
+
+def lifetimes_of(found: Iterable[tuple[bytes, bytes] | Failure]) -> Lifetimes:
+    """Raises the error that a task met."""
+    none = np.empty(0, np.int64)
+    begun, ended = [none], [none]
+    for content in found:
+        if isinstance(content, Failure):
+            raise content.error()
+        begun.append(unpacked(content[0]))
+        ended.append(unpacked(content[1]))
+    return Lifetimes(np.concatenate(begun), np.concatenate(ended))
