@@ -16,7 +16,7 @@ from ledgerfold.compactor.samples import ask_columns, ask_strategic
 from ledgerfold.compactor.strategies.own import STRATEGIC, at, kind_of
 from ledgerfold.compactor.strategies.watch import Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
-from ledgerfold.strategies.loading import load
+from ledgerfold.strategies.loading import RAISED, load, said
 
 # Of a sentence that holds words of somebody's code.
 _WHY_CHARACTERS_MAX = 1000
@@ -34,6 +34,10 @@ def tried(name: str, settings: dict[str, str], limits: Limits) -> dict[str, Any]
         why = error.why
     except Exceeded as error:
         why = f"{error}, {at(watch.last)}"
+    except RAISED:
+        raise
+    except BaseException as error:  # of a kind that only somebody's code has
+        why = f"{said(error)}, {at(watch.last)}"
     return {"why": why[:_WHY_CHARACTERS_MAX]}
 
 

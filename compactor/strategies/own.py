@@ -62,6 +62,10 @@ class Own:
                 yield
         except Exceeded as error:
             raise StrategyFailed(self.name, at(watch.last), str(error)) from error
+        except RAISED:
+            raise
+        except BaseException as error:  # of a kind that only somebody's code has
+            raise StrategyFailed(self.name, at(watch.last), said(error)) from error
 
     def __call__(self) -> Guarded:
         """A strategic one, for a task. Raises StrategyFailed."""

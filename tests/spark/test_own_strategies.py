@@ -129,6 +129,7 @@ def test_the_bound_on_memory_is_for_what_is_taken(
     ("strategy", "sentence"),
     [
         ("Raises", r"'nothing of the kind', at message 1:2:0"),
+        ("RaisesUnlike", r"Unlike: any other, at message 1:2:0"),
         ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:0"),
         ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:0"),

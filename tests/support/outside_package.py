@@ -87,6 +87,20 @@ class Exits(Harmful):
         os._exit(3)
 
 
+class Unlike(BaseException):
+    """No Exception."""
+
+
+class RaisesUnlike(Harmful):
+    def harm(self):
+        raise Unlike("any other")
+
+
+class RaisesUnlikeEarly(RaisesUnlike):
+    def should_keep_left(self, previous, current):
+        return self.harm()
+
+
 class Slow:
     """Is not even made in time."""
 

@@ -246,6 +246,7 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
     ("name", "why"),
     [
         ("outside:Early", "it answered 'maybe', which is neither True nor False, asked about a v"),
+        ("outside:RaisesUnlikeEarly", "Unlike: any other, asked about a value after nothing"),
         ("outside:os", "module has no method should_keep_left, and is no Strategy of columns"),
         ("unread:C", "it is 'value', and must be a tuple of names"),
         ("unread:D", "its `version` is a property, and no text or number"),
