@@ -17,7 +17,7 @@ from ledgerfold.broker.cli.compaction import (
     report_nothing_new,
     see_to_its_end,
 )
-from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
@@ -54,6 +54,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _compact(options: argparse.Namespace) -> int:
     strategy = strategy_of(options)
     if options.data is not None:
+        refuse_url(options, "--data")
         return _compact_here(options)
     if (options.spark_master, options.profile) != (None, None) or (
         options.retain_null_key or options.emulate or options.compactor != "local"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ledgerfold.storage.errors import InvalidRequest
+
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Client
     from ledgerfold.broker.client.admin import Admin
@@ -19,6 +21,14 @@ _NAMES = {
 def add_name(parser: argparse.ArgumentParser, of: str = "topic") -> None:
     """The argument that names a topic or a namespace."""
     parser.add_argument(of, help=_NAMES[of])
+
+
+def refuse_url(options: argparse.Namespace, instead: str) -> None:
+    """For what no broker is asked. Raises InvalidRequest when --url is given beside `instead`."""
+    if getattr(options, "is_url_given", False):
+        raise InvalidRequest(
+            f"{instead} asks no broker, and --url names one: leave one of them out."
+        )
 
 
 def admin_of(options: argparse.Namespace) -> Admin:

@@ -39,6 +39,7 @@ class Parser(argparse.ArgumentParser):
             # A command may stand before it. What is named last counts.
             self.add_argument(
                 "--url",
+                action=_Url,
                 default=argparse.SUPPRESS,
                 metavar="HOST:PORT",
                 help="the broker; default LEDGERFOLD_URL or 127.0.0.1:7650",
@@ -90,6 +91,19 @@ class Parser(argparse.ArgumentParser):
         return next(
             (each for each in actions if isinstance(each, argparse._SubParsersAction)), None
         )
+
+
+class _Url(argparse.Action):
+    """Notes that it was given: where a broker has no part, an environment's is no mistake."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.url, namespace.is_url_given = values, True
 
 
 def _options(given: Iterable[str]) -> Iterable[str]:

@@ -67,7 +67,13 @@ def _what_if(options: argparse.Namespace) -> None:
 def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatIf]:
     file = file_of(options)
     if file is not None:
-        return [ask_about_file(*file, question, options.spark_master)]
+        about = ask_about_file(
+            *file,
+            question,
+            spark_master=options.spark_master,
+            retain_null_key=options.retain_null_key,
+        )
+        return [about]
     with admin_of(options) as admin:
         return admin.what_if(
             options.topic,

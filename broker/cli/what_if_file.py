@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.cli.connecting import refuse_url
 from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
 from ledgerfold.broker.cli.what_if_options import Question
 from ledgerfold.storage.errors import InvalidRequest
@@ -38,6 +39,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="where a file is looked at; default local[2]",
     )
+    keys = "of a file: messages without a key survive"
+    parser.add_argument("--retain-null-key", action="store_true", help=keys)
 
 
 def file_of(options: argparse.Namespace) -> tuple[str, str] | None:
@@ -45,10 +48,16 @@ def file_of(options: argparse.Namespace) -> tuple[str, str] | None:
     given = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
     if len(given) + (options.topic is not None) != 1:
         raise InvalidRequest("Say what to look at: a topic, or --csv FILE, or --jsonl FILE.")
+    if given:
+        refuse_url(options, f"--{given[0][1]}")
+    elif options.retain_null_key:
+        raise InvalidRequest("A topic has its own policy; --retain-null-key is for a file.")
     return given[0] if given else None
 
 
-def ask_about_file(name: str, format_: str, question: Question, spark_master: str) -> TopicWhatIf:
+def ask_about_file(
+    name: str, format_: str, question: Question, *, spark_master: str, retain_null_key: bool
+) -> TopicWhatIf:
     """Raises InvalidRequest, naming the line; OSError; and what a compactor raises."""
     from ledgerfold.broker.whatif.file_log import write_log
     from ledgerfold.broker.whatif.own_worker import ask_own_worker
@@ -61,7 +70,7 @@ def ask_about_file(name: str, format_: str, question: Question, spark_master: st
         with opened(name) as lines:
             rows = read_rows(lines, format_, ("key", "value") if format_ == "csv" else ())
             plan = write_log(data_dir, _messages(rows), int(time.time() * 1000))
-        plan.topic = name
+        plan.topic, plan.retain_null_key = name, retain_null_key
         request = AnalyzeRequest(
             plan=plan,
             strategies=question.strategies or [CompactionStrategy(name=DEFAULT)],

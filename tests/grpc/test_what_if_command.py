@@ -135,6 +135,16 @@ def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+def test_a_file_with_messages_without_a_key(tmp_path: Path) -> None:
+    """They survive where it is said."""
+    path = tmp_path / "prices.jsonl"
+    path.write_text('{"value": "1"}\n{"key": "a", "value": "2"}\n{"key": null, "value": "3"}\n')
+    ran = ledgerfold("what-if", "--jsonl", str(path), "--retain-null-key")
+    assert ran.code == 0, ran.err
+    assert (ran.rows[0]["null_keys"], ran.rows[1]["survivors"]) == (2, 3)
+
+
+@pytest.mark.slow
 def test_the_page_shows_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/STRATEGIES.md, "What if": its command on its file gives its output."""
     page = (ROOT / "docs" / "STRATEGIES.md").read_text().partition("\n## What if\n")[2]

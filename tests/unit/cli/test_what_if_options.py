@@ -39,6 +39,8 @@ def test_pulsar_s_names_are_ours() -> None:
     [
         ((), "Say what to look at"),
         (("t", "--csv", "f.csv"), "Say what to look at"),
+        (("--csv", "f.csv", "--url", "h:1"), "--csv asks no broker"),
+        (("t", "--retain-null-key"), "is for a file"),
         (("t", "--strategy", "keep-n"), "needs its setting 'n'"),
         (("t", "--strategy", "n/a"), "names no strategy"),
         (("t", "--strategy", "keep-n:n=1,2"), "write it as FIELD=VALUE"),
