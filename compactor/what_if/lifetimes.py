@@ -39,7 +39,6 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rows import Failure, Messages
 from ledgerfold.compactor.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
-from ledgerfold.compactor.what_if.rows import packed, unpacked
 from ledgerfold.storage.errors import LedgerfoldError
 
 # The end of what stands until the history ends.
@@ -86,9 +85,7 @@ class Lives:
         except LedgerfoldError as error:
             yield 0, Failure.of(error)
 
-    def ask(
-        self, rows: Iterable[tuple[int, Messages | Failure]]
-    ) -> Iterator[tuple[bytes, bytes] | Failure]:
+    def ask(self, rows: Iterable[tuple[int, Messages | Failure]]) -> Iterator[Lifetimes | Failure]:
         """All messages of a bucket, in the order of the log."""
         with Spool() as spool:
             for _, content in rows:
@@ -105,7 +102,7 @@ class Lives:
                 return
         begun = np.concatenate((np.array(recorder.begun, np.int64), standing))
         ended = np.concatenate((np.array(recorder.ended, np.int64), np.full(len(standing), NEVER)))
-        yield packed(begun), packed(ended)
+        yield Lifetimes(begun, ended)
 
 
 def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -> Lifetimes:
@@ -119,13 +116,13 @@ def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -
     return lifetimes_of(rows.mapPartitions(lives.ask).collect())
 
 
-def lifetimes_of(found: Iterable[tuple[bytes, bytes] | Failure]) -> Lifetimes:
+def lifetimes_of(found: Iterable[Lifetimes | Failure]) -> Lifetimes:
     """Raises the error that a task met."""
     none = np.empty(0, np.int64)
-    begun, ended = [none], [none]
+    all_of = [Lifetimes(none, none)]
     for content in found:
         if isinstance(content, Failure):
             raise content.error()
-        begun.append(unpacked(content[0]))
-        ended.append(unpacked(content[1]))
+        all_of.append(content)
+    begun, ended = zip(*all_of, strict=True)
     return Lifetimes(np.concatenate(begun), np.concatenate(ended))
