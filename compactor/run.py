@@ -45,6 +45,10 @@ _REMOVAL_SECONDS = 5.0
 # Between a connection that broke because the JVM died and the system's word for it.
 _JVM_END_SECONDS = 2.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
+WORKER_ENDED = (
+    "its Python worker of Spark ended (it was out of memory, could not be interrupted, or was "
+    "killed)"
+)
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
 _log = logging.getLogger(__name__)
@@ -126,12 +130,8 @@ class CompactionRun:
         if self._is_cancelled.is_set():
             return self._cancelled()
         _log.error("Run %s failed", self.plan.run_id, exc_info=error)
-        if self._own is not None and _is_end_of_worker(error):
-            why = (
-                "its Python worker of Spark ended (it was out of memory, could not be "
-                "interrupted, or was killed)"
-            )
-            return StrategyFailed(self._own.name, f"in {self._stage}", why)
+        if self._own is not None and is_end_of_worker(error):
+            return StrategyFailed(self._own.name, f"in {self._stage}", WORKER_ENDED)
         return CompactionFailed(self._stage, sentence_of(error))
 
     def _cancelled(self) -> LedgerfoldError:
@@ -189,7 +189,8 @@ class CompactionRun:
                     return
 
 
-def _is_end_of_worker(error: Exception) -> bool:
+def is_end_of_worker(error: Exception) -> bool:
+    """Whether a strategy's code took the process along that asked it."""
     text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else ""
     return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
 
@@ -199,7 +200,7 @@ def sentence_of(error: Exception) -> str:
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     text = str(error.java_exception.getMessage() or "")
-    if _is_end_of_worker(error):
+    if is_end_of_worker(error):
         return "a Python worker of Spark was killed (out of memory?)"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]

@@ -3,8 +3,8 @@
 A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
 A call that its client gave up ends its run as Cancel does.
 
-A strategy of one's own is tried before its run begins, and at CheckStrategy (trial.py): neither
-waits for other runs.
+A strategy of one's own is tried before its run or its analysis begins, and at CheckStrategy
+(trial.py): none of these waits for other runs.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
 read, and a folder that is made and removed, so it is not taken from just any process that finds the
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -28,16 +28,19 @@ from ledgerfold.compactor.session import Session
 from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.trial import Trials
-from ledgerfold.compactor.what_if.run import AnalysisRun
+from ledgerfold.compactor.what_if.forecasts import Tried
+from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
 from ledgerfold.compactor.what_if.running import RunningAnalysis
 from ledgerfold.rpc_errors import abort_with, errors_told_to
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactorUnavailable,
     InvalidRequest,
+    InvalidStrategy,
     NotAllowed,
 )
 from ledgerfold.storage.files import Files
+from ledgerfold.strategies.catalogue import listed
 from ledgerfold.strategies.loading import is_own
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
@@ -53,6 +56,7 @@ from ledgerfold.v1.compactor_pb2 import (
     RunResponse,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 NAME = "ledgerfold.v1.CompactorService"
 # As compactor.proto has it.
@@ -110,7 +114,8 @@ class CompactorService(CompactorServiceServicer):
         async with errors_told_to(context):
             await self._check_secret(context)
             session = self._ready_session()
-            analysis = RunningAnalysis(lambda: AnalysisRun(request, session), self._executor)
+            tried = await self._tried(request.strategies[:STRATEGIES_MAX])
+            analysis = RunningAnalysis(lambda: AnalysisRun(request, session, tried), self._executor)
             self._analyses.add(analysis)
             context.add_done_callback(lambda _: analysis.cancel())
             try:
@@ -183,6 +188,19 @@ class CompactorService(CompactorServiceServicer):
             self._check_startable(plan)
             raise CompactionCancelled("The compaction was cancelled.")
         return trying.result()
+
+    async def _tried(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
+        """Of each that is asked about."""
+
+        async def tried(asked: CompactionStrategy) -> Tried:
+            if listed(asked.name) is not None or not is_own(asked.name):
+                return None
+            try:
+                return await self._trials.of(asked.name, asked.settings)
+            except InvalidStrategy as error:
+                return error
+
+        return await asyncio.gather(*map(tried, strategies))
 
     def _start(self, plan: CompactionPlan, own: Own | None) -> RunningCompaction:
         session = self._check_startable(plan)

@@ -99,8 +99,14 @@ def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
 
 
 def _names(found: TopicWhatIf) -> list[str]:
-    """Of the strategies that were forecast."""
-    return [strategy_row(each)["strategy"] for each in found.forecasts if not each.not_forecast]
+    """Of the strategies that are compared: Ledgerfold's."""
+    from ledgerfold.strategies.catalogue import listed
+
+    return [
+        strategy_row(each)["strategy"]
+        for each in found.forecasts
+        if listed(each.strategy.name) is not None
+    ]
 
 
 def _print_tables(options: argparse.Namespace, found: TopicWhatIf) -> None:

@@ -1,8 +1,4 @@
-"""An analysis as the wire asks for it and gets it: strategies by name, forecasts by strategy.
-
-A strategy of one's own is not forecast: its code is loaded, tried and held to its bounds by runs
-alone, and its forecast says so.
-"""
+"""An analysis as the wire asks for it and gets it: strategies by name, forecasts by strategy."""
 
 from __future__ import annotations
 
@@ -12,11 +8,13 @@ from typing import NamedTuple
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import ROW_BITS
 from ledgerfold.compactor.segment_map import SegmentMap
+from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import Differing
 from ledgerfold.storage.codec import decode, decoding
+from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.catalogue import checked, listed
 from ledgerfold.strategies.loading import place_of
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
@@ -29,25 +27,27 @@ from ledgerfold.v1.what_if_pb2 import (
     WhatIfInput,
 )
 
-_OWN = "It is one of your own, whose code only a real run asks: there is no forecast of it."
+# A strategy of one's own as a trial found it, or why it cannot be asked; None of another.
+Tried = Own | InvalidStrategy | None
 # Of a value that is shown.
 _VALUE_BYTES_MAX = 100
 
 
 class Candidate(NamedTuple):
-    """A strategy that is asked about; None: it cannot be forecast."""
+    """A strategy that is asked about: Ledgerfold's, or one's own."""
 
     asked: CompactionStrategy
     strategy: AnyStrategy | None
+    own: Tried = None
 
 
-def candidate(asked: CompactionStrategy, time_ms: int) -> Candidate:
+def candidate(asked: CompactionStrategy, time_ms: int, tried: Tried = None) -> Candidate:
     """Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package offers that name)."""
     asked = checked(asked)
     if listed(asked.name) is not None:
         return Candidate(asked, _strategy(asked, time_ms))
     place_of(asked.name)
-    return Candidate(asked, None)
+    return Candidate(asked, None, tried)
 
 
 def column_strategy(asked: CompactionStrategy, time_ms: int) -> Strategy:
@@ -73,24 +73,22 @@ def input_of(figures: Figures) -> WhatIfInput:
     )
 
 
-def forecasts(candidates: Sequence[Candidate], figures: Figures) -> list[StrategyForecast]:
-    """In the order of the candidates; figures are of those with a strategy."""
-    found = iter(zip(figures.judged, figures.sized, strict=True))
-    answers = []
-    for asked, strategy in candidates:
-        forecast = StrategyForecast(strategy=asked)
-        if strategy is None:
-            forecast.not_forecast = _OWN
-        else:
-            judged, sized = next(found)
-            bytes_in = figures.counts.bytes_in
-            forecast.messages, forecast.entries = sized.messages, sized.entries
-            forecast.bytes, forecast.bytes_estimated = sized.bytes, sized.bytes_estimated
-            forecast.keys, forecast.removed_events = judged.keys, judged.removed_events
-            forecast.bytes_reclaimable = bytes_in - sized.bytes
-            forecast.garbage_ratio = forecast.bytes_reclaimable / bytes_in if bytes_in else 0.0
-        answers.append(forecast)
-    return answers
+def forecast(asked: CompactionStrategy, figures: Figures, at: int = 0) -> StrategyForecast:
+    """Of the strategy at that place of an analysis."""
+    judged, sized = figures.judged[at], figures.sized[at]
+    bytes_in = figures.counts.bytes_in
+    reclaimable = bytes_in - sized.bytes
+    return StrategyForecast(
+        strategy=asked,
+        messages=sized.messages,
+        entries=sized.entries,
+        bytes=sized.bytes,
+        bytes_estimated=sized.bytes_estimated,
+        keys=judged.keys,
+        removed_events=judged.removed_events,
+        bytes_reclaimable=reclaimable,
+        garbage_ratio=reclaimable / bytes_in if bytes_in else 0.0,
+    )
 
 
 def differences(

@@ -9,6 +9,7 @@ but Spark's shuffle files and what merge tasks lay aside, in the worker's own fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from operator import index
@@ -28,7 +29,8 @@ from ledgerfold.storage.errors import LedgerfoldError
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for."""
+    """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for. One of one's
+    own is the only one: it is held to its bounds."""
 
     cut: Cut
     strategies: tuple[AnyStrategy, ...]
@@ -40,7 +42,8 @@ class Analysis:
             self.strategies, self.cut.buckets, self.retain_null_key, self.differences_max > 0
         )
         try:
-            yield from scan.rows(tuple(chain.from_iterable(runs)))
+            with self._held():
+                yield from scan.rows(tuple(chain.from_iterable(runs)))
         except LedgerfoldError as error:
             for bucket in range(self.cut.buckets):
                 yield bucket, Failure.of(error)
@@ -48,7 +51,8 @@ class Analysis:
     def merge(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         firsts = tuple(run[0].ordinal for run in self.cut.copies)
         try:
-            yield from Merge(self.strategies, firsts, self.differences_max).rows(rows)
+            with self._held():
+                yield from Merge(self.strategies, firsts, self.differences_max).rows(rows)
         except LedgerfoldError as error:
             for task in range(len(firsts)):
                 yield task, Failure.of(error)
@@ -56,6 +60,14 @@ class Analysis:
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
         return size(rows, self.strategies, ordinals)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Around a task. Raises StrategyFailed."""
+        with ExitStack() as stack:
+            for strategy in self.strategies:
+                stack.enter_context(strategy.held())
+            yield
 
     @property
     def is_solo(self) -> bool:

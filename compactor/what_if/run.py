@@ -10,28 +10,38 @@ import contextlib
 import logging
 import threading
 import uuid
+from collections.abc import Sequence
+from itertools import count, zip_longest
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from ledgerfold.compactor.plan import cut_segments, input_segments
 from ledgerfold.compactor.plan_check import check_input
-from ledgerfold.compactor.run import sentence_of
+from ledgerfold.compactor.run import WORKER_ENDED, is_end_of_worker, sentence_of
 from ledgerfold.compactor.session import Session
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (
+    Tried,
     candidate,
     differences,
-    forecasts,
+    forecast,
     input_of,
 )
 from ledgerfold.compactor.what_if.history import read_history
-from ledgerfold.compactor.what_if.job import Analysis, run_analysis
+from ledgerfold.compactor.what_if.job import Analysis, Figures, run_analysis
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
-from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, InvalidRequest
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFailed,
+    InvalidRequest,
+    InvalidStrategy,
+    StrategyFailed,
+)
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
-from ledgerfold.v1.what_if_pb2 import Replay, TopicWhatIf
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import Replay, StrategyForecast, TopicWhatIf
 
 STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
@@ -45,8 +55,13 @@ _log = logging.getLogger(__name__)
 class AnalysisRun:
     """`execute` on one thread, once; `cancel` may be called from others meanwhile."""
 
-    def __init__(self, request: AnalyzeRequest, session: Session) -> None:
-        """Raises InvalidRequest, UnknownStrategy when the request makes no sense."""
+    def __init__(
+        self, request: AnalyzeRequest, session: Session, tried: Sequence[Tried] = ()
+    ) -> None:
+        """`tried`: of the strategies, in their order.
+
+        Raises InvalidRequest, UnknownStrategy when the request makes no sense.
+        """
         if len(request.strategies) > STRATEGIES_MAX:
             raise InvalidRequest(f"{STRATEGIES_MAX} strategies at most are asked about at once.")
         if not request.strategies:
@@ -58,12 +73,15 @@ class AnalysisRun:
         self._request, self._session = request, session
         self._segments = input_segments(request.plan, check_input)
         self._history = input_segments(request.history, check_input) if request.replays else ()
-        self._candidates = [candidate(each, request.plan.time_ms) for each in request.strategies]
-        asked, strategy = self._candidates[0]
+        self._candidates = [
+            candidate(each, request.plan.time_ms, own)
+            for each, own in zip_longest(request.strategies, tried)
+        ]
+        asked, strategy, _ = self._candidates[0]
         if request.replays and strategy is None:
             raise InvalidRequest(
-                f"{asked.name} cannot be replayed: it is one of your own, whose code only a real "
-                "run asks."
+                f"{asked.name} cannot be replayed: what runs of one of your own leave, one upon "
+                "the other, may not be what one leaves over all."
             )
         self._group = f"what-if {uuid.uuid4().hex}"
         self._is_cancelled = threading.Event()
@@ -100,7 +118,13 @@ class AnalysisRun:
             differences_max,
         )
         figures = run_analysis(self._session.context, analysis)
-        found = TopicWhatIf(input=input_of(figures), forecasts=forecasts(self._candidates, figures))
+        found = TopicWhatIf(input=input_of(figures))
+        numbers = count()
+        for each in self._candidates:
+            if each.strategy is not None:
+                found.forecasts.append(forecast(each.asked, figures, next(numbers)))
+            else:
+                found.forecasts.append(self._of_own(each.asked, each.own))
         if differences_max:
             found.differences.CopyFrom(
                 differences(figures.differing, self._segments, self._check_cancelled)
@@ -109,9 +133,34 @@ class AnalysisRun:
             found.replays.extend(self._replays())
         return found
 
+    def _of_own(self, asked: CompactionStrategy, own: Tried) -> StrategyForecast:
+        """Asked alone, within its bounds: what goes wrong with it is told of it alone."""
+        try:
+            return forecast(asked, self._figures_of_own(own))
+        except (InvalidStrategy, StrategyFailed) as error:
+            return StrategyForecast(strategy=asked, not_forecast=error.message)
+
+    def _figures_of_own(self, own: Tried) -> Figures:
+        """Raises InvalidStrategy, StrategyFailed, and what an analysis raises."""
+        self._check_cancelled()
+        assert own is not None
+        if isinstance(own, InvalidStrategy):
+            raise own
+        strategies = (own.strategy,)
+        cut = cut_segments(self._segments, self._session.cores, strategies)
+        analysis = Analysis(cut, strategies, self._request.plan.retain_null_key, 0)
+        try:
+            with self._session.code_of(own):
+                return run_analysis(self._session.context, analysis)
+        except Py4JJavaError as error:
+            self._check_cancelled()
+            if not is_end_of_worker(error):
+                raise
+            raise StrategyFailed(own.name, f"in {_STAGE}", WORKER_ENDED) from error
+
     def _replays(self) -> list[Replay]:
         """Of the history, under the first strategy."""
-        request, (asked, strategy) = self._request, self._candidates[0]
+        request, (asked, strategy, _) = self._request, self._candidates[0]
         context, cores = self._session.context, self._session.cores
         reads_event_times, lifetimes = False, None
         if isinstance(strategy, Strategy):

@@ -90,7 +90,7 @@ def test_the_command(
     assert [row["about"] for row in rows] == ["input", *["strategy"] * 4, "differences"]
     assert rows[1] == rows[2]
     assert rows[3]["bytes"] == rows[1]["bytes"]
-    assert "your own" in rows[4]["not_forecast"]
+    assert "module shop cannot be imported" in rows[4]["not_forecast"]
     assert rows[-1]["keys"] == 0
     own = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "shop:Best", "--diff")
     assert [row["about"] for row in own.rows] == ["input", "strategy"]

@@ -9,7 +9,12 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.v1.compactor_pb2 import CancelRequest, CheckStrategyRequest, RunRequest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CancelRequest,
+    CheckStrategyRequest,
+    RunRequest,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
@@ -205,6 +210,39 @@ def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_
         pid for pid in own_worker.children() if "ledgerfold.compactor.daemon" in command(pid)
     ]
     assert len(daemons) >= 2
+
+
+def test_what_if_asks_them_within_the_same_bounds(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """Each has the figures of its run; what goes wrong with one is told of it alone."""
+    log = _log(tmp_path, A1, A22, B1, A3, HARM)
+    wrong = {
+        "outside:Raises": "KeyError: 'nothing of the kind', at message 1:4:0",
+        "outside:Hangs": "it did not answer within 2 s, at message 1:4:0",
+        "outside:Exits": "its Python worker of Spark ended",
+        "outside:Early": "it answered 'maybe'",
+    }
+    names = ["newest", "longest", *wrong, "first"]
+    strategies = [CompactionStrategy(name=name) for name in names]
+    request = AnalyzeRequest(plan=log.plan(100), strategies=strategies, differences_max=9)
+    found = own_worker.stub.Analyze(request).found
+    forecasts = {each.strategy.name: each for each in found.forecasts}
+    assert list(forecasts) == names
+    for name, why in wrong.items():
+        assert f"trategy '{name}'" in forecasts[name].not_forecast
+        assert why in forecasts[name].not_forecast
+    for at, name in enumerate(("longest", "first")):
+        plan = log.plan(101 + at, strategy=name)
+        counts = own_worker.run(plan)[1].counts
+        assert (forecasts[name].messages, forecasts[name].bytes, forecasts[name].keys) == (
+            counts.messages_out,
+            counts.bytes_out,
+            counts.keys,
+        )
+        assert forecasts[name].removed_events == counts.removed_events
+    assert found.differences.keys == 0
+    assert own_worker.is_serving
 
 
 def test_a_run_is_cancelled_while_its_strategy_is_tried(
