@@ -16,6 +16,7 @@ from ledgerfold.v1.compactor_pb2 import (
     RunRequest,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import StrategyForecast
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
@@ -212,36 +213,47 @@ def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_
     assert len(daemons) >= 2
 
 
-def test_what_if_asks_them_within_the_same_bounds(
-    own_worker: CompactorProcess, tmp_path: Path
-) -> None:
-    """Each has the figures of its run; what goes wrong with one is told of it alone."""
-    log = _log(tmp_path, A1, A22, B1, A3, HARM)
-    wrong = {
-        "outside:Raises": "KeyError: 'nothing of the kind', at message 1:4:0",
-        "outside:Hangs": "it did not answer within 2 s, at message 1:4:0",
-        "outside:Exits": "its Python worker of Spark ended",
-        "outside:Early": "it answered 'maybe'",
-    }
-    names = ["newest", "longest", *wrong, "first"]
+def _forecasts(
+    worker: CompactorProcess, log: LogBuilder, *names: str
+) -> dict[str, StrategyForecast]:
     strategies = [CompactionStrategy(name=name) for name in names]
     request = AnalyzeRequest(plan=log.plan(100), strategies=strategies, differences_max=9)
-    found = own_worker.stub.Analyze(request).found
-    forecasts = {each.strategy.name: each for each in found.forecasts}
-    assert list(forecasts) == names
-    for name, why in wrong.items():
-        assert f"trategy '{name}'" in forecasts[name].not_forecast
-        assert why in forecasts[name].not_forecast
+    found = worker.stub.Analyze(request).found
+    assert [each.strategy.name for each in found.forecasts] == list(names)
+    assert found.differences.keys == 0
+    return {each.strategy.name: each for each in found.forecasts}
+
+
+def test_what_if_has_the_figures_of_their_runs(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """Of either kind; they have no part in what differs."""
+    log = _log(tmp_path, A1, A22, B1, A3)
+    found = _forecasts(own_worker, log, "newest", "longest", "first")
     for at, name in enumerate(("longest", "first")):
-        plan = log.plan(101 + at, strategy=name)
-        counts = own_worker.run(plan)[1].counts
-        assert (forecasts[name].messages, forecasts[name].bytes, forecasts[name].keys) == (
+        counts = own_worker.run(log.plan(101 + at, strategy=name))[1].counts
+        assert (found[name].messages, found[name].bytes, found[name].keys) == (
             counts.messages_out,
             counts.bytes_out,
             counts.keys,
         )
-        assert forecasts[name].removed_events == counts.removed_events
-    assert found.differences.keys == 0
+        assert found[name].removed_events == counts.removed_events
+
+
+def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """Within the bounds of a run, and before it is asked at all; the worker serves on."""
+    wrong = {
+        "outside:Hangs": "it did not answer within 2 s, at message 1:1:0",
+        "outside:Exits": "its Python worker of Spark ended",
+        "outside:Early": "it answered 'maybe'",
+    }
+    found = _forecasts(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
+    for name, why in wrong.items():
+        assert f"trategy '{name}'" in found[name].not_forecast
+        assert why in found[name].not_forecast
+    assert found["newest"].messages == 1
     assert own_worker.is_serving
 
 
