@@ -65,6 +65,13 @@ def pytest_configure(config: pytest.Config) -> None:
     load_profile(fast=config.getoption("--fast"))
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast run need not import what it leaves out as a whole."""
+    if config.getoption("--fast") and collection_path in map(TESTS.joinpath, PROCESS_FOLDERS):
+        return True
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # First: so that `-m "not spark"` sees the marks that are added here.

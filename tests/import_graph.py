@@ -4,8 +4,8 @@ Every import counts: at the top, inside a function, for type checking. A circle 
 be understood as a whole; a circle of rooms makes one room of them. A room is a folder of the
 broker, storage, the compactor, the wire contract (v1), or a module of the package itself.
 
-    >>> a = Module.parse("broker/log/a.py", "from ledgerfold.broker.log.b import f")
-    >>> b = Module.parse("broker/log/b.py", "def f():\\n    from ledgerfold.broker.log import a")
+    >>> a = Module("broker/log/a.py", "from ledgerfold.broker.log.b import f")
+    >>> b = Module("broker/log/b.py", "def f():\\n    from ledgerfold.broker.log import a")
     >>> print(module_circles([a, b])[0])
     ledgerfold.broker.log.a, ledgerfold.broker.log.b
       broker/log/a.py:1 imports ledgerfold.broker.log.b
@@ -48,7 +48,7 @@ def _name(module: Module) -> str:
 
 def _named(module: Module) -> Iterator[tuple[tuple[str, ...], int]]:
     """What an import may mean, likeliest first: in `from a import b`, b may be a module."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield (alias.name,), node.lineno

@@ -16,7 +16,7 @@ Each rule takes modules (or files) and returns what breaks it, one line each, as
 tests/unit/test_tidy.py runs them over the tree, and shows that each can fail. After TigerBeetle's
 `src/tidy.zig`.
 
-    >>> banned_calls([Module.parse("storage/a.py", "import time; time.sleep(1)")])
+    >>> banned_calls([Module("storage/a.py", "import time; time.sleep(1)")])
     ['storage/a.py:1: calls time.sleep: wait for a condition']
 """
 
@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("ledgerfold", "broker", "storage", "compactor")
+BUILT = ("build", "dist")
 MODULE_LINES_MAX = 400
 # The error tree is drawn, and stands, in one place.
 LONG_MODULES = ("storage/errors.py",)
@@ -124,11 +125,11 @@ class Module:
 
     path: str
     source: str
-    tree: ast.Module
 
-    @classmethod
-    def parse(cls, path: str, source: str) -> Module:
-        return cls(path, source, ast.parse(source))
+    @cached_property
+    def tree(self) -> ast.Module:
+        # When it is asked for: who only looks at the text of all modules need not wait for this.
+        return ast.parse(self.source)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -148,7 +149,7 @@ class Module:
 def modules(*folders: str) -> list[Module]:
     """Every hand-written module under `folders`."""
     return [
-        Module.parse(path.relative_to(ROOT).as_posix(), path.read_text())
+        Module(path.relative_to(ROOT).as_posix(), path.read_text())
         for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
@@ -156,15 +157,20 @@ def modules(*folders: str) -> list[Module]:
 
 def texts() -> dict[str, str]:
     """Every file that a person wrote, by its path."""
-    patterns = ("*.py", "*.md", "*.proto", "*.toml", "scripts/*", ".ci/*")
-    skipped = (".venv", ".git", ".cache", "build", "dist", "requirements.lock")
+    patterns = ("*.py", "*.md", "*.proto", "*.toml")
+    folders = [
+        folder
+        for folder in ROOT.iterdir()
+        if folder.is_dir() and not folder.name.startswith(".") and folder.name not in BUILT
+    ]
     return {
         path.relative_to(ROOT).as_posix(): path.read_text()
-        for pattern in patterns
-        for path in (ROOT.glob(pattern) if "/" in pattern else ROOT.rglob(pattern))
-        if path.is_file()
-        and path.relative_to(ROOT).parts[0] not in skipped
-        and not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
+        for found in (
+            *(ROOT.glob(pattern) for pattern in (*patterns, "scripts/*", ".ci/*")),
+            *(folder.rglob(pattern) for folder in folders for pattern in patterns),
+        )
+        for path in found
+        if path.is_file() and not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
     }
 
 

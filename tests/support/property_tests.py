@@ -27,5 +27,5 @@ def load_profile(*, fast: bool) -> None:
 
 
 def examples(whole: int) -> int:
-    """For `@settings`: so many in the whole run, fewer in the fast one."""
+    """For `@settings`, and for loops over what chance makes: fewer in the fast run."""
     return max(1, whole * settings().max_examples // EXAMPLES)

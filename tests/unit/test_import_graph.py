@@ -65,7 +65,7 @@ CIRCLES = {
 
 
 def parsed(sources: dict[str, str]) -> list[Module]:
-    return [Module.parse(path, source) for path, source in sources.items()]
+    return [Module(path, source) for path, source in sources.items()]
 
 
 @pytest.mark.parametrize("kind", CIRCLES)

@@ -28,6 +28,7 @@ from ledgerfold.v1.records_pb2 import (
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from tests.model.broker_lab import STORE, BrokerLab
 from tests.model.log_model import Message
+from tests.support.property_tests import examples
 
 LEDGERS = 40
 READERS_MAX = 8
@@ -205,7 +206,7 @@ def trimmed(
 def test_it_answers_as_if_it_went_through_them_all() -> None:
     """While ledgers come, are closed and go: counts, bytes, trimming."""
     rng = random.Random(11)
-    for _ in range(150):
+    for _ in range(examples(150)):
         stored: dict[int, LedgerRecord] = {}
         ledgers = RawLedgers([], stored.__getitem__)
         next_id = 0

@@ -135,7 +135,8 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
             Topic, SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
         )
         producer = Producer(topic, "p", ProducerRecord(last_sequence_id=5))
-        entry = memoryview(build_entry(b"", b"", EntryFields(message_count=1, sequence_id=3)))
+        payload = b"v" * 1000
+        entry = memoryview(build_entry(b"", payload, EntryFields(message_count=1, sequence_id=3)))
         for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):
             producer.append(entry)
         room = asyncio.create_task(producer.has_room())

@@ -15,6 +15,7 @@ import pytest
 from ledgerfold.storage.errors import Corruption, DiskFailure
 from ledgerfold.storage.files import RealFiles
 from ledgerfold.storage.rocks import RETRY_S, RocksKeyValue
+from tests.support.property_tests import examples
 
 FULL = "IO error: No space left on device: While appending to file: 000004.log"
 NOT_SYNCED = "IO error: Input/output error: While fdatasync: 000004.log"
@@ -287,7 +288,7 @@ def test_threads_write_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> No
     def write(thread: int) -> None:
         keys = [b"w/%d/%d" % (thread, number) for number in range(20)]
         stored: bytes | None = None
-        for turn in range(30):
+        for turn in range(examples(30)):
             try:
                 pairs.write(dict.fromkeys(keys, b"%d" % turn), ())
                 stored = b"%d" % turn

@@ -21,6 +21,7 @@ from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.writer import LedgerWriter
 from tests.support.ledgers import append, deleted_but_open
+from tests.support.property_tests import examples
 
 PATIENCE_S = 30
 TOPICS, TURNS = 6, 40
@@ -194,7 +195,7 @@ def test_topics_side_by_side(opened: Opened) -> None:
     def live(topic: int) -> None:
         chance = random.Random(topic)
         held: list[int] = []
-        for _ in range(TURNS):
+        for _ in range(examples(TURNS)):
             writer = opened.ledger(f"t{topic}")
             known[writer.ledger_id] = 1
             held.append(writer.ledger_id)
