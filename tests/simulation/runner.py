@@ -63,8 +63,12 @@ def simulate(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         running = {pool.submit(failures_of, job) for job in islice(work, 2 * jobs)}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(failures_of, job) for job in islice(work, len(done))}
-            for each in done:
-                yield each.result()
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                running |= {pool.submit(failures_of, job) for job in islice(work, len(done))}
+                for each in done:
+                    yield each.result()
+        finally:
+            # Who has seen enough need not wait for what was handed out and has not begun.
+            pool.shutdown(wait=False, cancel_futures=True)

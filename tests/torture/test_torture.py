@@ -11,7 +11,7 @@ from tests.torture.round import Round
 from tests.torture.settings import TortureSettings
 from tests.torture.victims import BROKER
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.alone]
 
 SHORT = TortureSettings(minutes=0.6, seed=1, kills_per_minute=14, fillings_per_minute=2.5)
 # Less than it is on any machine: a round in which nothing happens shows nothing.

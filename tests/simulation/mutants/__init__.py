@@ -58,9 +58,9 @@ def mutated(mutant: Mutant) -> Iterator[Path]:
     """A copy of the tree with that defect."""
     with tempfile.TemporaryDirectory(prefix="ledgerfold-mutant-") as folder:
         for each in _COPIED:
-            ignored = shutil.ignore_patterns("__pycache__")
-            # `ledgerfold` links to the others: to those of the copy.
-            shutil.copytree(ROOT / each, Path(folder) / each, symlinks=True, ignore=ignored)
+            # `ledgerfold` links to the others: to those of the copy. Bytecode goes along, and holds
+            # as long as the time of its source is the same: not for what is patched.
+            shutil.copytree(ROOT / each, Path(folder) / each, symlinks=True)
         patch = str(FOLDER / f"{mutant.name}.patch")
         # Two lines of context, and any line numbers.
         command = ["git", "apply", "-p0", "-C1", "--recount", patch]

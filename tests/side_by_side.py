@@ -1,0 +1,124 @@
+"""The whole suite, as `scripts/test` without arguments runs it: two pytests beside each other.
+
+What uses Spark runs in one, all else in the other; then, by itself, what has the mark `alone`: it
+does its work against the clock. On one core, or with little memory, they run one after the other.
+
+Each line begins with the name of the part that it is of. At the end stand the failures and the last
+line of each part. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts
+once, each ends the processes that it started, and none is begun any more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import FrameType
+from typing import TextIO
+
+STAGES = (
+    {"rest": "not spark and not alone", "spark": "spark and not alone"},
+    {"alone": "alone"},
+)
+# For one pytest with what it starts: a Spark, a second one in a process of its own, brokers.
+PART_BYTES = 4 * 1024**3
+_NAME_WIDTH = max(len(name) for stage in STAGES for name in stage)
+_SEPARATOR = " | "
+
+
+class Part:
+    """One pytest, in a process group of its own: a Ctrl-C reaches it once, through `interrupt`."""
+
+    def __init__(self, name: str, arguments: Sequence[str], said: TextIO) -> None:
+        self.name, self.said = name, said
+        self.failures: list[str] = []
+        self.last_line = ""
+        columns = shutil.get_terminal_size().columns - _NAME_WIDTH - len(_SEPARATOR)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            process_group=0,
+            env={**os.environ, "COLUMNS": str(columns)},
+        )
+        self._reader = threading.Thread(target=self._pass_on)
+        self._reader.start()
+
+    def wait(self) -> int:
+        """Its exit code, once all is said."""
+        code = self._process.wait()
+        self._reader.join()
+        # By a signal: as a shell says it.
+        return code if code >= 0 else 128 - code
+
+    def interrupt(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    def _pass_on(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self.said.write(f"{self.name:{_NAME_WIDTH}}{_SEPARATOR}{line}")
+                self.said.flush()
+                if line.startswith(("FAILED ", "ERROR ")):
+                    self.failures.append(line.rstrip())
+                self.last_line = line.strip() or self.last_line
+
+
+def run(stages: Iterable[Mapping[str, Sequence[str]]], said: TextIO) -> int:
+    """Each stage's parts beside each other; the worst exit code."""
+    began_s = time.monotonic()
+    parts: list[Part] = []
+    codes = [0]
+    try:
+        for stage in stages:
+            running = [Part(name, arguments, said) for name, arguments in stage.items()]
+            parts += running
+            codes += [part.wait() for part in running]
+    except KeyboardInterrupt:
+        for part in parts:
+            part.interrupt()
+        codes += [*(part.wait() for part in parts), 128 + signal.SIGINT]
+    for part in parts:
+        for line in part.failures:
+            print(line, file=said)
+    for part in parts:
+        print(f"{part.name:{_NAME_WIDTH}}{_SEPARATOR}{part.last_line}", file=said)
+    minutes, seconds = divmod(round(time.monotonic() - began_s), 60)
+    print(f"{'failed' if any(codes) else 'passed'} in {minutes} min {seconds} s", file=said)
+    return max(codes)
+
+
+def has_room() -> bool:
+    """A core for each of two parts, and memory."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return cores >= 2 and memory >= 2 * PART_BYTES
+
+
+def _interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, _interrupted)
+    color = ["--color=yes"] if sys.stdout.isatty() else []
+    stages = [
+        {name: [*color, "-m", expression] for name, expression in stage.items()} for stage in STAGES
+    ]
+    if not has_room():
+        stages = [{name: arguments} for stage in stages for name, arguments in stage.items()]
+    return run(stages, sys.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

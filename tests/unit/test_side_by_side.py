@@ -1,0 +1,90 @@
+"""Parts of the suite beside each other: none is left out, and what they say comes together."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.side_by_side import STAGES, run
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+PASSES = "def test_one():\n    assert True\n"
+FAILS = "def test_two():\n    assert False, 'not today'\n"
+WAITS = """
+import threading
+import pytest
+
+@pytest.fixture
+def folder(tmp_path):
+    open("begun", "w").close()
+    yield tmp_path
+    open("ended", "w").close()
+
+def test_three(folder):
+    threading.Event().wait()
+"""
+
+
+def arguments(folder: Path, test: str) -> list[str]:
+    """Of a pytest whose only test that is."""
+    folder.mkdir()
+    (folder / "test_it.py").write_text(test)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:cacheprovider\n")
+    return ["--rootdir", str(folder), "-c", str(folder / "pytest.ini"), str(folder)]
+
+
+def test_each_test_is_of_one_part() -> None:
+    """Whatever marks it has."""
+    expressions = [expression for stage in STAGES for expression in stage.values()]
+    for spark, alone in itertools.product([False, True], repeat=2):
+        marks = {"spark": spark, "alone": alone}
+        assert sum(eval(expression, {}, marks) for expression in expressions) == 1
+
+
+def test_the_worst_counts_and_failures_are_said_again(tmp_path: Path) -> None:
+    """Each line says whose it is; what is alone begins when the others are over."""
+    said = io.StringIO()
+    stages = (
+        {
+            "good": arguments(tmp_path / "good", PASSES),
+            "bad": arguments(tmp_path / "bad", FAILS),
+        },
+        {"late": arguments(tmp_path / "late", PASSES)},
+    )
+    assert run(stages, said) == 1
+    lines = said.getvalue().splitlines()
+    late = next(number for number, line in enumerate(lines) if line.startswith("late  | "))
+    assert {line[:8] for line in lines[:late]} == {"good  | ", "bad   | "}
+    *_, failure, good, bad, last, took = lines
+    assert failure.startswith("FAILED ")
+    assert "bad/test_it.py::test_two" in failure
+    assert ("1 passed" in good, "1 failed" in bad, "1 passed" in last) == (True, True, True)
+    assert took.startswith("failed in ")
+
+
+def test_an_interruption_ends_all_of_them_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a test holds is let go; nothing begins any more."""
+    monkeypatch.chdir(tmp_path)
+
+    def interrupt() -> None:
+        wait_until((tmp_path / "begun").exists, "the test")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    said = io.StringIO()
+    stages = ({"long": arguments(tmp_path / "long", WAITS)}, {"late": ["--version"]})
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    assert run(stages, said) == 130
+    thread.join()
+    assert (tmp_path / "ended").exists()
+    assert "KeyboardInterrupt" in said.getvalue()
+    assert "late" not in said.getvalue()
