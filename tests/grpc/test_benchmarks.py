@@ -10,12 +10,13 @@ import pytest
 from tests.benchmarks.main import BENCHMARKS, module_of
 from tests.benchmarks.options import Options
 
-WITH_SPARK = ("read", "compact-small", "compact-large", "strategic")
+WITH_SPARK = ("read", "compact-small", "compact-large", "strategic", "what-if")
+# Of those that start a worker, a run's and a question's show that they can.
+SHOWN = ("compact-small", "what-if")
 CASES = [
-    pytest.param(name, marks=pytest.mark.spark if name == "compact-small" else ())
+    pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow] if name in WITH_SPARK else ())
     for name in BENCHMARKS
-    # One of those that start a worker shows that they can.
-    if name not in WITH_SPARK or name == "compact-small"
+    if name not in WITH_SPARK or name in SHOWN
 ]
 
 

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ledgerfold.broker.client.admin import Admin
 from ledgerfold.broker.demo.own_broker import answers, own_broker
+from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import TIMEOUT_S, Ran, command, ledgerfold
+from tests.support.compactor_process import CompactorProcess
 from tests.support.git_repository import Repository
+from tests.support.waiting import wait_until
 
 Cli = Callable[..., Ran]
+PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO)
 
 
 @pytest.fixture
@@ -147,12 +153,22 @@ def test_a_run_that_is_on_its_way(cli: Cli, topic: str) -> None:
     assert ran.err == "Error in compaction: cancelled\n"
 
 
+def _read(terminal: int, seen: bytearray) -> None:
+    """To its end."""
+    # Linux says with an error that the other side is closed.
+    with open(terminal, "rb", buffering=0) as file, suppress(OSError):
+        while block := file.read(4096):
+            seen.extend(block)
+
+
 def test_a_person_sees_the_phases_of_a_real_run(
-    cli: Cli, topic: str, shared_broker: BrokerProcess
+    cli: Cli, topic: str, shared_broker: BrokerProcess, compactor: CompactorProcess
 ) -> None:
     """On standard error, where it is a terminal; the figures go to standard output."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
     master, slave = os.openpty()
+    seen = bytearray()
+    reading = threading.Thread(target=_read, args=(master, seen))
     with subprocess.Popen(
         command("--url", shared_broker.url, "topics", "compact", topic, "--wait"),
         stdout=subprocess.PIPE,
@@ -160,16 +176,18 @@ def test_a_person_sees_the_phases_of_a_real_run(
         env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
     ) as process:
         os.close(slave)
-        seen = b""
-        with open(master, "rb", buffering=0) as terminal:
-            try:
-                while block := terminal.read(4096):
-                    seen += block
-            except OSError:  # how Linux says that the other side is closed
-                pass
+        reading.start()
+        with Admin(shared_broker.url) as admin:
+            wait_until(lambda: admin.compaction_status(topic).progress.phase in PHASES, "a phase")
+        # However fast the run is: the phase that it is in goes on until it is seen.
+        compactor.stop()
+        try:
+            wait_until(lambda: b"phase one" in seen or b"phase two" in seen, "the phase")
+        finally:
+            compactor.go_on()
         out, _ = process.communicate(timeout=TIMEOUT_S)
+    reading.join()
     assert process.returncode == 0
-    assert b"phase one" in seen or b"phase two" in seen
     assert out.startswith(b"run 1: 200,000 -> 200,000 messages")
 
 

@@ -86,10 +86,14 @@ class Faults:
             "calm": self._calm,
             "full": self._full,
         }
-        while time.monotonic() < self._deadline_s:
+        while not self._is_over():
             self._on_step()
             self._free_stuck()
             rounds[self._draw()]()
+
+    def _is_over(self) -> bool:
+        is_late = time.monotonic() >= self._deadline_s
+        return is_late and self._tally.kills[BROKER] >= self._settings.broker_kills_min
 
     def _draw(self) -> str:
         minutes = (time.monotonic() - self._began_s) / 60

@@ -6,6 +6,7 @@ against what had its receipt before the pass was asked for.
 
 from __future__ import annotations
 
+import threading
 import time
 
 from tests.torture.bookkeeping import Books
@@ -13,6 +14,8 @@ from tests.torture.clients import Clients
 from tests.torture.seen import Latest
 from tests.torture.settings import TOPICS, TortureSettings
 from tests.torture.tally import Tally
+
+_PAUSE_S = 0.05
 
 
 class Passes:
@@ -42,8 +45,11 @@ class Passes:
                 self._clients.readers[topic].tell("pass", number=self._last_number)
 
     def drain(self) -> None:
-        """Judges those that ended; no more are asked for."""
-        self._take()
+        """Judges those that are on their way when they end, or hang; no more are asked for."""
+        pause = threading.Event()
+        while len(self._asked) > len(self.hanging):
+            self._take()
+            pause.wait(_PAUSE_S)
 
     def _take(self) -> None:
         for topic, (number, asked_s, expected) in tuple(self._asked.items()):

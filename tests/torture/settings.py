@@ -29,6 +29,8 @@ class TortureSettings:
 
     minutes: float
     seed: int = 1
+    # However slow the machine is: the faults go on until the broker was killed so often.
+    broker_kills_min: int = 0
     rate: int = 250
     kills_per_minute: float = 9.0
     fillings_per_minute: float = 1.0

@@ -13,9 +13,15 @@ from tests.torture.victims import BROKER
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.alone]
 
-SHORT = TortureSettings(minutes=0.6, seed=1, kills_per_minute=14, fillings_per_minute=2.5)
-# Less than it is on any machine: a round in which nothing happens shows nothing.
 KILLS_MIN = 3
+SHORT = TortureSettings(
+    minutes=0.6,
+    seed=1,
+    broker_kills_min=KILLS_MIN,
+    kills_per_minute=14,
+    fillings_per_minute=2.5,
+)
+# Less than it is on any machine: a round in which nothing happens shows nothing.
 MESSAGES_MIN = 2_000
 
 
