@@ -25,6 +25,8 @@ pytestmark = [
 ]
 
 
+# Spark starts twice.
+@pytest.mark.timeout(300)
 def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
     broker_process: MakeBroker,
 ) -> None:

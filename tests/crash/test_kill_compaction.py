@@ -112,6 +112,8 @@ def test_a_broker_killed_in_a_compaction(
     assert orphans(broker.data_dir) == []
 
 
+# Spark starts twice.
+@pytest.mark.timeout(300)
 def test_a_worker_killed_in_a_compaction(broker_process: MakeBroker) -> None:
     """The broker serves on, the old view stands, the record says why, and a new worker does it."""
     broker = broker_process(compactor="local", crash_at="worker.before-manifest@2")
