@@ -42,21 +42,31 @@ where event times do not fall from one chunk to the next, and where it does not 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.ordering import (
     FLAG_BITS,
-    Ordered,
     by_key,
     first_of_each,
     last_of_each,
 )
-from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.strategies.strategy import (
+    Codes,
+    Facts,
+    Folded,
+    FragmentColumns,
+    Ordered,
+    Strategy,
+)
 from ledgerfold.strategies.catalogue import LISTED
 
 # The bits of a place: of the fragment itself, and of the first message of its stretch.
 _IS_VALUE, _FIRST_IS_VALUE = 1, 2
+_VALUES = _IS_VALUE | _FIRST_IS_VALUE
 _TIME_MAX = (1 << 62) - 1
 # No power is below it.
 _NOTHING = -(1 << 63)
@@ -66,15 +76,23 @@ _SLICE_ROWS = 1 << 16
 
 def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
     """Each message is a fragment; each tombstone that is accepted is an event."""
-    powers, places = as_fragments(facts)
-    folded, tombstones = _fold(by_key(codes), powers, places, key_count)
+
+    def places_of(rows: Integers) -> Integers:
+        return _places(facts.positions[rows], facts.is_value[rows])
+
+    ordered, is_value = facts.ordered or by_key(codes), facts.is_value
+    columns = _Columns(_powers(facts), is_value, bool(is_value.all()), places_of)
+    folded, tombstones = _fold(ordered, columns, key_count)
     return folded._replace(removed_events=folded.removed_events + tombstones)
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
     """The same over fragments, in any order. Their tombstones have been counted."""
     powers, places = columns
-    folded, _ = _fold(by_key(codes, places), powers, places, key_count)
+    has_values_alone = bool(((places & _VALUES) == _VALUES).all())
+    is_value = (places & _IS_VALUE) != 0
+    unfolded = _Columns(powers, is_value, has_values_alone, places.__getitem__)
+    folded, _ = _fold(by_key(codes, places), unfolded, key_count)
     return folded
 
 
@@ -87,36 +105,64 @@ def survivors(columns: FragmentColumns) -> Integers:
 
 def as_fragments(facts: Facts) -> FragmentColumns:
     """Power and place of each message."""
+    return _powers(facts), _places(facts.positions, facts.is_value)
+
+
+def _powers(facts: Facts) -> Integers:
     assert facts.event_times is not None
     assert facts.is_alone is not None
-    times = facts.event_times.clip(~_TIME_MAX, _TIME_MAX)
-    flags = facts.is_value * np.int64(_IS_VALUE | _FIRST_IS_VALUE)
-    return (times << 1) | facts.is_alone, (facts.positions << FLAG_BITS) | flags
+    powers = facts.event_times.clip(~_TIME_MAX, _TIME_MAX)
+    powers <<= 1
+    powers |= facts.is_alone
+    return powers
 
 
-def _fold(
-    ordered: Ordered, powers: Integers, places: Integers, key_count: int
-) -> tuple[Folded, int]:
+def _places(positions: Integers, is_value: Booleans) -> Integers:
+    return (positions << FLAG_BITS) | is_value * np.int64(_VALUES)
+
+
+class _Columns(NamedTuple):
+    """Of what is folded, row by row; `places_of` row numbers.
+
+    `has_values_alone`: no tombstone, and no stretch that begins with one.
+    """
+
+    powers: Integers
+    is_value: Booleans
+    has_values_alone: bool
+    places_of: Callable[[Integers], Integers]
+
+
+def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, int]:
     """What stands for each key, what was replaced, and how many tombstones were accepted."""
-    codes, powers, places = ordered.codes, powers[ordered.rows], places[ordered.rows]
-    accepted = np.flatnonzero(_accepted(codes, powers, (places & _IS_VALUE) != 0))
-    taken_codes, taken = codes[accepted], places[accepted]
+    rows, codes = ordered.rows, ordered.codes
+    accepted = np.flatnonzero(_accepted(ordered, columns))
+    taken_codes = codes[accepted]
+    last = np.flatnonzero(last_of_each(taken_codes))
+    if columns.has_values_alone:
+        winners = rows[accepted[last]]
+        values = columns.powers[winners], columns.places_of(winners)
+        # There are keys without a message where event-time-window takes some for itself.
+        found = None if len(winners) == key_count else taken_codes[last]
+        return Folded(values, len(accepted) - len(winners), found), 0
+    taken = columns.places_of(rows[accepted])
     is_value = (taken & _IS_VALUE) != 0
     is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)
     replaced = int(np.count_nonzero(is_replacing & ~first_of_each(taken_codes)[1:]))
-    firsts = np.flatnonzero(first_of_each(codes))
-    first_is_value = places[firsts] & _FIRST_IS_VALUE
-    # Of each key at least the first message was accepted, so that these are in step with `firsts`.
-    last = np.flatnonzero(last_of_each(taken_codes))
+    first_is_value = columns.places_of(rows[ordered.starts]) & _FIRST_IS_VALUE
+    # Of each key at least the first message was accepted, so that these are in step with the keys.
     has_winner = is_value[last]
     winners = accepted[last[has_winner]]
-    values = (powers[winners], _flagged(places[winners], _IS_VALUE | first_is_value[has_winner]))
-    if len(winners) == key_count and is_value.all():
-        return Folded(values, replaced), 0
+    places = columns.places_of(rows[winners])
+    values = (
+        columns.powers[rows[winners]],
+        _flagged(places, _IS_VALUE | first_is_value[has_winner]),
+    )
     deleting = np.flatnonzero(~is_value)
     last = deleting[last_of_each(taken_codes[deleting])]
-    keys = np.searchsorted(codes[firsts], taken_codes[last])
-    reaches = np.maximum.reduceat(powers, firsts)[keys] if len(keys) else powers[:0]
+    keys = np.searchsorted(codes[ordered.starts], taken_codes[last])
+    powers = columns.powers
+    reaches = np.maximum.reduceat(powers[rows], ordered.starts)[keys] if len(keys) else powers[:0]
     gone = (reaches, _flagged(taken[last], first_is_value[keys]))
     folded = Folded(
         (np.concatenate((gone[0], values[0])), np.concatenate((gone[1], values[1]))),
@@ -131,23 +177,34 @@ def _flagged(places: Integers, flags: Integers) -> Integers:
     return (places >> FLAG_BITS << FLAG_BITS) | flags
 
 
-def _accepted(codes: Integers, powers: Integers, is_value: Booleans) -> Booleans:
-    """Which messages are; rows are in the order of keys and positions."""
-    firsts = first_of_each(codes)
-    accepted = firsts.copy()
+def _accepted(ordered: Ordered, columns: _Columns) -> Booleans:
+    """Which are, in the order of keys and positions."""
+    firsts, codes, powers = ordered.is_first, ordered.codes, columns.powers
     if not len(codes):
-        return accepted
+        return firsts
     lowest, keys = int(powers.min()), int(codes[-1]) + 1
     span = int(powers.max()) - lowest + 1
+    if span == 1 and columns.has_values_alone:
+        # Of equals each is accepted that was published alone.
+        return np.ones(len(codes), np.bool_) if lowest & 1 else firsts
+    accepted, powers = firsts.copy(), powers[ordered.rows]
     is_slow = np.zeros(keys, np.bool_)
     if span * keys < 1 << 63:
         # Without tombstones a key's highest message so far stands. Powers are lifted so that each
         # key's are above those of the key before: then one running maximum serves them all.
-        lifts = codes * span - lowest
-        highest = np.maximum.accumulate(powers + lifts) - lifts
-        accepted[1:] |= powers[1:] >= (highest[:-1] | 1)
+        lifts = codes * span
+        lifts -= lowest
+        highest = powers + lifts
+        np.maximum.accumulate(highest, out=highest)
+        highest -= lifts
+        highest |= 1
+        accepted[1:] |= powers[1:] >= highest[:-1]
+        if columns.has_values_alone:
+            return accepted
+        is_value = columns.is_value[ordered.rows]
         is_slow[codes[~is_value]] = True
     else:
+        is_value = columns.is_value[ordered.rows]
         is_slow[:] = True
     slow = np.flatnonzero(is_slow[codes])
     if len(slow):

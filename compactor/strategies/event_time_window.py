@@ -58,6 +58,15 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
     return _and_young(folded, codes[~is_old], young, key_count)
 
 
+def simpler(facts: Facts, old_until_ms: int) -> Strategy | None:
+    """Where nothing is young this is `event-time`, which several of these come down to."""
+    assert facts.event_times is not None
+    assert facts.publish_times is not None
+    latest = (facts.event_times, facts.publish_times)
+    is_old = all(times.max(initial=old_until_ms) <= old_until_ms for times in latest)
+    return event_time.EVENT_TIME if is_old else None
+
+
 def _and_young(folded: Folded, codes: Codes, young: FragmentColumns, key_count: int) -> Folded:
     if not len(codes):
         return folded
@@ -80,11 +89,13 @@ _NAME = "event-time-window"
 
 def event_time_window(lag_ms: int, time_ms: int) -> Strategy:
     """`time_ms`: of the run. The fragments of a chunk are at most its messages."""
+    old_until_ms = time_ms - lag_ms
     return Strategy(
         _NAME,
         LISTED[_NAME].version,
-        partial(begin, old_until_ms=time_ms - lag_ms),
+        partial(begin, old_until_ms=old_until_ms),
         join,
         survivors,
         reads_event_times=True,
+        simpler=partial(simpler, old_until_ms=old_until_ms),
     )

@@ -23,14 +23,16 @@ from functools import partial
 
 import numpy as np
 
-from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.ordering import (
-    FLAG_BITS,
-    by_key,
-    first_of_each,
-    last_of_each,
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.strategies.ordering import FLAG_BITS, by_key
+from ledgerfold.compactor.strategies.strategy import (
+    Codes,
+    Facts,
+    Folded,
+    FragmentColumns,
+    Ordered,
+    Strategy,
 )
-from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.strategies.catalogue import LISTED
 
 _IS_VALUE = 1
@@ -38,29 +40,40 @@ _IS_VALUE = 1
 
 def begin(codes: Codes, facts: Facts, key_count: int, n: int) -> Folded:
     """Each message is a fragment; each tombstone is an event."""
-    places = (facts.positions << FLAG_BITS) | facts.is_value * np.int64(_IS_VALUE)
-    folded = join(codes, (places,), key_count, n)
-    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
-    return folded._replace(removed_events=folded.removed_events + tombstones)
+    ordered = facts.ordered or by_key(codes)
+    is_value = facts.is_value
+    left, dropped = _left(ordered, is_value, n)
+    rows = ordered.rows[left]
+    places = (facts.positions[rows] << FLAG_BITS) | is_value[rows] * np.int64(_IS_VALUE)
+    tombstones = len(is_value) - int(np.count_nonzero(is_value))
+    return Folded((places,), dropped + tombstones, ordered.codes[left])
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int, n: int) -> Folded:
     """What is left of the fragments, in any order. Each value that is not is an event."""
     (places,) = columns
     ordered = by_key(codes, places)
-    places = places[ordered.rows]
-    is_value = (places & _IS_VALUE) != 0
-    rows = np.arange(len(places), dtype=np.int64)
-    starts = np.flatnonzero(first_of_each(ordered.codes))
-    ends = np.flatnonzero(last_of_each(ordered.codes))
-    keys = np.repeat(np.arange(len(starts)), ends - starts + 1)
-    # Of each key the row of its last tombstone; without one, the row before all of its own.
-    tombstones = starts - 1
-    np.maximum.at(tombstones, keys[~is_value], rows[~is_value])
-    is_left = is_value & (rows > tombstones[keys]) & (rows > ends[keys] - n)
+    left, dropped = _left(ordered, (places & _IS_VALUE) != 0, n)
+    return Folded((places[ordered.rows[left]],), dropped, ordered.codes[left])
+
+
+def _left(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
+    """Which places in the order stay, and how many values do not."""
+    codes = ordered.codes
+    is_left = np.ones(len(codes), np.bool_)
+    # That is, n behind it the key is another.
+    np.not_equal(codes[n:], codes[:-n], out=is_left[:-n])
+    if is_value.all():
+        left = np.flatnonzero(is_left)
+        return left, len(codes) - len(left)
+    is_value = is_value[ordered.rows]
+    places = np.arange(len(codes), dtype=np.int64)
+    # Of each place the last tombstone up to it, whichever key's, and of each key its last one.
+    tombstones = np.maximum.accumulate(np.where(is_value, -1, places))[ordered.ends]
+    is_left &= is_value & (places > np.repeat(tombstones, ordered.ends - ordered.starts + 1))
     dropped = int(np.count_nonzero(is_value)) - int(np.count_nonzero(is_left))
-    is_left[tombstones[tombstones >= starts]] = True
-    return Folded((places[is_left],), dropped, ordered.codes[is_left])
+    is_left[tombstones[tombstones >= ordered.starts]] = True
+    return np.flatnonzero(is_left), dropped
 
 
 def survivors(columns: FragmentColumns) -> Integers:

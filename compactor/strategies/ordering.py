@@ -14,22 +14,13 @@ strategy's own below. So places order as positions do.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.strategy import Codes
+from ledgerfold.compactor.strategies.strategy import Codes, Ordered
 
 # As many as a position leaves free (compactor/positions.py).
 FLAG_BITS = 2
-
-
-class Ordered(NamedTuple):
-    """Row numbers, key by key, those of a key by place; and the key of each."""
-
-    rows: Integers
-    codes: Integers
 
 
 def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
@@ -38,15 +29,28 @@ def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
     Key and row number are packed into one integer: numpy sorts those ten times as fast as it finds
     an order of two columns. Rows and keys are below 2**31, by the bounds of a chunk and a bucket.
     """
+    ordered = _in_order(codes)
+    if places is None:
+        return ordered
+    # Most callers have them in the order of the log, but none has to.
+    placed = places[ordered.rows]
+    if (ordered.is_first[1:] | (placed[1:] > placed[:-1])).all():
+        return ordered
+    rows = np.argsort(places)
+    ordered = _in_order(codes[rows])
+    return Ordered(rows[ordered.rows], ordered.codes)
+
+
+def _in_order(codes: Codes) -> Ordered:
     rows = np.arange(len(codes), dtype=np.int64)
-    if places is None and (codes[1:] >= codes[:-1]).all():
-        # Somebody who asks several strategies has sorted them (what_if/scan.py).
-        return Ordered(rows, codes.astype(np.int64, copy=False))
-    order = rows if places is None else np.argsort(places)
     bits = max(len(codes), 1).bit_length()
-    packed = (codes[order].astype(np.int64) << bits) | rows
+    packed = codes.astype(np.int64)
+    packed <<= bits
+    packed |= rows
     packed.sort()
-    return Ordered(order[packed & ((1 << bits) - 1)], packed >> bits)
+    np.bitwise_and(packed, (1 << bits) - 1, out=rows)
+    packed >>= bits
+    return Ordered(rows, packed)
 
 
 def first_of_each(codes: Codes) -> Booleans:

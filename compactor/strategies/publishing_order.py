@@ -32,7 +32,14 @@ from __future__ import annotations
 import numpy as np
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.strategies.strategy import (
+    Codes,
+    Facts,
+    Folded,
+    FragmentColumns,
+    Ordered,
+    Strategy,
+)
 from ledgerfold.strategies.catalogue import LISTED
 
 _FIRST_IS_VALUE = 2
@@ -42,10 +49,26 @@ _VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
 
 def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
     """Each message is a fragment; each tombstone is an event."""
+    if facts.ordered is not None:
+        return _begun(facts, facts.ordered)
     fragments = (facts.positions << 2) | (facts.is_value * np.int64(_VALUES))
     joined = join(codes, (fragments,), key_count)
     tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
     return joined._replace(removed_events=joined.removed_events + tombstones)
+
+
+def _begun(facts: Facts, ordered: Ordered) -> Folded:
+    """The same where keys are sorted: the ends of each tell it."""
+    is_value = facts.is_value
+    first, last = ordered.rows[ordered.starts], ordered.rows[ordered.ends]
+    flags = is_value[first] * np.int64(_FIRST_IS_VALUE) | is_value[last] * np.int64(_LAST_IS_VALUE)
+    fragments = (facts.positions[last] << 2) | flags
+    if is_value.all():
+        return Folded((fragments,), len(is_value) - len(last))
+    tombstones = len(is_value) - int(np.count_nonzero(is_value))
+    is_value = is_value[ordered.rows]
+    replaced = is_value[1:] & is_value[:-1] & ~ordered.is_first[1:]
+    return Folded((fragments,), int(np.count_nonzero(replaced)) + tombstones)
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +22,37 @@ Codes = NDArray[np.integer]
 FragmentColumns = tuple[Integers, ...]
 
 
+@dataclass(frozen=True)
+class Ordered:
+    """Row numbers, key by key, those of a key by position; and the key of each."""
+
+    rows: Integers
+    codes: Integers
+
+    @cached_property
+    def is_first(self) -> Booleans:
+        """Which begin a key."""
+        firsts = np.ones(len(self.codes), np.bool_)
+        np.not_equal(self.codes[1:], self.codes[:-1], out=firsts[1:])
+        return firsts
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each key begins."""
+        return np.flatnonzero(self.is_first)
+
+    @cached_property
+    def ends(self) -> Integers:
+        """Where the last one of each key is."""
+        return np.append(self.starts[1:], len(self.codes))[: len(self.starts)] - 1
+
+
 class Facts(NamedTuple):
     """What is known of messages that have a key: columns, those of a key in order of position.
 
     `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
     for a message that has none; `is_alone`, published alone and not in a batch; `publish_times` of
-    their entries, ms.
+    their entries, ms. `ordered`: by key, where whoever asks several strategies has sorted them.
     """
 
     positions: Integers
@@ -34,9 +60,10 @@ class Facts(NamedTuple):
     event_times: Integers | None = None
     is_alone: Booleans | None = None
     publish_times: Integers | None = None
+    ordered: Ordered | None = None
 
     def where(self, rows: Booleans | Integers) -> Facts:
-        """Those that a mask or row numbers name."""
+        """Those that a mask or row numbers name; nobody has sorted them."""
         return Facts(
             self.positions[rows],
             self.is_value[rows],
@@ -58,6 +85,10 @@ class Folded(NamedTuple):
     codes: Integers | None = None
 
 
+def no_simpler(_: Facts) -> None:
+    """Of a strategy that there is no simpler one for."""
+
+
 @dataclass(frozen=True)
 class Strategy:
     """A value: it travels to the tasks pickled, its functions by the names of their modules.
@@ -72,5 +103,8 @@ class Strategy:
     join: Callable[[Codes, FragmentColumns, int], Folded]
     survivors: Callable[[FragmentColumns], Integers]
     reads_event_times: bool = False
+    # Another one that does the same to such messages, in the same fragments, with less work; or
+    # that several come down to, which are asked together.
+    simpler: Callable[[Facts], Strategy | None] = no_simpler
     # Entered around each task that asks it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
