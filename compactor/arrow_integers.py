@@ -32,3 +32,8 @@ def from_arrow(column: pa.Array) -> NDArray[np.integer]:
     if not len(column):
         return np.empty(0, kind)
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * size_bytes)
+
+
+def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
+    """Where each string of a column of its own begins, and the end of the last."""
+    return np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, column.offset * 4)

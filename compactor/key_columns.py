@@ -132,18 +132,13 @@ class KeyColumns:
             [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self._keys))],
         )
 
-    def key_sizes(self) -> Integers:
-        """Bytes of each row's key."""
-        offsets = self._offsets()
-        sizes = np.diff(offsets)
-        # Between two entries lies no row.
-        is_between = np.zeros(len(sizes), np.bool_)
-        is_between[np.cumsum(np.array(self._counts, np.int64) + 1)[:-1] - 1] = True
-        return sizes[~is_between]
-
     def value_sizes(self) -> Integers:
         """Bytes of each row's value."""
         return np.frombuffer(b"".join(self._value_sizes), "<u4").astype(np.int64)
+
+    def positions(self) -> Integers:
+        """Of each entry's first row."""
+        return np.array(self._positions, np.int64)
 
     def _offsets(self) -> Integers:
         return np.frombuffer(b"".join(self._key_offsets), "<u4").astype(np.int64)

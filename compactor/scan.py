@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow as pa
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rows import Counts, Fragments, Positions, Row
 from ledgerfold.compactor.segment_map import SegmentMap
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
@@ -85,12 +87,18 @@ def _in_buckets(keys: pa.BinaryArray, fragments: FragmentColumns, buckets: int) 
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return
-    # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
-    hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
-    order = np.argsort(hashes, kind="stable")
+    order, ends = by_bucket(keys, buckets)
     keys, fragments = keys.take(to_arrow(order)), tuple(each[order] for each in fragments)
-    ends = np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
-    for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+    for bucket, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
             part = tuple(each[start:end] for each in fragments)
             yield bucket, Fragments.of(keys.slice(start, end - start), part)
+
+
+def by_bucket(keys: pa.BinaryArray, buckets: int) -> tuple[Integers, list[int]]:
+    """The places of keys, bucket by bucket, and where each bucket ends."""
+    # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
+    hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
+    # Numbers of two bytes are sorted by counting.
+    order = np.argsort(hashes.astype(np.min_scalar_type(buckets)), kind="stable")
+    return order, np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()

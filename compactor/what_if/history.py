@@ -20,9 +20,9 @@ from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rows import Failure
 from ledgerfold.compactor.strategies.strategy import Facts
+from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.replay import History
-from ledgerfold.compactor.what_if.rows import Chunk
-from ledgerfold.compactor.what_if.scan import Collected, chunks_of
+from ledgerfold.compactor.what_if.rows import key_blob, key_column
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 MESSAGES_MAX = 10_000_000
@@ -102,16 +102,17 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
 
 def _chunk_of(chunk: Collected) -> HistoryChunk:
     columns = chunk.columns
-    encoded = columns.keys().dictionary_encode()
+    keys = columns.keys()
+    encoded = keys.dictionary_encode()
     codes = np.where(columns.has_key(), from_arrow(encoded.indices), -1)
     return HistoryChunk(
         chunk.publish_times(),
         chunk.entry_bytes(),
-        chunk.counts(),
+        chunk.counts,
         codes,
-        chunk.whole_shares(),
+        chunk.whole_shares(keys),
         columns.facts(),
-        Chunk.of(encoded.dictionary, {}, None).keys,
+        key_blob(encoded.dictionary),
     )
 
 
@@ -128,7 +129,7 @@ def _joined_facts(chunks: Sequence[Facts]) -> Facts:
 
 def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:
     """Of keys that are the same in all chunks."""
-    columns = [Chunk(each.keys, {}, None).key_column for each in chunks]
+    columns = [key_column(each.keys) for each in chunks]
     codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
     bounds = np.cumsum([0, *map(len, columns)])
     joined = []

@@ -59,7 +59,7 @@ class Analysis:
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
-        return size(rows, self.strategies, ordinals)
+        return size(rows, len(self.strategies), ordinals)
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +32,7 @@ from ledgerfold.compactor.what_if.rows import (
     Entries,
     Judged,
     Kept,
-    packed,
+    key_column,
     unpacked,
 )
 
@@ -54,7 +56,7 @@ class Merge:
                     case Messages() as content:
                         spool.add(content)
                     case Kept() as content:
-                        yield from self._to_sizing(content.strategy, unpacked(content.positions))
+                        yield from self._to_sizing(content)
                     case Entries() as content:
                         yield from self._to_their_tasks(content)
                     case Failure() as content:
@@ -73,12 +75,11 @@ class Merge:
         for task in range(int(low), int(high) + 1):
             yield task, entries
 
-    def _merged(self, chunks: Sequence[Chunk], spool: Spool) -> Iterator[AnalysisRow]:
-        columns = [chunk.key_column for chunk in chunks]
-        encoded = pa.concat_arrays(columns).dictionary_encode()
-        found, codes = encoded.dictionary, from_arrow(encoded.indices)
-        bounds = np.cumsum([0, *map(len, columns)])
-        chunk_codes = [codes[start:end] for start, end in pairwise(bounds)]
+    def _merged(self, chunks: list[Chunk], spool: Spool) -> Iterator[AnalysisRow]:
+        # In the order of the log, so that nobody has to sort what is of one key.
+        chunks.sort(key=attrgetter("first"))
+        bucket = _Bucket.of(chunks)
+        merged = dict[tuple[int, ...], tuple[Judged, Integers]]()
         survivors = []
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
@@ -86,31 +87,35 @@ class Merge:
                 judged = Judged(number, len(asked.standing), asked.removed_events)
                 positions = asked.survivors()
             else:
-                judged, positions = _judge(number, strategy, chunks, chunk_codes, len(found))
+                # Those that came down to one in every chunk come to the same here, too.
+                parts = tuple(id(chunk.parts[number]) for chunk in chunks)
+                if parts not in merged:
+                    merged[parts] = bucket.judge(number, strategy)
+                judged, positions = merged[parts]
+                judged = judged._replace(strategy=number)
             yield 0, judged
-            yield from self._to_sizing(number, positions)
             survivors.append(positions)
+        yield from self._to_sizing(_kept(chunks, survivors))
         if self.differences_max:
-            yield 0, self._differing(found, survivors, chunks, chunk_codes)
+            yield 0, self._differing(bucket, survivors)
 
-    def _to_sizing(self, strategy: int, positions: Integers) -> Iterator[AnalysisRow]:
+    def _to_sizing(self, kept: Kept) -> Iterator[AnalysisRow]:
+        (positions, shares), marks = kept.messages.columns, kept.mark_column
         firsts = np.array(self.first_ordinals, np.int64) << ROW_BITS
         bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
         for task, (start, end) in enumerate(pairwise(bounds)):
             if start < end:
-                yield task, Kept(strategy, packed(positions[start:end]))
+                yield task, Kept.of(positions[start:end], shares[start:end], marks[start:end])
 
     def _differing(
         self,
-        keys: pa.BinaryArray,
+        bucket: _Bucket,
         survivors: Sequence[Integers],
-        chunks: Sequence[Chunk],
-        chunk_codes: Sequence[Codes],
     ) -> Differing:
-        places = [chunk.places for chunk in chunks if chunk.places is not None]
+        places = [chunk.places for chunk in bucket.chunks if chunk.places is not None]
         positions = np.concatenate([unpacked(each[0]) for each in places])
         codes = np.concatenate(
-            [of[unpacked(each[1])] for of, each in zip(chunk_codes, places, strict=True)]
+            [of[unpacked(each[1])] for of, each in zip(bucket.codes, places, strict=True)]
         )
         order = np.argsort(positions, kind="stable")
         positions, codes = positions[order], codes[order]
@@ -118,7 +123,7 @@ class Merge:
         stays, times = np.unique(np.concatenate(survivors), return_counts=True)
         loose = stays[times < len(survivors)]
         differing = np.unique(codes[np.searchsorted(positions, loose)])
-        listed = keys.take(to_arrow(differing)).to_pylist()
+        listed = bucket.keys.take(to_arrow(differing)).to_pylist()
         first = sorted(zip(listed, differing.tolist(), strict=True))[: self.differences_max]
         return Differing(
             len(differing),
@@ -135,31 +140,54 @@ def _last_kept(kept: Integers, positions: Integers, code: int) -> tuple[int, int
     return len(own), int(own[-1]) if len(own) else -1
 
 
-def _judge(
-    number: int,
-    strategy: Strategy,
-    chunks: Sequence[Chunk],
-    chunk_codes: Sequence[Codes],
-    key_count: int,
-) -> tuple[Judged, Integers]:
-    """What one strategy makes of the bucket; the positions that stay, ascending."""
-    parts = [chunk.parts[number] for chunk in chunks]
-    codes = np.concatenate(
-        [
-            of if part.codes is None else of[unpacked(part.codes)]
-            for of, part in zip(chunk_codes, parts, strict=True)
-        ]
-    )
-    columns = tuple(
-        np.concatenate([unpacked(each) for each in column])
-        for column in zip(*(part.columns for part in parts), strict=True)
-    )
-    is_present = np.zeros(key_count, np.bool_)
-    is_present[codes] = True
-    if not is_present.all():
-        # A strategy is asked about keys of which there are fragments.
-        codes = (np.cumsum(is_present) - 1)[codes]
-        key_count = int(np.count_nonzero(is_present))
-    folded = strategy.join(codes, columns, key_count)
-    positions = np.sort(strategy.survivors(folded.fragments))
-    return Judged(number, key_count, folded.removed_events), positions
+class _Bucket(NamedTuple):
+    """All keys of a bucket, and the place among them of each of a chunk's."""
+
+    chunks: Sequence[Chunk]
+    keys: pa.BinaryArray
+    codes: Sequence[Codes]
+
+    @classmethod
+    def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
+        columns = [key_column(chunk.keys) for chunk in chunks]
+        encoded = pa.concat_arrays(columns).dictionary_encode()
+        codes = from_arrow(encoded.indices)
+        bounds = np.cumsum([0, *map(len, columns)])
+        return cls(
+            chunks, encoded.dictionary, [codes[start:end] for start, end in pairwise(bounds)]
+        )
+
+    def judge(self, number: int, strategy: Strategy) -> tuple[Judged, Integers]:
+        """What one strategy makes of it; the positions that stay, ascending."""
+        parts = [chunk.parts[number] for chunk in self.chunks]
+        codes = np.concatenate(
+            [
+                of if (places := part.code_column) is None else of[places]
+                for of, part in zip(self.codes, parts, strict=True)
+            ]
+        )
+        columns = tuple(
+            np.concatenate([unpacked(each) for each in column])
+            for column in zip(*(part.columns for part in parts), strict=True)
+        )
+        key_count = len(self.keys)
+        is_present = np.zeros(key_count, np.bool_)
+        is_present[codes] = True
+        if not is_present.all():
+            # A strategy is asked about keys of which there are fragments.
+            codes = (np.cumsum(is_present) - 1)[codes]
+            key_count = int(np.count_nonzero(is_present))
+        folded = strategy.join(codes, columns, key_count)
+        positions = np.sort(strategy.survivors(folded.fragments))
+        return Judged(number, key_count, folded.removed_events), positions
+
+
+def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
+    """Those candidates that survive under any strategy. `survivors`: by strategy."""
+    candidates = [chunk.candidates.columns for chunk in chunks]
+    positions, shares = (np.concatenate(column) for column in zip(*candidates, strict=True))
+    marks = np.zeros(len(positions), np.uint16)
+    for number, stay in enumerate(survivors):
+        marks[np.searchsorted(positions, stay)] |= np.uint16(1 << number)
+    kept = np.flatnonzero(marks)
+    return Kept.of(positions[kept], shares[kept], marks[kept])

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rows import Counts, Failure, Fragments, Messages
-from ledgerfold.compactor.strategies.strategy import FragmentColumns
+from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
 
-# In the place of a strategy's number: what has no key, and stays under all those over columns.
-KEYLESS = -1
+# Which strategies a message stays under: a bit for each, so that there are 16 of them at most.
+Marks = NDArray[np.uint16]
 
 
 def packed(values: Integers) -> bytes:
@@ -27,57 +28,86 @@ def unpacked(blob: bytes) -> Integers:
     return np.frombuffer(blob, "<i8").astype(np.int64, copy=False)
 
 
+def key_blob(keys: pa.BinaryArray) -> bytes:
+    return Fragments.of(keys, ()).blob
+
+
+def key_column(blob: bytes) -> pa.BinaryArray:
+    """Over the blob's own memory."""
+    return Fragments(blob).columns[0]
+
+
 class Part(NamedTuple):
-    """What one strategy makes of a chunk: `codes` None: a fragment for each key, in their order."""
+    """What one strategy makes of a chunk: `codes` None: a fragment for each key, in their order.
+
+    Else they ascend; 32 bits each.
+    """
 
     codes: bytes | None
     columns: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, codes: Integers | None, columns: FragmentColumns) -> Part:
-        return cls(None if codes is None else packed(codes), tuple(map(packed, columns)))
+    def of(cls, codes: Codes | None, columns: FragmentColumns) -> Part:
+        narrow = None if codes is None else codes.astype("<u4").tobytes()
+        return cls(narrow, tuple(map(packed, columns)))
+
+    @property
+    def code_column(self) -> Codes | None:
+        return None if self.codes is None else np.frombuffer(self.codes, "<u4")
+
+
+class Shared(NamedTuple):
+    """Positions, ascending, and the share that each message has of its entry (shares.py)."""
+
+    positions: bytes
+    shares: bytes
+
+    @classmethod
+    def of(cls, positions: Integers, shares: Integers) -> Shared:
+        return cls(packed(positions), shares.astype("<u4").tobytes())
+
+    @property
+    def columns(self) -> tuple[Integers, Integers]:
+        return unpacked(self.positions), np.frombuffer(self.shares, "<u4").astype(np.int64)
 
 
 class Chunk(NamedTuple):
     """Keys of a bucket, and what strategies over columns make of them, by number.
 
-    Codes are places in `keys`.
+    Codes are places in `keys`. Several strategies may have one part, the same object, also on the
+    other side of a shuffle. `first`: a position before which the chunk has none, and no chunk of
+    earlier messages any behind. `candidates`: what may stay under any strategy.
     `places`, where differences are asked for: the position of each message, and its key's code.
     """
 
+    first: int
     keys: bytes
     parts: dict[int, Part]
+    candidates: Shared
     places: tuple[bytes, bytes] | None
-
-    @classmethod
-    def of(
-        cls,
-        keys: pa.BinaryArray,
-        parts: dict[int, Part],
-        places: tuple[Integers, Integers] | None,
-    ) -> Chunk:
-        packed_places = None if places is None else (packed(places[0]), packed(places[1]))
-        return cls(Fragments.of(keys, ()).blob, parts, packed_places)
-
-    @property
-    def key_column(self) -> pa.BinaryArray:
-        return Fragments(self.keys).columns[0]
 
 
 class Entries(NamedTuple):
-    """Entries of the input: first position, messages, bytes of header; and a share a message."""
+    """Entries of the input: first position, messages, bytes of header."""
 
     positions: bytes
     counts: bytes
     header_bytes: bytes
-    shares: bytes
 
 
 class Kept(NamedTuple):
-    """Positions that stay under one strategy, or KEYLESS ones, ascending."""
+    """Messages that stay under any strategy, and the Marks of which."""
 
-    strategy: int
-    positions: bytes
+    messages: Shared
+    marks: bytes
+
+    @classmethod
+    def of(cls, positions: Integers, shares: Integers, marks: Marks) -> Kept:
+        return cls(Shared.of(positions, shares), marks.astype("<u2", copy=False).tobytes())
+
+    @property
+    def mark_column(self) -> Marks:
+        return np.frombuffer(self.marks, "<u2")
 
 
 class Judged(NamedTuple):

@@ -1,50 +1,49 @@
 """The one scan of an analysis: key sections in, what every strategy makes of them out.
 
 As compactor/scan.py does for a run. What costs most is done once for all strategies: reading and
-verifying, encoding the keys as numbers, and their hashes. Beside the fragments it tells what is
-needed to say how large the survivors are (shares.py).
+verifying, encoding the keys as numbers, their hashes, and bringing the messages into the order of
+their keys. Keys are numbered bucket by bucket, so that a bucket's share of anything in that order
+is a slice. Of messages that may stay it tells what they come to in bytes (shares.py); what survives
+nothing of a chunk can survive nothing of the whole (strategies/registry.py).
 
 Where strategies that decide message by message are asked about, one scan of messages follows, which
-takes what any of them reads: scan_messages.py.
+takes what any of them reads: scan_messages.py. Any message may stay under those.
 
-Chunks are those of a run: what a strategy counts may depend on them. A task's memory is about 60
-bytes a message of its chunk, 24 more for each strategy, and three times the keys.
+A task's memory is about 80 bytes a message of its chunk, 24 more for each strategy, and three times
+the keys.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import InputSegment
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
 from ledgerfold.compactor.rows import Counts, Messages
-from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
+from ledgerfold.compactor.scan import by_bucket
 from ledgerfold.compactor.scan_messages import scan_messages
-from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
-from ledgerfold.compactor.strategies.strategy import Codes, Folded, Strategy
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Strategy
+from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.rows import (
-    KEYLESS,
     AnalysisRow,
     Chunk,
-    Entries,
     Judged,
     Kept,
     Part,
+    Shared,
+    key_blob,
     packed,
 )
-from ledgerfold.compactor.what_if.shares import Sections, shared_out
-from ledgerfold.storage.entry import EntryHeader
 
 
 @dataclass(frozen=True)
@@ -61,9 +60,7 @@ class Scan:
 
         Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
         """
-        reads_event_times = any(
-            each.reads_event_times for each in self.strategies if isinstance(each, Strategy)
-        )
+        reads_event_times = any(each.reads_event_times for each in self._over_columns.values())
         for chunk in chunks_of(segments, reads_event_times):
             yield from self._reduced(chunk)
         by_message = [each for each in self.strategies if isinstance(each, MessageStrategy)]
@@ -74,145 +71,154 @@ class Scan:
                 if isinstance(content, Messages):
                     yield bucket, content
 
+    @property
+    def _over_columns(self) -> dict[int, Strategy]:
+        return {
+            number: each
+            for number, each in enumerate(self.strategies)
+            if isinstance(each, Strategy)
+        }
+
     def _reduced(self, chunk: Collected) -> Iterator[AnalysisRow]:
         columns = chunk.columns
         facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
-        yield 0, chunk.entries(facts.positions)
+        yield int(facts.positions[0] >> ROW_BITS) % self.buckets, chunk.entries()
         keyless = columns.rows - int(np.count_nonzero(has_key))
-        if keyless:
-            if self.retain_null_key:
-                yield 0, Kept(KEYLESS, packed(facts.positions[~has_key]))
-            keys = keys.take(to_arrow(np.flatnonzero(has_key)))
-            facts = facts.where(has_key)
-        tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
-        encoded = keys.dictionary_encode()
-        found, codes = encoded.dictionary, from_arrow(encoded.indices)
-        dropped = 0 if self.retain_null_key else keyless
-        if len(self.strategies) > 1:
-            # Once for all of them: within a key the order stays that of positions.
-            ordered = by_key(codes)
-            codes, facts = ordered.codes, facts.where(ordered.rows)
-        begun: dict[int, Folded] = {}
+        if keyless and self.retain_null_key:
+            rows = np.flatnonzero(~has_key)
+            yield 0, self._keyless(facts.positions[rows], chunk.shares(keys, rows))
+        keyed = self._keyed(facts, keys, has_key if keyless else None)
+        folds = self._folds(keyed)
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
                 yield 0, Judged(number, 0, keyless)
             else:
-                begun[number] = strategy.begin(codes, facts, len(found))
-                yield 0, Judged(number, 0, begun[number].removed_events + dropped)
-        yield from self._in_buckets(found, begun, facts.positions, codes)
+                dropped = 0 if self.retain_null_key else keyless
+                yield 0, Judged(number, 0, folds[number].removed_events + dropped)
+        rows = self._candidates(chunk, folds, keyed)
+        shares = chunk.shares(keys, rows if keyed.rows is None else keyed.rows[rows])
+        yield from self._in_buckets(keyed, folds, rows, shares)
+        is_value = keyed.facts.is_value
         yield (
             0,
             Counts(
                 messages_in=columns.rows,
                 entries_in=columns.entries,
                 bytes_in=columns.size_bytes,
-                tombstones=tombstones,
+                tombstones=len(is_value) - int(np.count_nonzero(is_value)),
                 null_keys=keyless,
             ),
         )
 
+    def _keyless(self, positions: Integers, shares: Integers) -> Kept:
+        """They stay under all that are over columns; the others drop them, whatever is asked."""
+        marks = np.full(len(positions), sum(1 << number for number in self._over_columns), "<u2")
+        return Kept.of(positions, shares, marks)
+
+    def _keyed(self, facts: Facts, keys: pa.BinaryArray, has_key: Booleans | None) -> _Keyed:
+        rows = None if has_key is None else np.flatnonzero(has_key)
+        if rows is not None:
+            facts, keys = facts.where(rows), keys.take(to_arrow(rows))
+        encoded = keys.dictionary_encode()
+        found, codes = encoded.dictionary, from_arrow(encoded.indices)
+        bounds = np.array([0, len(found)])
+        if self.buckets > 1:
+            order, ends = by_bucket(found, self.buckets)
+            numbers = np.empty(len(found), codes.dtype)
+            numbers[order] = np.arange(len(found), dtype=codes.dtype)
+            found, codes = found.take(to_arrow(order)), numbers[codes]
+            bounds = np.concatenate(([0], ends))
+        if len(self._over_columns) > 1:
+            facts = facts._replace(ordered=by_key(codes))
+        return _Keyed(rows, facts, found, codes, bounds)
+
+    def _folds(self, keyed: _Keyed) -> dict[int, Folded]:
+        """What each strategy makes of the chunk, keys ascending; those that come to the same have
+        the same object.
+        """
+        facts, begun = keyed.facts, dict[Strategy, Folded]()
+        asked = {number: each.simpler(facts) or each for number, each in self._over_columns.items()}
+        for strategy in asked.values():
+            if strategy not in begun:
+                folded = strategy.begin(keyed.codes, facts, len(keyed.found))
+                begun[strategy] = _by_code(folded)
+        return {number: begun[each] for number, each in asked.items()}
+
+    def _candidates(self, chunk: Collected, folds: Mapping[int, Folded], keyed: _Keyed) -> Integers:
+        """Row numbers of what may stay, among what has a key."""
+        if len(folds) < len(self.strategies):
+            return np.arange(len(keyed.codes), dtype=np.int64)
+        may_stay = np.zeros(chunk.columns.rows, np.bool_)
+        # Of those that have the same one, one survives as another.
+        for number, folded in {id(each): (number, each) for number, each in folds.items()}.values():
+            survivors = self._over_columns[number].survivors(folded.fragments)
+            may_stay[chunk.rows_at(survivors)] = True
+        return np.flatnonzero(may_stay if keyed.rows is None else may_stay[keyed.rows])
+
     def _in_buckets(
-        self,
-        keys: pa.BinaryArray,
-        begun: Mapping[int, Folded],
-        positions: Integers,
-        codes: Codes,
+        self, keyed: _Keyed, folds: Mapping[int, Folded], rows: Integers, shares: Integers
     ) -> Iterator[AnalysisRow]:
-        places = (positions, codes.astype(np.int64)) if self.finds_differences else None
-        if self.buckets == 1:
-            parts = {number: Part.of(each.codes, each.fragments) for number, each in begun.items()}
-            yield 0, Chunk.of(keys, parts, places)
-            return
-        # As in a run: crc32 is the same everywhere.
-        hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % self.buckets
-        for bucket in range(self.buckets):
-            chosen = hashes == bucket
-            if chosen.any():
-                yield bucket, _part_of(keys, chosen, begun, places)
+        """`rows`: the candidates, with their shares."""
+        positions, codes, bounds = keyed.facts.positions, keyed.codes, keyed.bounds
+        candidates = _by_bucket(codes[rows], bounds)
+        every = _by_bucket(codes, bounds) if self.finds_differences else None
+        for bucket, (start, end) in enumerate(pairwise(bounds.tolist())):
+            if start == end:
+                continue
+            parts = {id(each): _part_of(each, start, end) for each in folds.values()}
+            chosen = candidates[bucket]
+            places = None
+            if every is not None:
+                these = every[bucket]
+                places = packed(positions[these]), packed(codes[these] - start)
+            yield (
+                bucket,
+                Chunk(
+                    int(positions[0]),
+                    key_blob(keyed.found.slice(start, end - start)),
+                    {number: parts[id(each)] for number, each in folds.items()},
+                    Shared.of(positions[rows[chosen]], shares[chosen]),
+                    places,
+                ),
+            )
 
 
-def _part_of(
-    keys: pa.BinaryArray,
-    chosen: Booleans,
-    begun: Mapping[int, Folded],
-    places: tuple[Integers, Integers] | None,
-) -> Chunk:
-    """Of the keys that are chosen, under new codes."""
-    renumbered = np.cumsum(chosen) - 1
-    parts = {}
-    for number, folded in begun.items():
-        codes, rows = None, chosen
-        if folded.codes is not None:
-            rows = chosen[folded.codes]
-            codes = renumbered[folded.codes[rows]]
-        parts[number] = Part.of(codes, tuple(each[rows] for each in folded.fragments))
-    if places is not None:
-        positions, row_codes = places
-        rows = chosen[row_codes]
-        places = positions[rows], renumbered[row_codes[rows]]
-    return Chunk.of(keys.take(to_arrow(np.flatnonzero(chosen))), parts, places)
+class _Keyed(NamedTuple):
+    """The messages of a chunk that have a key.
 
-
-def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:
-    """The entries of their ranges, in chunks whose columns are checked.
-
-    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    `rows`: their numbers in the chunk; None: all have one. `codes`: the key of each, as its place
+    in `found`, in which each bucket's keys lie between two of the `bounds`.
     """
-    chunk = Collected(reads_event_times)
-    for segment in segments:
-        with SegmentMap(segment) as mapped:
-            for entry in mapped.in_range():
-                chunk.add(mapped, entry)
-                columns = chunk.columns
-                if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
-                    columns.check()
-                    yield chunk
-                    chunk = Collected(reads_event_times)
-    if chunk.columns.rows:
-        chunk.columns.check()
-        yield chunk
+
+    rows: Integers | None
+    facts: Facts
+    found: pa.BinaryArray
+    codes: Codes
+    bounds: Integers
 
 
-class Collected:
-    """The key columns of many entries, and how large the parts of each are."""
+def _by_code(folded: Folded) -> Folded:
+    codes = folded.codes
+    if codes is None or (codes[1:] >= codes[:-1]).all():
+        return folded
+    order = np.argsort(codes, kind="stable")
+    fragments = tuple(each[order] for each in folded.fragments)
+    return folded._replace(fragments=fragments, codes=codes[order])
 
-    def __init__(self, reads_event_times: bool) -> None:
-        self.columns = KeyColumns(reads_event_times)
-        self._headers: list[EntryHeader] = []
 
-    def add(self, mapped: SegmentMap, entry: PlacedEntry) -> None:
-        self.columns.add(mapped, entry)
-        self._headers.append(entry.header)
+def _part_of(folded: Folded, start: int, end: int) -> Part:
+    """Of the keys between the two, which are numbered anew."""
+    if folded.codes is None:
+        return Part.of(None, tuple(each[start:end] for each in folded.fragments))
+    low, high = np.searchsorted(folded.codes, [start, end])
+    fragments = tuple(each[low:high] for each in folded.fragments)
+    return Part.of(folded.codes[low:high] - start, fragments)
 
-    def entries(self, positions: Integers) -> Entries:
-        """`positions`: those of all messages."""
-        counts = self.counts()
-        return Entries(
-            packed(positions[np.cumsum(counts) - counts]),
-            packed(counts),
-            packed(self._of_headers("header_bytes")),
-            self._shares().astype("<u4").tobytes(),
-        )
 
-    def counts(self) -> Integers:
-        return self._of_headers("message_count")
-
-    def entry_bytes(self) -> Integers:
-        return self._of_headers("size_bytes")
-
-    def publish_times(self) -> Integers:
-        return self._of_headers("publish_time_ms")
-
-    def whole_shares(self) -> Integers:
-        """Of each message, the header's among them: they add up to the entry."""
-        counts = self.counts()
-        ones = np.ones(self.columns.rows, np.int64)
-        return self._shares() + shared_out(self._of_headers("header_bytes"), counts, ones)
-
-    def _shares(self) -> Integers:
-        sections = Sections(self._of_headers("key_bytes"), self._of_headers("value_bytes"))
-        columns = self.columns
-        return sections.shares(self.counts(), columns.key_sizes(), columns.value_sizes())
-
-    def _of_headers(self, field: str) -> Integers:
-        return np.fromiter(map(attrgetter(field), self._headers), np.int64, len(self._headers))
+def _by_bucket(codes: Codes, bounds: Integers) -> list[Integers]:
+    """The rows of each bucket."""
+    buckets = np.searchsorted(bounds, codes, "right") - 1
+    # Numbers of two bytes are sorted by counting.
+    narrow = buckets.astype(np.min_scalar_type(len(bounds)))
+    ends = np.cumsum(np.bincount(buckets, minlength=len(bounds) - 1))
+    return np.split(np.argsort(narrow, kind="stable"), ends[:-1])

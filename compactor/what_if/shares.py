@@ -10,10 +10,14 @@ which is exact when all of them do. Otherwise the entry would be built anew, and
 estimate: it takes values to compress evenly, properties to be as large as the values are, and
 leaves out the batch indexes (4 bytes a message).
 
+Most messages stay under no strategy, so shares are worked out for those alone that are asked about,
+from sums over all:
+
     >>> import numpy as np
-    >>> sections = Sections(np.array([60]), np.array([100]))
-    >>> sections.shares(np.array([3]), np.array([1, 1, 1]), np.array([9, 9, 79])).tolist()
-    [30, 30, 100]
+    >>> sizes = np.array([9, 9, 79])
+    >>> section = Section(np.array([100]), sums_of(sizes), each=1)
+    >>> section.shares(np.array([0, 2]), np.array([0, 3]), np.array([0, 0])).tolist()
+    [10, 80]
 """
 
 from __future__ import annotations
@@ -25,35 +29,39 @@ import numpy as np
 from ledgerfold.compactor.positions import Integers
 
 # Beside a key: its offset, its flags, the size of its value.
-_ROW_BYTES = 9
+KEY_ROW_BYTES = 9
+VALUE_ROW_BYTES = 1
 
 
-class Sections(NamedTuple):
-    """The stored bytes of each entry's sections."""
+class Section(NamedTuple):
+    """That of many entries. `totals`: the stored bytes of each.
 
-    key_bytes: Integers
-    value_bytes: Integers
-
-    def shares(self, counts: Integers, key_sizes: Integers, value_sizes: Integers) -> Integers:
-        """Of each message; `counts`: messages of each entry, of which none is empty."""
-        keys = shared_out(self.key_bytes, counts, key_sizes + _ROW_BYTES)
-        values = shared_out(self.value_bytes, counts, value_sizes + 1)
-        return keys + values
-
-
-def shared_out(totals: Integers, counts: Integers, weights: Integers) -> Integers:
-    """By weight: what rounding leaves over goes to the messages behind.
-
-    Products stay far below 2**63: an entry has a few MB.
+    A message weighs its size and `each`; `sums`: of the sizes of all messages before each row.
     """
-    ends = np.cumsum(counts)
-    summed = np.cumsum(weights)
-    before = np.concatenate(([0], summed[ends[:-1] - 1])) if len(ends) else ends
-    until = summed - np.repeat(before, counts)
-    whole = until[ends - 1] if len(ends) else ends
-    upto = until * np.repeat(totals, counts) // np.repeat(whole, counts)
-    shares: Integers = np.diff(upto, prepend=0)
-    if len(ends):
-        starts = ends - counts
-        shares[starts] = upto[starts]
-    return shares
+
+    totals: Integers
+    sums: Integers
+    each: int
+
+    def shares(self, rows: Integers, bounds: Integers, entries: Integers) -> Integers:
+        """Of these rows. `bounds`: where each entry's rows begin; `entries`: that of each row.
+
+        By weight: what rounding leaves over goes to the messages behind. Products stay far below
+        2**63: an entry has a few MB.
+        """
+        before = self._weight(bounds)
+        whole = np.diff(before)[entries]
+        totals, before = self.totals[entries], before[entries]
+        until = (self._weight(rows + 1) - before) * totals // whole
+        return until - (self._weight(rows) - before) * totals // whole
+
+    def _weight(self, rows: Integers) -> Integers:
+        """Of all messages before."""
+        return self.sums[rows] + self.each * rows
+
+
+def sums_of(sizes: Integers) -> Integers:
+    """Before each row, and of all."""
+    sums = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=sums[1:])
+    return sums

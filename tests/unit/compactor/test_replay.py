@@ -20,7 +20,7 @@ from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.compactor.what_if import replay as replay_module
-from ledgerfold.compactor.what_if import scan as scan_module
+from ledgerfold.compactor.what_if import chunks as chunks_module
 from ledgerfold.compactor.what_if.history import HistoryScan, history_of
 from ledgerfold.compactor.what_if.lifetimes import Lives, lifetimes_of
 from ledgerfold.compactor.what_if.replay import (
@@ -206,7 +206,7 @@ def test_a_scanned_history_is_what_was_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From several segments and chunks: keys are the same in all, shares add up to the entries."""
-    monkeypatch.setattr(scan_module, "CHUNK_ROWS_MAX", 3)
+    monkeypatch.setattr(chunks_module, "CHUNK_ROWS_MAX", 3)
     log = LogBuilder(tmp_path)
     batch = [Message(b"a", b"1", 7), Message(None, b"22", 8), Message(b"b", b"")]
     log.add_segment(1, [batch, [Message(b"", b"333"), Message(b"a", b"4")]])

@@ -21,11 +21,11 @@ from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
-from ledgerfold.compactor.what_if import scan as scan_module
+from ledgerfold.compactor.what_if import chunks as chunks_module
 from ledgerfold.compactor.what_if.forecasts import differences
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import Judged
-from ledgerfold.compactor.what_if.shares import Sections
+from ledgerfold.compactor.what_if.shares import Section, sums_of
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, MissingFile, StrategyFailed
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Numeric
@@ -82,7 +82,7 @@ def _check(
     Cut alike: what `event-time` counts depends on where the log is cut.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (scan_module, run_scan_module, scan_messages_module):
+        for module in (chunks_module, run_scan_module, scan_messages_module):
             patch.setattr(module, "CHUNK_ROWS_MAX", chunk_rows)
         figures = analyze(plan, STRATEGIES, buckets=buckets, is_spread=is_spread)
         _check_runs(plan, buckets, is_spread, figures)
@@ -154,7 +154,7 @@ def test_the_keys_that_differ(
 ) -> None:
     """All are counted, the first are listed, with what stays of them under each strategy."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
+        patch.setattr(chunks_module, "CHUNK_ROWS_MAX", chunk_rows)
         log = _log(Path(folder), shape)
         plan = log.plan(100)
         figures = analyze(
@@ -197,13 +197,14 @@ def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
     """To the sections of each entry, whatever is in it."""
     counts = np.array([len(batch) for batch in batches])
     sizes = np.array([each for batch in batches for each in batch])
-    sections = Sections(counts * 41 + 7, counts * 13)
-    shares = sections.shares(counts, sizes[:, 0], sizes[:, 1])
-    assert (shares >= 0).all()
-    assert (
-        np.add.reduceat(shares, np.cumsum(counts) - counts).tolist()
-        == (sections.key_bytes + sections.value_bytes).tolist()
-    )
+    bounds, entries = sums_of(counts), np.repeat(np.arange(len(counts)), counts)
+    for totals, column, each in ((counts * 41 + 7, 0, 9), (counts * 13, 1, 1)):
+        section = Section(totals, sums_of(sizes[:, column]), each)
+        shares = section.shares(np.arange(len(sizes)), bounds, entries)
+        assert (shares >= 0).all()
+        assert np.add.reduceat(shares, bounds[:-1]).tolist() == totals.tolist()
+        some = np.arange(0, len(sizes), 3)
+        assert section.shares(some, bounds, entries[some]).tolist() == shares[some].tolist()
 
 
 def test_bytes_of_what_is_built_anew_are_near(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""A chunk of an analysis: the key columns of many entries, and how large the parts of each are.
+
+Chunks are those of a run (compactor/scan.py): what a strategy counts may depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.arrow_integers import offsets_of
+from ledgerfold.compactor.key_columns import KeyColumns
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
+from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.what_if.rows import Entries, packed
+from ledgerfold.compactor.what_if.shares import KEY_ROW_BYTES, VALUE_ROW_BYTES, Section, sums_of
+from ledgerfold.storage.entry import EntryHeader
+
+
+def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:
+    """The entries of their ranges, in chunks whose columns are checked.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    chunk = Collected(reads_event_times)
+    for segment in segments:
+        with SegmentMap(segment) as mapped:
+            for entry in mapped.in_range():
+                chunk.add(mapped, entry)
+                columns = chunk.columns
+                if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
+                    columns.check()
+                    yield chunk
+                    chunk = Collected(reads_event_times)
+    if chunk.columns.rows:
+        chunk.columns.check()
+        yield chunk
+
+
+class Collected:
+    """Grows by entries; what it tells is asked when all are there."""
+
+    def __init__(self, reads_event_times: bool) -> None:
+        self.columns = KeyColumns(reads_event_times)
+        self._headers: list[EntryHeader] = []
+
+    def add(self, mapped: SegmentMap, entry: PlacedEntry) -> None:
+        self.columns.add(mapped, entry)
+        self._headers.append(entry.header)
+
+    def entries(self) -> Entries:
+        return Entries(
+            packed(self.columns.positions()),
+            packed(self.counts),
+            packed(self._of_headers("header_bytes")),
+        )
+
+    @cached_property
+    def counts(self) -> Integers:
+        return self._of_headers("message_count")
+
+    def entry_bytes(self) -> Integers:
+        return self._of_headers("size_bytes")
+
+    def publish_times(self) -> Integers:
+        return self._of_headers("publish_time_ms")
+
+    def shares(self, keys: pa.BinaryArray, rows: Integers) -> Integers:
+        """Of those messages, which ascend. `keys`: of all of them."""
+        entries = self._entries_of(rows)
+        key_sums = offsets_of(keys).astype(np.int64)
+        value_sums = sums_of(self.columns.value_sizes())
+        sections = (
+            Section(self._of_headers("key_bytes"), key_sums, KEY_ROW_BYTES),
+            Section(self._of_headers("value_bytes"), value_sums, VALUE_ROW_BYTES),
+        )
+        of_keys, of_values = (each.shares(rows, self._bounds, entries) for each in sections)
+        return of_keys + of_values
+
+    def whole_shares(self, keys: pa.BinaryArray) -> Integers:
+        """Of each message, the header's among them: they add up to the entry."""
+        rows = np.arange(self.columns.rows, dtype=np.int64)
+        headers = Section(self._of_headers("header_bytes"), np.zeros(len(rows) + 1, np.int64), 1)
+        of_headers = headers.shares(rows, self._bounds, self._entries_of(rows))
+        return self.shares(keys, rows) + of_headers
+
+    def rows_at(self, positions: Integers) -> Integers:
+        """The numbers of the messages at these positions."""
+        # Positions are without gaps within a segment: a run of them is found in a short list.
+        firsts = self.columns.positions()
+        starts = np.flatnonzero(np.diff(firsts - self._bounds[:-1], prepend=-1))
+        runs = np.searchsorted(firsts[starts], positions, "right") - 1
+        return positions - (firsts - self._bounds[:-1])[starts][runs]
+
+    @cached_property
+    def _bounds(self) -> Integers:
+        """Where the rows of each entry begin, and the end."""
+        return sums_of(self.counts)
+
+    def _entries_of(self, rows: Integers) -> Integers:
+        return np.searchsorted(self._bounds, rows, "right") - 1
+
+    def _of_headers(self, field: str) -> Integers:
+        return np.fromiter(map(attrgetter(field), self._headers), np.int64, len(self._headers))
