@@ -59,12 +59,13 @@ def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
 
 def _begun(facts: Facts, ordered: Ordered) -> Folded:
     """The same where keys are sorted: the ends of each tell it."""
-    is_value = facts.is_value
-    first, last = ordered.rows[ordered.starts], ordered.rows[ordered.ends]
-    flags = is_value[first] * np.int64(_FIRST_IS_VALUE) | is_value[last] * np.int64(_LAST_IS_VALUE)
-    fragments = (facts.positions[last] << 2) | flags
+    is_value, last = facts.is_value, ordered.rows[ordered.ends]
+    fragments = facts.positions[last] << 2
     if is_value.all():
+        fragments |= _VALUES
         return Folded((fragments,), len(is_value) - len(last))
+    fragments |= is_value[ordered.rows[ordered.starts]] * np.int64(_FIRST_IS_VALUE)
+    fragments |= is_value[last] * np.int64(_LAST_IS_VALUE)
     tombstones = len(is_value) - int(np.count_nonzero(is_value))
     is_value = is_value[ordered.rows]
     replaced = is_value[1:] & is_value[:-1] & ~ordered.is_first[1:]

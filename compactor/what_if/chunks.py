@@ -74,7 +74,7 @@ class Collected:
     def shares(self, keys: pa.BinaryArray, rows: Integers) -> Integers:
         """Of those messages, which ascend. `keys`: of all of them."""
         entries = self._entries_of(rows)
-        key_sums = offsets_of(keys).astype(np.int64)
+        key_sums = offsets_of(keys)
         value_sums = sums_of(self.columns.value_sizes())
         sections = (
             Section(self._of_headers("key_bytes"), key_sums, KEY_ROW_BYTES),
@@ -104,7 +104,9 @@ class Collected:
         return sums_of(self.counts)
 
     def _entries_of(self, rows: Integers) -> Integers:
-        return np.searchsorted(self._bounds, rows, "right") - 1
+        """`rows` ascend."""
+        ends = np.searchsorted(rows, self._bounds)
+        return np.repeat(np.arange(len(self.counts)), np.diff(ends))
 
     def _of_headers(self, field: str) -> Integers:
         return np.fromiter(map(attrgetter(field), self._headers), np.int64, len(self._headers))

@@ -2,8 +2,9 @@
 
     segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
 
-Cut as a run of the same plan is (compactor/plan.py); a small plan is one task. Nothing is written
-but Spark's shuffle files and what merge tasks lay aside, in the worker's own folder.
+Cut as a run of the same plan is (compactor/plan.py), but for the last stage, which has less to do
+than one that copies; a small plan is one task. Nothing is written but Spark's shuffle files and
+what merge tasks lay aside, in the worker's own folder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from pyspark import SparkContext
 
-from ledgerfold.compactor.plan import Cut, InputSegment
+from ledgerfold.compactor.plan import Cut, InputSegment, contiguous, cut_segments
 from ledgerfold.compactor.rows import Counts, Failure
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.merge import Merge
@@ -25,6 +26,22 @@ from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Diff
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
 from ledgerfold.storage.errors import LedgerfoldError
+
+# Of its segments, whether they stay or not; what a task holds of those that do: sizing.py.
+SIZE_TASK_MESSAGES = 4_000_000
+
+
+def analysis_cut(
+    segments: tuple[InputSegment, ...], cores: int, strategies: Sequence[AnyStrategy]
+) -> Cut:
+    """Into tasks; in the place of copies, those that size."""
+    cut = cut_segments(segments, cores, strategies)
+    tasks = -(-sum(map(_messages, segments)) // SIZE_TASK_MESSAGES)
+    return cut._replace(copies=contiguous(segments, max(tasks, 1), _messages))
+
+
+def _messages(segment: InputSegment) -> int:
+    return segment.record.messages
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,11 @@ def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
     candidates = [chunk.candidates.columns for chunk in chunks]
     positions, shares = (np.concatenate(column) for column in zip(*candidates, strict=True))
     marks = np.zeros(len(positions), np.uint16)
+    # Several strategies may have come to one array.
+    marked = {id(stay): [stay, 0] for stay in survivors}
     for number, stay in enumerate(survivors):
-        marks[np.searchsorted(positions, stay)] |= np.uint16(1 << number)
+        marked[id(stay)][1] |= 1 << number
+    for stay, mark in marked.values():
+        marks[np.searchsorted(positions, stay)] |= np.uint16(mark)
     kept = np.flatnonzero(marks)
     return Kept.of(positions[kept], shares[kept], marks[kept])

@@ -29,7 +29,7 @@ from ledgerfold.compactor.what_if.forecasts import (
     input_of,
 )
 from ledgerfold.compactor.what_if.history import read_history
-from ledgerfold.compactor.what_if.job import Analysis, Figures, run_analysis
+from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, run_analysis
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.storage.errors import (
@@ -112,7 +112,7 @@ class AnalysisRun:
         # Where there is no forecast, nothing differs.
         differences_max = request.differences_max if strategies else 0
         analysis = Analysis(
-            cut_segments(self._segments, self._session.cores, strategies),
+            analysis_cut(self._segments, self._session.cores, strategies),
             strategies,
             request.plan.retain_null_key,
             differences_max,

@@ -49,15 +49,26 @@ class Section(NamedTuple):
         By weight: what rounding leaves over goes to the messages behind. Products stay far below
         2**63: an entry has a few MB.
         """
-        before = self._weight(bounds)
-        whole = np.diff(before)[entries]
-        totals, before = self.totals[entries], before[entries]
-        until = (self._weight(rows + 1) - before) * totals // whole
-        return until - (self._weight(rows) - before) * totals // whole
+        weights = self._weight(bounds)
+        before, whole = weights[:-1][entries], np.diff(weights)[entries]
+        totals = self.totals[entries]
+        return self._part(rows + 1, before, whole, totals) - self._part(rows, before, whole, totals)
+
+    def _part(
+        self, rows: Integers, before: Integers, whole: Integers, totals: Integers
+    ) -> Integers:
+        """Of its entry's bytes, all that belongs to the messages before each row."""
+        part = self._weight(rows)
+        part -= before
+        part *= totals
+        part //= whole
+        return part
 
     def _weight(self, rows: Integers) -> Integers:
         """Of all messages before."""
-        return self.sums[rows] + self.each * rows
+        weight = rows * self.each
+        weight += self.sums[rows]
+        return weight
 
 
 def sums_of(sizes: Integers) -> Integers:

@@ -19,8 +19,8 @@ from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Facts
-from ledgerfold.compactor.what_if import replay as replay_module
 from ledgerfold.compactor.what_if import chunks as chunks_module
+from ledgerfold.compactor.what_if import replay as replay_module
 from ledgerfold.compactor.what_if.history import HistoryScan, history_of
 from ledgerfold.compactor.what_if.lifetimes import Lives, lifetimes_of
 from ledgerfold.compactor.what_if.replay import (
