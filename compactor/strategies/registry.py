@@ -29,7 +29,12 @@ Laws (tests/unit/compactor/test_strategies.py asks every strategy about the firs
   after one run: where something of one is remembered, as by event-time-window, which may apply it
   in a later run, the strategy's documentation says what comes of it.
 
-The survivors may be any messages of the stretch, several of a key, and tombstones.
+* What survives the whole survives each stretch that it lies in. A forecast tells how large the
+  survivors of a chunk are, and nothing of its other messages (what_if/scan.py).
+
+The survivors may be any messages of the stretch, several of a key, and tombstones. A strategy that
+sorts takes the order of `Facts.ordered` where there is one. One that comes down to another, given
+what a stretch is made of, says so (`simpler`): then the two are asked as one.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Strategy:
     join: Callable[[Codes, FragmentColumns, int], Folded]
     survivors: Callable[[FragmentColumns], Integers]
     reads_event_times: bool = False
-    # Another one that does the same to such messages, in the same fragments, with less work; or
-    # that several come down to, which are asked together.
-    simpler: Callable[[Facts], Strategy | None] = no_simpler
     # Entered around each task that asks it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
+    # Another one that does the same to such messages, in the same fragments: several may come down
+    # to it, which are then asked together.
+    simpler: Callable[[Facts], Strategy | None] = no_simpler

@@ -124,7 +124,7 @@ def _joined_facts(chunks: Sequence[Facts]) -> Facts:
         if column is not None
     }
     rows = sum(len(each.is_value) for each in chunks)
-    return Facts(**columns | {"positions": np.arange(rows, dtype=np.int64)})
+    return chunks[0]._replace(**columns | {"positions": np.arange(rows, dtype=np.int64)})
 
 
 def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:

@@ -9,6 +9,7 @@ asked for, 16 bytes a message.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -188,10 +189,11 @@ def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
     positions, shares = (np.concatenate(column) for column in zip(*candidates, strict=True))
     marks = np.zeros(len(positions), np.uint16)
     # Several strategies may have come to one array.
-    marked = {id(stay): [stay, 0] for stay in survivors}
+    marked: dict[int, int] = defaultdict(int)
     for number, stay in enumerate(survivors):
-        marked[id(stay)][1] |= 1 << number
-    for stay, mark in marked.values():
-        marks[np.searchsorted(positions, stay)] |= np.uint16(mark)
+        marked[id(stay)] |= 1 << number
+    for stay in survivors:
+        if mark := marked.pop(id(stay), 0):
+            marks[np.searchsorted(positions, stay)] |= np.uint16(mark)
     kept = np.flatnonzero(marks)
     return Kept.of(positions[kept], shares[kept], marks[kept])

@@ -25,6 +25,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
 
@@ -40,7 +41,7 @@ class Section(NamedTuple):
     """
 
     totals: Integers
-    sums: Integers
+    sums: NDArray[np.integer]
     each: int
 
     def shares(self, rows: Integers, bounds: Integers, entries: Integers) -> Integers:

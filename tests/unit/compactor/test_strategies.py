@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from ledgerfold.compactor import scan as scan_module
 from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.plan import cut
 from ledgerfold.compactor.segment_map import SegmentMap
+from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import MAKERS, fixed, strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.errors import Corruption, UnknownStrategy
@@ -24,7 +26,7 @@ from ledgerfold.v1.entry_pb2 import NativeKeys
 from tests.model.strategy_model import Message
 from tests.support.compaction import LOGS, Batch, LogBuilder, Stored, read_messages
 from tests.support.local_run import run_tasks
-from tests.support.strategies import FIRST, fold
+from tests.support.strategies import FIRST, columns_of, fold
 
 LogShape = list[list[list[Message]]]
 SETTINGS: dict[str, dict[str, str]] = {
@@ -91,6 +93,40 @@ def test_however_the_log_is_cut(
     assert parts[0] == whole[0]
     if strategy.name in COUNTS_EXACTLY:
         assert parts == whole
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+@given(messages=st.lists(KEYED, min_size=1, max_size=30))
+def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
+    """Messages handed over in the order of keys, or to a simpler strategy, come to the same."""
+    keys, facts = columns_of(messages)
+    found, codes = np.unique(keys, return_inverse=True)
+    begun = strategy.begin(codes, facts, len(found))
+    ordered = facts._replace(ordered=by_key(codes))
+    for each in (strategy, strategy.simpler(facts) or strategy):
+        again = each.begin(codes, ordered, len(found))
+        assert again.removed_events == begun.removed_events
+        survivors = [sorted(strategy.survivors(of.fragments).tolist()) for of in (again, begun)]
+        assert survivors[0] == survivors[1]
+
+
+@pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
+@given(
+    messages=st.lists(KEYED, min_size=1, max_size=30), bounds=st.tuples(*[st.integers(0, 30)] * 2)
+)
+def test_what_stays_of_the_whole_stays_of_each_stretch(
+    strategy: Strategy, messages: list[Message], bounds: tuple[int, int]
+) -> None:
+    """A forecast tells of what survives chunks how large it is, and of nothing else."""
+    start, end = sorted(bounds)
+    keys, facts = columns_of(messages)
+    stretch = np.arange(len(messages))[start:end]
+    if len(stretch):
+        whole, _ = fold(strategy, messages)
+        found, codes = np.unique(keys[stretch], return_inverse=True)
+        begun = strategy.begin(codes, facts.where(stretch), len(found))
+        stays = set(strategy.survivors(begun.fragments).tolist())
+        assert stays.issuperset(set(whole) & set(stretch.tolist()))
 
 
 def _first(messages: Sequence[Stored]) -> list[Stored]:
