@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -118,13 +118,13 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
 
 def _joined_facts(chunks: Sequence[Facts]) -> Facts:
     """Whatever columns they have."""
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate([getattr(each, name) for each in chunks])
         for name, column in chunks[0]._asdict().items()
         if column is not None
     }
     rows = sum(len(each.is_value) for each in chunks)
-    return chunks[0]._replace(**columns | {"positions": np.arange(rows, dtype=np.int64)})
+    return Facts(**columns | {"positions": np.arange(rows, dtype=np.int64)})
 
 
 def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:

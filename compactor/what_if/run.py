@@ -147,7 +147,7 @@ class AnalysisRun:
         if isinstance(own, InvalidStrategy):
             raise own
         strategies = (own.strategy,)
-        cut = cut_segments(self._segments, self._session.cores, strategies)
+        cut = analysis_cut(self._segments, self._session.cores, strategies)
         analysis = Analysis(cut, strategies, self._request.plan.retain_null_key, 0)
         try:
             with self._session.code_of(own):
