@@ -14,16 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.positions import Integers
-
 # Bits of a column's numbers -> how numpy calls them, and their bytes.
 _KINDS = {32: ("<i4", 4), 64: ("<i8", 8)}
 
 
-def to_arrow(values: Integers) -> pa.Int64Array:
+def to_arrow(values: NDArray[np.integer]) -> pa.Int64Array:
     """As 64 bits each."""
     contiguous = np.ascontiguousarray(values, np.int64)
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(contiguous)])
+
+
+def to_arrow_short(values: NDArray[np.integer]) -> pa.Int32Array:
+    """As 32 bits each."""
+    contiguous = np.ascontiguousarray(values, np.int32)
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(contiguous)])
 
 
 def from_arrow(column: pa.Array) -> NDArray[np.integer]:

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from tempfile import SpooledTemporaryFile
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from ledgerfold.compactor.merge import to_copy_tasks
-from ledgerfold.compactor.message_rows import Message, messages
+from ledgerfold.compactor.message_rows import Message, key_numbers, key_texts, messages
 from ledgerfold.compactor.rows import Counts, Failure, Messages, Row
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.errors import LedgerfoldError
@@ -61,8 +61,8 @@ def _for_all(failure: Failure, first_ordinals: Sequence[int]) -> Iterator[Row]:
 def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
     """All that was laid aside. Raises StrategyFailed."""
     asked = Asked(strategy)
-    for content in spool.in_order():
-        asked.about(content.rows)
+    for columns in spool.in_order():
+        asked.about(columns)
     return asked
 
 
@@ -73,47 +73,56 @@ class Asked:
         """Raises StrategyFailed."""
         self._strategy = strategy
         self._made = strategy.made()
+        self._numbers: dict[str, int] = {}
         self.removed_events = 0
-        # Every key that was met; None when nothing stands.
-        self.standing: dict[str, Message | None] = {}
+        # Of every key that was met, by its number; None when nothing stands.
+        self.standing: list[Message | None] = []
 
-    def about(self, rows: pa.RecordBatch) -> None:
+    def about(self, columns: Mapping[str, bytes]) -> None:
         """All of a stretch. Raises StrategyFailed."""
-        should_keep_left = self._made.should_keep_left
-        handle_skipped: Callable[[str, Any], object] | None
-        handle_skipped = getattr(self._made, "handle_skipped", None)
-        standing, accepted = self.standing, 0
-        stretch = messages(rows)
         # Of the messages made here none is part of a cycle, and looking for some in all that stand
         # costs a sixth of the time.
         gc.disable()
         try:
-            for message in stretch:
-                key = message.key
-                previous = standing.get(key)
-                answer = should_keep_left(previous, message)
+            self._about(columns)
+        finally:
+            gc.enable()
+
+    def _about(self, columns: Mapping[str, bytes]) -> None:
+        should_keep_left = self._made.should_keep_left
+        handle_skipped: Callable[[str, Any], object] | None
+        handle_skipped = getattr(self._made, "handle_skipped", None)
+        texts, keys = key_texts(columns), key_numbers(columns)
+        numbers = self._numbered(texts)
+        standing, accepted = self.standing, 0
+        stretch = messages(columns, map(texts.__getitem__, keys))
+        try:
+            for number, message in zip(map(numbers.__getitem__, keys), stretch, strict=True):
+                answer = should_keep_left(standing[number], message)
                 if answer is False:
                     accepted += 1
-                    standing[key] = message if message.place & 1 else None
+                    standing[number] = message if message.place & 1 else None
                 elif answer is not True:
                     break
-                else:
-                    if previous is None:
-                        standing[key] = None
-                    if handle_skipped is not None:
-                        handle_skipped(key, message)
+                elif handle_skipped is not None:
+                    handle_skipped(message.key, message)
             else:
                 self.removed_events += accepted
                 return
         except RAISED as error:  # a person's code: it may raise anything
             raise self._strategy.failed(message.message_id, error) from error
-        finally:
-            gc.enable()
         why = f"should_keep_left answered {answer!r:.100}, which is no bool"
         raise self._strategy.failed(message.message_id, why)
 
+    def _numbered(self, keys: Sequence[str]) -> list[int]:
+        """The number of each key among all that were met."""
+        known = self._numbers
+        numbers = [known.setdefault(key, len(known)) for key in keys]
+        self.standing.extend([None] * (len(known) - len(self.standing)))
+        return numbers
+
     def survivors(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        places = [message.place for message in self.standing.values() if message is not None]
+        places = [message.place for message in self.standing if message is not None]
         positions = np.array(places, np.int64) >> 1
         positions.sort()
         return positions
@@ -125,18 +134,19 @@ class Spool:
     def __init__(self) -> None:
         folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
         self._file = SpooledTemporaryFile(SPOOL_BYTES, dir=folders[0] or None)  # noqa: SIM115
-        # First place, offset, size.
-        self._stretches: list[tuple[int, int, int]] = []
+        # First place, offset, the size of each column.
+        self._stretches: list[tuple[int, int, dict[str, int]]] = []
 
     def add(self, content: Messages) -> None:
-        self._stretches.append((content.first_place, self._file.tell(), len(content.blob)))
-        self._file.write(content.blob)
+        sizes = {name: len(column) for name, column in content.columns.items()}
+        self._stretches.append((content.first_place, self._file.tell(), sizes))
+        self._file.writelines(content.columns.values())
 
-    def in_order(self) -> Iterator[Messages]:
-        """In the order of the log."""
-        for first_place, offset, size_bytes in sorted(self._stretches):
+    def in_order(self) -> Iterator[Mapping[str, bytes]]:
+        """The columns of each, in the order of the log."""
+        for _, offset, sizes in sorted(self._stretches, key=itemgetter(0)):
             self._file.seek(offset)
-            yield Messages(first_place, self._file.read(size_bytes))
+            yield {name: self._file.read(size) for name, size in sizes.items()}
 
     def __enter__(self) -> Spool:
         return self

@@ -5,11 +5,11 @@ value section, which is decompressed once for each entry and not at all when it 
 
 One row is one message:
 
-    place       position << 1 | whether it is a value
-    key         bytes
-    ledger, entry, index      the id; index -1: published alone
-    value, event_time_ms, publish_time_ms                    } those that the strategy reads
-    properties  a list of names and contents                 }
+    places      position << 1 | whether it is a value
+    entry       the number of its entry, from 0
+    indexes     in the entry; -1: published alone
+    values, event_times                            } those that the strategy reads
+    properties  a list of names and contents       }
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
-from ledgerfold.compactor.arrow_integers import to_arrow
+from ledgerfold.compactor.arrow_integers import to_arrow, to_arrow_short
 from ledgerfold.compactor.key_columns import KeyColumns
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
@@ -71,28 +71,29 @@ class MessageColumns:
     def has_key(self) -> Booleans:
         return self.keys.has_key()
 
+    def entries(self) -> dict[str, Integers]:
+        """Of each entry, by its number: `ledgers`, `entries`; `publish_times`, where read."""
+        ledgers, entries = np.array(self._ids, np.int64).T
+        columns = {"ledgers": ledgers, "entries": entries}
+        if "publish_time_ms" in self._reads:
+            columns["publish_times"] = np.array(self._publish_times, np.int64)
+        return columns
+
     def rows(self) -> pa.RecordBatch:
         facts = self.keys.facts()
-        ledgers, entries = np.array(self._ids, np.int64).T
+        numbers = np.arange(len(self._counts), dtype=np.int32)
         columns = {
-            "place": to_arrow((facts.positions << 1) | facts.is_value),
-            "key": self.keys.keys(),
-            "ledger": self._of_entries(ledgers),
-            "entry": self._of_entries(entries),
-            "index": to_arrow(np.frombuffer(b"".join(self._indexes), "<i4").astype(np.int64)),
+            "places": to_arrow((facts.positions << 1) | facts.is_value),
+            "entry": to_arrow_short(np.repeat(numbers, self._counts)),
+            "indexes": to_arrow_short(np.frombuffer(b"".join(self._indexes), "<i4")),
         }
         if "value" in self._reads:
-            columns["value"] = self._values.column()
+            columns["values"] = self._values.column()
         if "properties" in self._reads:
             columns["properties"] = self._properties.column()
         if facts.event_times is not None:
-            columns["event_time_ms"] = to_arrow(facts.event_times)
-        if "publish_time_ms" in self._reads:
-            columns["publish_time_ms"] = self._of_entries(np.array(self._publish_times, np.int64))
+            columns["event_times"] = to_arrow(facts.event_times)
         return pa.record_batch(list(columns.values()), names=list(columns))
-
-    def _of_entries(self, values: Integers) -> pa.Int64Array:
-        return to_arrow(np.repeat(values, self._counts))
 
 
 class _Strings:

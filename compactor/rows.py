@@ -44,21 +44,10 @@ class Fragments(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Messages of a stretch of the log (message_columns.py), as one Arrow IPC stream."""
+    """Messages of a stretch of the log, by column (stretch.py)."""
 
     first_place: int
-    blob: bytes
-
-    @classmethod
-    def of(cls, rows: pa.RecordBatch) -> Messages:
-        """`rows` are not empty."""
-        first_place = int(from_arrow(rows.column("place").slice(0, 1))[0])
-        return cls(first_place, _as_stream(rows))
-
-    @property
-    def rows(self) -> pa.RecordBatch:
-        """Over the blob's own memory."""
-        return pa.ipc.open_stream(self.blob).read_next_batch()
+    columns: dict[str, bytes]
 
 
 class Positions(NamedTuple):

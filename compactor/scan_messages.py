@@ -7,7 +7,7 @@ them. Messages without a key are dropped here, whatever the topic's policy says,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,10 @@ import pyarrow as pa
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.message_columns import MessageColumns
 from ledgerfold.compactor.plan import InputSegment
-from ledgerfold.compactor.rows import Counts, Messages, Row
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.rows import Counts, Row
 from ledgerfold.compactor.segment_map import SegmentMap
+from ledgerfold.compactor.stretch import packed, strings_of
 
 # Bounds of a chunk, one entry more or less: what a scan task holds, three times over while it is
 # cut into buckets. A merge task takes its part of a chunk in hand at once, as Python objects.
@@ -27,7 +29,7 @@ CHUNK_BYTES_MAX = 16 * 1024 * 1024
 def scan_messages(
     segments: Sequence[InputSegment], reads: frozenset[str], buckets: int
 ) -> Iterator[Row]:
-    """Rows for the merge tasks: Messages, Counts.
+    """Rows for the merge tasks: Messages (stretch.py), Counts.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
@@ -48,13 +50,14 @@ def scan_messages(
 
 def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
     columns.check()
-    rows = columns.rows()
+    keys, rows = columns.keys.keys(), columns.rows()
     has_key = columns.has_key()
     keyless = len(has_key) - int(np.count_nonzero(has_key))
     if keyless:
-        rows = rows.take(to_arrow(np.flatnonzero(has_key)))
-    is_value = from_arrow(rows.column("place")) & 1
-    yield from _in_buckets(rows, buckets)
+        chosen = to_arrow(np.flatnonzero(has_key))
+        keys, rows = keys.take(chosen), rows.take(chosen)
+    is_value = from_arrow(rows.column("places")) & 1
+    yield from _in_buckets(keys, columns.entries(), rows, buckets)
     yield (
         0,
         Counts(
@@ -68,19 +71,32 @@ def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
     )
 
 
-def _in_buckets(rows: pa.RecordBatch, buckets: int) -> Iterator[Row]:
-    if not len(rows):
-        return
-    if buckets == 1:
-        yield 0, Messages.of(rows)
-        return
-    encoded = rows.column("key").dictionary_encode()
-    of_key = np.fromiter(
-        map(zlib.crc32, encoded.dictionary.to_pylist()), np.int64, len(encoded.dictionary)
-    )
-    hashes = (of_key % buckets)[from_arrow(encoded.indices)]
-    rows = rows.take(to_arrow(np.argsort(hashes, kind="stable")))
-    ends = np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
-    for bucket, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        if start < end:
-            yield bucket, Messages.of(rows.slice(start, end - start))
+def _in_buckets(
+    keys: pa.BinaryArray, entries: Mapping[str, Integers], rows: pa.RecordBatch, buckets: int
+) -> Iterator[Row]:
+    encoded = keys.dictionary_encode()
+    found, numbers = encoded.dictionary, from_arrow(encoded.indices)
+    # The shortest numbers there are: those of 16 bits are sorted in one pass.
+    of_key = np.fromiter(map(zlib.crc32, strings_of(found)), np.int64, len(found)) % buckets
+    of_key = of_key.astype(np.min_scalar_type(buckets))
+    hashes = of_key[numbers]
+    # Keys and messages of a bucket side by side; keys are numbered by their new places.
+    key_order, order = np.argsort(of_key, kind="stable"), np.argsort(hashes, kind="stable")
+    new_numbers = np.empty(len(found), np.int32)
+    new_numbers[key_order] = np.arange(len(found), dtype=np.int32)
+    found, rows = found.take(to_arrow(key_order)), rows.take(to_arrow(order))
+    numbers = new_numbers[numbers[order]]
+    key_ends, ends = (np.cumsum(np.bincount(each, minlength=buckets)) for each in (of_key, hashes))
+    first_key = first = 0
+    for bucket, (end_key, end) in enumerate(zip(key_ends.tolist(), ends.tolist(), strict=True)):
+        if first < end:
+            yield (
+                bucket,
+                packed(
+                    found.slice(first_key, end_key - first_key),
+                    numbers[first:end] - first_key,
+                    entries,
+                    rows.slice(first, end - first),
+                ),
+            )
+        first_key, first = end_key, end
