@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledgerfold.strategies import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.catalogue import LISTED
@@ -44,6 +46,23 @@ def test_numeric(previous: bytes | None, current: bytes, left: bool) -> None:
     """The larger number, of equal ones the first; what is no number is below all; ∅ removes."""
     standing = None if previous is None else Said("k", previous)
     assert keeps_left(Numeric(), standing, Said("k", current)) is left
+
+
+@given(
+    *[
+        st.text("0123456789.+-e_ n\u0665", min_size=1, max_size=6)
+        | st.integers(-(2**60), 2**60).map(str)
+        | st.decimals(-10, 10, places=2).map(str)
+        | st.sampled_from([f"{2**53}", f"{2**53 + 1}", "-0", "0.0", "9" * 400, "8" * 400])
+    ]
+    * 2
+)
+def test_numeric_is_exact(previous: str, current: str) -> None:
+    """Whatever shortcut it takes."""
+    old, new = number(previous.encode()), number(current.encode())
+    left = new is None or (old is not None and old >= new)
+    said = [Said("k", text.encode()) for text in (previous, current)]
+    assert keeps_left(Numeric(), *said) is left
 
 
 @pytest.mark.parametrize(
