@@ -72,7 +72,7 @@ class Asked:
     def __init__(self, strategy: MessageStrategy) -> None:
         """Raises StrategyFailed."""
         self._strategy = strategy
-        self._made = strategy.made()
+        self._made, self._watch = strategy.made(), strategy.watch()
         self._numbers: dict[str, int] = {}
         self.removed_events = 0
         # Of every key that was met, by its number; None when nothing stands.
@@ -86,6 +86,7 @@ class Asked:
         try:
             self._about(columns)
         finally:
+            self._watch.done()
             gc.enable()
 
     def _about(self, columns: Mapping[str, bytes]) -> None:
@@ -94,10 +95,11 @@ class Asked:
         handle_skipped = getattr(self._made, "handle_skipped", None)
         texts, keys = key_texts(columns), key_numbers(columns)
         numbers = self._numbered(texts)
-        standing, accepted = self.standing, 0
+        standing, watch, accepted = self.standing, self._watch, 0
         stretch = messages(columns, map(texts.__getitem__, keys))
         try:
             for number, message in zip(map(numbers.__getitem__, keys), stretch, strict=True):
+                watch.question = message
                 answer = should_keep_left(standing[number], message)
                 if answer is False:
                     accepted += 1
@@ -110,6 +112,8 @@ class Asked:
                 self.removed_events += accepted
                 return
         except RAISED as error:  # a person's code: it may raise anything
+            if isinstance(error, MemoryError):
+                raise  # whoever holds the task to its bounds says so
             raise self._strategy.failed(message.message_id, error) from error
         why = f"should_keep_left answered {answer!r:.100}, which is no bool"
         raise self._strategy.failed(message.message_id, why)

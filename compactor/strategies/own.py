@@ -7,7 +7,7 @@ choose.
 
 Two kinds, told apart by what the name gives (ledgerfold/strategies/loading.py):
 * strategic: it has `should_keep_left`, and maybe `handle_skipped` (ledgerfold/strategies/
-  strategic.py). Each task calls the Own, which makes one with a guard around it.
+  strategic.py). Each task calls the Own, which makes one, and tells its watch what is asked.
 * columns: a Strategy (strategy.py), whose functions are asked for chunks. The tasks get another one
   of it, which loads the real one, asks it, and looks at what it gives.
 
@@ -31,7 +31,6 @@ from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Fragm
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
 from ledgerfold.strategies.loading import RAISED, Loaded, load, said
-from ledgerfold.strategies.strategic import StrategicMessage
 
 STRATEGIC: Final = "strategic"
 COLUMNS: Final = "columns"
@@ -67,15 +66,19 @@ class Own:
         except BaseException as error:  # of a kind that only somebody's code has
             raise StrategyFailed(self.name, at(watch.last), said(error)) from error
 
-    def __call__(self) -> Guarded:
+    def __call__(self) -> Any:
         """A strategic one, for a task. Raises StrategyFailed."""
-        return Guarded(_load(self).strategy, _watch(self))
+        return _load(self).strategy
+
+    def watch(self) -> Watch:
+        """That of this process."""
+        return _watch(self)
 
     @property
     def strategy(self) -> Strategy | MessageStrategy:
         """For the tasks."""
         if self.kind == STRATEGIC:
-            return MessageStrategy(self.name, self.version, self, held=self.held)
+            return MessageStrategy(self.name, self.version, self, held=self.held, watch=self.watch)
         return Strategy(
             self.name,
             self.version,
@@ -96,36 +99,6 @@ def kind_of(strategy: object) -> str:
     raise TypeError(
         f"{type(strategy).__name__} has no method should_keep_left, and is no Strategy of columns"
     )
-
-
-class Guarded:
-    """Around a strategic one: tells the watch what is asked. Its answers are the engine's to check
-    (merge_messages.py)."""
-
-    def __init__(self, strategy: Any, watch: Watch) -> None:
-        self._watch = watch
-        self._ask: Callable[..., bool] = strategy.should_keep_left
-        if hasattr(strategy, "handle_skipped"):
-            self._tell: Callable[..., object] = strategy.handle_skipped
-            self.handle_skipped = self._handle_skipped
-
-    def should_keep_left(
-        self, previous: StrategicMessage | None, current: StrategicMessage
-    ) -> bool:
-        # NOTE: called for each message of a run, so without `asking`.
-        watch = self._watch
-        watch.asked += 1
-        watch.question = watch.last = current
-        try:
-            return self._ask(previous, current)
-        except MemoryError as error:
-            raise watch.too_much() from error
-        finally:
-            watch.question = None
-
-    def _handle_skipped(self, key: str, message: StrategicMessage) -> None:
-        with self._watch.asking(message):
-            self._tell(key, message)
 
 
 def at(question: object) -> str:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from ledgerfold.compactor.strategies.watch import Unwatched
 from ledgerfold.storage.errors import InvalidRequest, StrategyFailed
 from ledgerfold.strategies.loading import RAISED, said
 from ledgerfold.strategies.strategic import READS
@@ -36,6 +37,8 @@ class MessageStrategy:
     settings: Mapping[str, str] = field(default_factory=dict)
     # Entered around each task that asks it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
+    # Told of each message that it is asked about.
+    watch: Callable[[], Unwatched] = Unwatched
 
     def __post_init__(self) -> None:
         if isinstance(getattr(self.made_of, "reads", ()), str):

@@ -1,7 +1,7 @@
 """Holds a strategy of one's own to its bounds, in the process that asks it: time and memory.
 
 **Time**: a question that is not answered within the timeout. A timer looks at it a few times within
-that, so that asking costs two assignments and no call of the system. Python code is interrupted;
+that, so that asking costs an assignment and no call of the system. Python code is interrupted;
 what does not heed that (a loop in C, one that catches everything) ends with its process, by a
 thread that needs no interpreter, and the traceback goes to standard error.
 
@@ -55,21 +55,32 @@ class Exceeded(BaseException):
     """A bound was. No Exception: the strategy's own code might well catch one."""
 
 
-class Watch:
+class Unwatched:
+    """Where questions are written down and nobody looks."""
+
+    # What is being asked; None between questions.
+    question: object = None
+    # The last one: what an error is about.
+    last: object = None
+
+    def done(self) -> None:
+        """With questions that were written down one after the other."""
+        if self.question is not None:
+            self.last, self.question = self.question, None
+
+
+class Watch(Unwatched):
     """`held` around everything, `asking` around each question; one in a process at a time.
 
+    Where questions are many, each an object of its own, writing it to `question` costs the least.
     Only the main thread can be interrupted: on another one the bounds are not kept.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # What is being asked; None between questions.
-        self.question: object = None
-        # The last one: what an error is about.
-        self.last: object = None
-        # Questions put so far.
-        self.asked = 0
-        self._seen = self._looks = self._holders = 0
+        # The question at the last look.
+        self._seen: object = None
+        self._looks = self._holders = 0
         # As they were before.
         self._handler: Any = signal.SIG_DFL
         self._timer = (0.0, 0.0)
@@ -87,7 +98,7 @@ class Watch:
         try:
             yield
         except MemoryError as error:
-            raise self.too_much() from error
+            raise self._too_much() from error
         finally:
             self._holders -= 1
             if self._holders == 0:
@@ -96,16 +107,16 @@ class Watch:
     @contextmanager
     def asking(self, question: object) -> Iterator[None]:
         """Raises Exceeded."""
-        self.asked += 1
+        self._seen = None
         self.question = self.last = question
         try:
             yield
         except MemoryError as error:
-            raise self.too_much() from error
+            raise self._too_much() from error
         finally:
             self.question = None
 
-    def too_much(self) -> Exceeded:
+    def _too_much(self) -> Exceeded:
         most = self.limits.memory_bytes / (1024 * 1024)
         return Exceeded(f"a task takes more than {most:g} MiB of memory with it")
 
@@ -129,8 +140,8 @@ class Watch:
         signal.setitimer(signal.ITIMER_REAL, *self._timer)
 
     def _look(self, number: int, frame: FrameType | None) -> None:
-        if self.question is None or self.asked != self._seen:
-            self._seen, self._looks = self.asked, 0
+        if self.question is None or self.question is not self._seen:
+            self._seen, self._looks = self.question, 0
             self._arm()
             return
         self._looks += 1
