@@ -13,17 +13,43 @@ Errors are those of `ledgerfold.errors`.
 from __future__ import annotations
 
 from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.kafka_admin import KafkaAdmin
+from ledgerfold.broker.client.kafka_answers import (
+    AbortedTransaction,
+    Appended,
+    CleanerStatus,
+    CleanerTurn,
+    CleaningPlan,
+    CleaningStats,
+    ConfigEntry,
+    LogDescription,
+    Origin,
+    ProducerInfo,
+    SegmentInfo,
+)
 from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies, RunRecord, RunState
 
 __all__ = [
+    "AbortedTransaction",
     "Admin",
+    "Appended",
+    "CleanerStatus",
+    "CleanerTurn",
+    "CleaningPlan",
+    "CleaningStats",
     "CompactionPhase",
     "CompactionStatus",
     "CompactionStrategy",
     "CompactorState",
+    "ConfigEntry",
     "Emulation",
+    "KafkaAdmin",
+    "LogDescription",
+    "Origin",
     "Policies",
+    "ProducerInfo",
     "RunRecord",
     "RunState",
+    "SegmentInfo",
 ]

@@ -60,6 +60,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "SUBSCRIPTION_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
     "PRODUCER_BUSY": grpc.StatusCode.ALREADY_EXISTS,
+    "KAFKA": grpc.StatusCode.FAILED_PRECONDITION,
+    "KAFKA_RECORDS": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_RUNNING": grpc.StatusCode.ABORTED,
     "STORAGE": grpc.StatusCode.INTERNAL,
     "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,

@@ -17,13 +17,16 @@ from contextlib import contextmanager
 
 from ledgerfold.storage.decoded import DecodedBatch, EntryCodec
 from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
-from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
+from ledgerfold.storage.kafka.entries import KAFKA
 from ledgerfold.storage.native_batch import NATIVE
 
 
 def codec_of(header: EntryHeader) -> EntryCodec:
     if header.codec == Codec.NATIVE:
         return NATIVE
+    if header.codec == Codec.KAFKA:
+        return KAFKA
     raise InvalidRequest(f"Unknown entry codec {header.codec}.")
 
 
@@ -52,5 +55,5 @@ def decoding(path: str, offset: int = 0) -> Iterator[None]:
     """
     try:
         yield
-    except InvalidRequest as error:
-        raise Corruption(path, offset, "a native entry", error.message) from error
+    except (InvalidRequest, KafkaError) as error:
+        raise Corruption(path, offset, "an entry that decodes", error.message) from error

@@ -29,6 +29,12 @@ POINTS = (
     "commit.after-batch",
     "commit.before-delete",
     "commit.after-delete",
+    # broker: a round of Kafka's cleaner
+    "clean.planned",
+    "clean.manifest-received",
+    "clean.before-batch",
+    "clean.after-batch",
+    "clean.after-delete",
     # compactor: the worker's own steps
     "worker.phase-one",
     "worker.segment-written",

@@ -60,6 +60,7 @@ class Codec(IntEnum):
     """How the sections are read. On-disk values."""
 
     NATIVE = 1
+    KAFKA = 2
 
 
 class Compression(IntEnum):

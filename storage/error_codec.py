@@ -28,6 +28,8 @@ _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
     "stage": str,
     "ledger_id": int,
     "strategy": str,
+    "kafka_code": int,
+    "kafka_class": str,
 }
 
 

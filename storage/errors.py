@@ -18,6 +18,8 @@
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
     │   ├── ProducerBusy             that producer name is connected
+    │   ├── KafkaError               what Kafka refuses, with its protocol's code and its class
+    │   │   └── RecordsRefused       records of a batch, each with the reason
     │   ├── AddressInUse             another process listens there
     │   └── CompactionRunning        one run per topic at a time
     ├── StorageError                 the disk's or the data's
@@ -50,7 +52,8 @@ reason is in ledgerfold/rpc_errors.py. Users find all of it in `ledgerfold.error
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import ClassVar
 
 from ledgerfold.storage.words import counted
@@ -246,6 +249,66 @@ class CompactionRunning(RequestError):
             f"Compaction run {run_number} of {topic} is on its way. Wait for it, or cancel it."
         )
         self.topic, self.run_number = topic, run_number
+
+
+class KafkaErrorKind(Enum):
+    """An error of Kafka's protocol: its code there, and the class that Kafka's client raises."""
+
+    OFFSET_OUT_OF_RANGE = (1, "OffsetOutOfRangeException")
+    CORRUPT_MESSAGE = (2, "CorruptRecordException")
+    MESSAGE_TOO_LARGE = (10, "RecordTooLargeException")
+    RECORD_LIST_TOO_LARGE = (18, "RecordBatchTooLargeException")
+    INVALID_TIMESTAMP = (32, "InvalidTimestampException")
+    INVALID_CONFIG = (40, "InvalidConfigurationException")
+    INVALID_REQUEST = (42, "InvalidRequestException")
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = (43, "UnsupportedForMessageFormatException")
+    OUT_OF_ORDER_SEQUENCE_NUMBER = (45, "OutOfOrderSequenceException")
+    DUPLICATE_SEQUENCE_NUMBER = (46, "DuplicateSequenceException")
+    INVALID_PRODUCER_EPOCH = (47, "InvalidProducerEpochException")
+    INVALID_TXN_STATE = (48, "InvalidTxnStateException")
+    TRANSACTION_COORDINATOR_FENCED = (52, "TransactionCoordinatorFencedException")
+    UNKNOWN_PRODUCER_ID = (59, "UnknownProducerIdException")
+    UNSUPPORTED_COMPRESSION_TYPE = (76, "UnsupportedCompressionTypeException")
+    INVALID_RECORD = (87, "InvalidRecordException")
+
+    def __init__(self, code: int, class_name: str) -> None:
+        self.code, self.class_name = code, class_name
+
+
+class KafkaError(RequestError):
+    """What Kafka refuses on a topic of its kind. `kafka_code` and `kafka_class` tell which error.
+
+    >>> error = KafkaError(KafkaErrorKind.INVALID_RECORD, "One or more records have been rejected")
+    >>> error.kafka_code, error.kafka_class, error.kind.name
+    (87, 'InvalidRecordException', 'INVALID_RECORD')
+    """
+
+    reason = "KAFKA"
+
+    def __init__(self, kind: KafkaErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kafka_code, self.kafka_class = kind.code, kind.class_name
+
+    @property
+    def kind(self) -> KafkaErrorKind | None:
+        """None when a newer broker tells one that is not known here."""
+        return next((kind for kind in KafkaErrorKind if kind.code == self.kafka_code), None)
+
+
+class RecordsRefused(KafkaError):
+    """`records`: index and reason of each that cannot be taken. Nothing of its batch was.
+
+    They do not travel: the message names the first three.
+    """
+
+    reason = "KAFKA_RECORDS"
+    records: tuple[tuple[int, str], ...] = ()
+
+    def __init__(
+        self, kind: KafkaErrorKind, message: str, records: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(kind, message)
+        self.records = tuple(records)
 
 
 class StorageError(LedgerfoldError):

@@ -40,12 +40,17 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 RECORD_VERSION = 1
-# Of all records together: the store record tells it (docs/FORMATS.md, "Versions").
-STORE_VERSION = 1
+# Of all records together: the store record tells it (docs/FORMATS.md, "Versions"). The highest
+# that is known, what a new directory begins with, and what one with a Kafka topic has.
+STORE_VERSION = 2
+FIRST_STORE_VERSION = 1
+KAFKA_STORE_VERSION = 2
 # Ids are handed out from blocks: one synced write a block.
 _LEDGER_IDS_PER_BLOCK = 64
 # So few free ones are a reason for the next block.
 _LEDGER_IDS_LOW = 32
+# Kafka's producer ids, as Kafka's broker asks for them.
+_PRODUCER_IDS_PER_BLOCK = 1000
 _STORE = b"store"
 
 M = TypeVar("M", bound=Message)
@@ -81,7 +86,7 @@ def _decode(kind: type[M], key: bytes, value: bytes) -> M:
 
 def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
     """Of a directory that has none yet."""
-    return StoreRecord(next_ledger_id=next_ledger_id, store_version=STORE_VERSION)
+    return StoreRecord(next_ledger_id=next_ledger_id, store_version=FIRST_STORE_VERSION)
 
 
 # What begins a key, and what its value is.
@@ -209,6 +214,7 @@ class MetadataStore:
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
         self._free_ledger_ids: deque[int] = deque()
+        self._free_producer_ids: deque[int] = deque()
         # NOTE: held while a block is reserved, on the disk: whoever comes meanwhile needs it, too.
         self._ids_lock = threading.Lock()
 
@@ -285,6 +291,15 @@ class MetadataStore:
                 return self._free_ledger_ids.popleft()
             self._reserve_ledger_ids(1)
 
+    def need_version(self, version: int) -> None:
+        """From now on builds that do not know it leave the directory alone. Raises DiskFailure."""
+        with self._ids_lock:
+            record = self.store() or new_store_record()
+            if max(record.store_version, FIRST_STORE_VERSION) < version:
+                record.store_version = version
+                with self.batch() as batch:
+                    batch.put_store(record)
+
     def skip_ledger_ids(self, upto: int) -> None:
         """Ids up to there are taken, whatever the store record says."""
         with self._ids_lock:
@@ -305,6 +320,19 @@ class MetadataStore:
             batch.put_store(record)
             self._store.write(batch.puts, batch.deletes)
             self._free_ledger_ids.extend(range(first, record.next_ledger_id))
+
+    def allocate_producer_id(self) -> int:
+        """Of a Kafka producer: never given out before, nor will it be again. Raises DiskFailure."""
+        with self._ids_lock:
+            if not self._free_producer_ids:
+                record = self.store() or new_store_record()
+                first = record.next_producer_id
+                record.next_producer_id = first + _PRODUCER_IDS_PER_BLOCK
+                batch = self.begin()
+                batch.put_store(record)
+                self._store.write(batch.puts, batch.deletes)
+                self._free_producer_ids.extend(range(first, record.next_producer_id))
+            return self._free_producer_ids.popleft()
 
     def close(self) -> None:
         self._store.close()

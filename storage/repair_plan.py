@@ -30,21 +30,28 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from ledgerfold.storage.errors import IncompatibleFormat
-from ledgerfold.storage.metadata import key_of, new_store_record
+from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, key_of, new_store_record
 from ledgerfold.storage.names import parse_segment_name, segment_path
+from ledgerfold.storage.repair_kafka import (
+    facts_of,
+    forget_cleaned,
+    keep_ends,
+    list_raw,
+    next_producer_id,
+    shrink_cleaned,
+)
 from ledgerfold.storage.repair_losses import compacted_losses, new_losses
 from ledgerfold.storage.repair_steps import RepairPlan, Step
-from ledgerfold.storage.survey import LedgerCheck, Survey
+from ledgerfold.storage.repair_topics import made_topic
+from ledgerfold.storage.survey import LedgerCheck, Survey, compacted_ids
 from ledgerfold.storage.verify import NO_LEDGER, horizon_of, last_compacted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
-    RUN_STATE_SUCCESS,
     CursorRecord,
     LedgerRecord,
     PositionRange,
-    ProducerRecord,
     SegmentRecord,
     TopicRecord,
 )
@@ -78,6 +85,8 @@ class _Planner:
         for topic in self._topics.values():
             before = topic.SerializeToString()
             self._list_ledgers(topic)
+            if topic.HasField("kafka"):
+                self._mend_segments(topic)
             if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
                 self._mend_view(topic)
             if topic.SerializeToString() != before or topic.name not in self._survey.topics():
@@ -161,37 +170,14 @@ class _Planner:
         """Records for topics that have ledgers and none."""
         owners = {each.record.topic for each in self._survey.ledgers.values()}
         for name in sorted(owners - self._topics.keys()):
-            runs = self._survey.runs(name)
-            topic = TopicRecord(
-                name=name,
-                created_ms=self._now_ms,
-                compaction_cursor=bool(runs),
-                last_run_number=max((each.number for each in runs), default=0),
-                # Above that of any load there was.
-                epoch=self._now_ms,
-                last_producer_number=self._last_producer_number(name),
-            )
-            for run in runs:
-                if run.state == RUN_STATE_SUCCESS and self._is_compacted(run.ledger_id, name):
-                    topic.compacted.ledger_id = run.ledger_id
-                    topic.compacted.horizon.CopyFrom(run.horizon)
-                    topic.compacted.run_number = run.number
-            self._topics[name] = topic
-            self._step("a topic record is made from its ledgers; its policies are lost", name)
-
-    def _last_producer_number(self, topic: str) -> int:
-        numbers = [
-            each.number
-            for each in self._survey.of_topics()
-            if isinstance(each, ProducerRecord) and each.topic == topic
-        ]
-        return max(numbers, default=0)
-
-    def _is_compacted(self, ledger_id: int, topic: str) -> bool:
-        record = self._ledgers.get(ledger_id)
-        if record is None or record.topic != topic:
-            return False
-        return record.kind == LEDGER_KIND_COMPACTED
+            topic = self._topics[name] = made_topic(self._survey, name, self._now_ms)
+            what = "a topic record is made from its ledgers; its policies are lost"
+            if topic.HasField("kafka"):
+                what = (
+                    "a Kafka topic's record is made from its ledgers; its settings are lost: "
+                    "until they are set, nothing of it is compacted or deleted"
+                )
+            self._step(what, name)
 
     def _list_ledgers(self, topic: TopicRecord) -> None:
         own = {
@@ -210,6 +196,34 @@ class _Planner:
         if any(self._ledgers[each].lost for each in own):
             self._topics_with_loss.add(topic.name)
         topic.ledger_ids[:] = sorted(own)
+        if topic.HasField("kafka"):
+            checks = (self._survey.ledgers[each] for each in own)
+            facts = {each.record.ledger_id: facts_of(each) for each in checks}
+            if list_raw(topic.kafka, sorted(own), facts) and listed == own:
+                self._step("its segments name its raw ledgers again", topic.name)
+            keep_ends(topic.kafka, [each for each in own if self._ledgers[each].lost])
+
+    # -- cleaned segments of Kafka logs ----------------------------------------------------
+
+    def _mend_segments(self, topic: TopicRecord) -> None:
+        for ledger_id in compacted_ids(topic):
+            check = self._survey.ledgers.get(ledger_id)
+            if check is not None and (check.is_raw or check.record.topic != topic.name):
+                check = None
+            if check is not None and (check.is_whole or self._is_refused(check)):
+                continue
+            if check is not None and check.extents():
+                self._keep_good(topic, check, "is lost; the good batches around it are kept")
+                shrink_cleaned(topic.kafka, ledger_id, check.span())
+                continue
+            messages = None
+            if check is not None and not check.is_made_up:
+                messages = sum(each.messages for each in check.record.segments)
+            forget_cleaned(topic.kafka, ledger_id)
+            if check is not None:
+                self._delete_ledger(check)
+            what = "is gone, with all that it held; its segment is empty"
+            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
 
     # -- compacted views -------------------------------------------------------------------
 
@@ -229,7 +243,10 @@ class _Planner:
             what = "its compacted view is dropped: the raw ledgers hold all of it; compact again"
             self._step(what, topic.name, ledger_id)
         elif check is not None and check.extents():
-            self._keep_good(topic, check)
+            what = "is lost to the compacted view; its good entries are kept"
+            kept_upto = self._keep_good(topic, check, what)
+            horizon = topic.compacted.horizon
+            horizon.CopyFrom(max_position(horizon, kept_upto))
         else:
             messages = (
                 None if check is None else sum(each.messages for each in check.record.segments)
@@ -247,7 +264,8 @@ class _Planner:
         # Trimming takes the oldest first: from the first one on, all are there or were lost.
         return sources <= set(topic.ledger_ids)
 
-    def _keep_good(self, topic: TopicRecord, check: LedgerCheck) -> None:
+    def _keep_good(self, topic: TopicRecord, check: LedgerCheck, what: str) -> PositionRecord:
+        """Of a compacted ledger; `what` becomes of the rest. The last position that is left."""
         record = check.record
         own = [each.path.rpartition("/") for each in record.segments]
         taken = [parse_segment_name(name) or 0 for folder, _, name in own]
@@ -262,15 +280,14 @@ class _Planner:
         mended = self._closed(record, segments)
         self._ledgers[record.ledger_id] = mended
         self._put(mended)
-        topic.compacted.horizon.CopyFrom(max_position(topic.compacted.horizon, segments[-1].last))
         losses = compacted_losses(check)
-        what = "is lost to the compacted view; its good entries are kept"
         for loss in losses:
             self._plan.steps.append(
                 Step(what, topic.name, record.ledger_id, loss.entries, loss.messages)
             )
         if not losses:
             self._step("its record is made to agree with its files", topic.name, record.ledger_id)
+        return segments[-1].last
 
     def _drop_view(self, topic: TopicRecord, check: LedgerCheck | None) -> None:
         topic.ClearField("compacted")
@@ -294,7 +311,7 @@ class _Planner:
         for check in self._survey.ledgers.values():
             record, topic = check.record, self._topics[check.record.topic]
             is_left = record.ledger_id in self._ledgers and not check.is_raw
-            if is_left and topic.compacted.ledger_id != record.ledger_id:
+            if is_left and record.ledger_id not in compacted_ids(topic):
                 self._delete_ledger(check)
                 what = "a compacted ledger that its topic does not name is removed"
                 self._step(what, topic.name, record.ledger_id)
@@ -342,6 +359,10 @@ class _Planner:
             mended = new_store_record()
             if store is not None:
                 mended.CopyFrom(store)
+            elif any(each.HasField("kafka") for each in self._topics.values()):
+                mended.store_version = KAFKA_STORE_VERSION
+                spans = (each.span() for each in self._survey.ledgers.values())
+                mended.next_producer_id = next_producer_id(spans)
             mended.next_ledger_id = lowest
             self._put(mended)
             self._step(f"the next ledger is to be {lowest}")

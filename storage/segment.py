@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import google_crc32c
 
@@ -23,6 +24,24 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding entries one by one costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024
+
+
+class Totals(NamedTuple):
+    """Of one or more entries: what a SegmentRecord adds up.
+
+    `crcs`: the first four bytes of each stored header.
+    """
+
+    entries: int
+    messages: int
+    size_bytes: int
+    key_bytes: int
+    first: Position
+    last: Position
+    publish_time_min_ms: int
+    publish_time_max_ms: int
+    append_time_max_ms: int
+    crcs: bytes
 
 
 class SegmentTally:
@@ -43,21 +62,37 @@ class SegmentTally:
 
         `headers` need not be stamped; `crcs` are the first four bytes of each stored one.
         """
-        record = self.record
         times = [header.publish_time_ms for header in headers]
-        earliest = min(times)
+        self.add_totals(
+            Totals(
+                entries=len(headers),
+                messages=sum(header.message_count for header in headers),
+                size_bytes=sum(header.size_bytes for header in headers),
+                key_bytes=sum(header.key_bytes for header in headers),
+                first=first,
+                last=last,
+                publish_time_min_ms=min(times),
+                publish_time_max_ms=max(times),
+                append_time_max_ms=append_time_max_ms,
+                crcs=crcs,
+            )
+        )
+
+    def add_totals(self, totals: Totals) -> None:
+        """Entries at the end, of which others have made the sum."""
+        record = self.record
         if not record.entries:
-            record.first.ledger_id, record.first.entry_id = first
-            record.publish_time_min_ms = earliest
-        record.last.ledger_id, record.last.entry_id = last
-        record.entries += len(headers)
-        record.messages += sum(header.message_count for header in headers)
-        record.size_bytes += sum(header.size_bytes for header in headers)
-        record.key_bytes += sum(header.key_bytes for header in headers)
-        record.publish_time_min_ms = min(record.publish_time_min_ms, earliest)
-        record.publish_time_max_ms = max(record.publish_time_max_ms, *times)
-        record.append_time_max_ms = max(record.append_time_max_ms, append_time_max_ms)
-        record.checksum = google_crc32c.extend(record.checksum, crcs)
+            record.first.ledger_id, record.first.entry_id = totals.first
+            record.publish_time_min_ms = totals.publish_time_min_ms
+        record.last.ledger_id, record.last.entry_id = totals.last
+        record.entries += totals.entries
+        record.messages += totals.messages
+        record.size_bytes += totals.size_bytes
+        record.key_bytes += totals.key_bytes
+        record.publish_time_min_ms = min(record.publish_time_min_ms, totals.publish_time_min_ms)
+        record.publish_time_max_ms = max(record.publish_time_max_ms, totals.publish_time_max_ms)
+        record.append_time_max_ms = max(record.append_time_max_ms, totals.append_time_max_ms)
+        record.checksum = google_crc32c.extend(record.checksum, totals.crcs)
 
     def add_stored(self, headers: Sequence[EntryHeader]) -> None:
         """Entries at the end whose headers are as they are stored. None is fine."""
@@ -166,6 +201,11 @@ class SegmentWriter:
         """Entries end to end in `buffers`, which may be cut anywhere; `headers` are theirs."""
         self._file.write(buffers)
         self._tally.add_stored(headers)
+
+    def append_totalled(self, totals: Totals, buffers: Sequence[Buffer]) -> None:
+        """The same of entries whose headers nobody has decoded."""
+        self._file.write(buffers)
+        self._tally.add_totals(totals)
 
     def seal(self) -> SegmentRecord:
         """Syncs, renames, syncs the folder."""

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     LATEST,
+    Codec,
     EntryHeader,
     Position,
     has_header,
@@ -36,6 +37,8 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
 from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
+from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -44,15 +47,19 @@ _PAGE_BYTES = 4096
 # More than a header of any version has.
 _HEADER_ROOM = 256
 # Bytes 4 to 6 of a header: any version, a codec, a compression. Few other places are like that.
-_LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff]\x01[\x00-\x04])", re.DOTALL)
+_LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff][\x01\x02][\x00-\x04])", re.DOTALL)
 _VERSION_AT = 4
 
 
 class Extent(NamedTuple):
-    """Good entries end to end. `record` is their tally, its path the file that they are in."""
+    """Good entries end to end. `record` is their tally, its path the file that they are in.
+
+    `span`: of those that are Kafka's batches.
+    """
 
     offset: int
     record: SegmentRecord
+    span: Span
 
     @property
     def first(self) -> Position:
@@ -223,10 +230,14 @@ class _Scan:
         if self._tally is None:
             self._tally = SegmentTally(self._segment.path)
             self._tally.record.sealed = True
-            self._result.extents.append(Extent(offset, self._tally.record))
+            self._result.extents.append(Extent(offset, self._tally.record, Span()))
         if header.ledger_id != self._last.ledger_id or self._tally.record.entries == 0:
             self._result.ledger_ids.add(header.ledger_id)
         self._tally.add_stored([header])
+        if header.codec == Codec.KAFKA and header.key_bytes == BATCH_HEADER_BYTES:
+            block, at = self._window.at(offset, header.size_bytes)
+            batch = read_batch_header(block, at + header.header_bytes)
+            self._result.extents[-1].span.add(batch)
         self._last = header.position
 
     def _bad(

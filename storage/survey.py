@@ -30,6 +30,7 @@ from google.protobuf.message import Message
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Corruption, StorageError
 from ledgerfold.storage.files import Files
+from ledgerfold.storage.kafka.span import Span, joined
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.metadata import decode_record
 from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, parse_segment_name
@@ -79,6 +80,10 @@ class LedgerCheck:
 
     def extents(self) -> list[Extent]:
         return [extent for each in self.segments for extent in each.extents]
+
+    def span(self) -> Span:
+        """Of the Kafka batches in it."""
+        return joined(extent.span for extent in self.extents())
 
     def lost(self) -> list[tuple[int, int]]:
         """Of a raw ledger: ranges of entry ids, first and last, that nothing good holds.
@@ -156,9 +161,18 @@ class Survey:
         named = {
             each
             for topic in self.topics().values()
-            for each in (*topic.ledger_ids, topic.compacted.ledger_id)
+            for each in (*topic.ledger_ids, *compacted_ids(topic))
         }
         return {*self.ledger_records(), *self.ledgers, *self.folders, *named}
+
+
+def compacted_ids(topic: TopicRecord) -> list[int]:
+    """The ledgers that a compaction, or Kafka's cleaner, wrote, and that the topic names."""
+    cleaned = [each for each in topic.kafka.segments if each.is_cleaned]
+    found = [ledger_id for each in cleaned for ledger_id in each.ledger_ids]
+    if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
+        found.append(topic.compacted.ledger_id)
+    return found
 
 
 def take(
@@ -205,8 +219,7 @@ def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:
             yield record, False
     for topic in survey.topics().values():
         wanted = [(each, LEDGER_KIND_RAW) for each in topic.ledger_ids]
-        if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
-            wanted.append((topic.compacted.ledger_id, LEDGER_KIND_COMPACTED))
+        wanted += [(each, LEDGER_KIND_COMPACTED) for each in compacted_ids(topic)]
         for ledger_id, kind in wanted:
             if ledger_id not in known and ledger_id in survey.folders:
                 yield _made_up(ledger_id, kind, topic.name, survey.folders[ledger_id]), True

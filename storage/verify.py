@@ -1,10 +1,10 @@
 """What is wrong with a data directory, finding by finding. Pure: storage/survey.py looked.
 
 Checked is every record (it decodes, and is that of its key), every reference (topic to ledgers and
-compacted view, ledger to topic and files, cursor, producer and run to topic, ids below the next one
-to be given out) and every byte of every segment: headers, both sections' checksums, the order of
-ids, gaps between segments, and the record's sums. A *note* is nothing wrong: what a start of the
-broker deals with, and copies for a person to look at.
+compacted view, a Kafka log's segments to ledgers, ledger to topic and files, cursor, producer and
+run to topic, ids below the next one to be given out) and every byte of every segment: headers, both
+sections' checksums, the order of ids, gaps between segments, and the record's sums. A *note* is
+nothing wrong: what a start of the broker deals with, and copies for a person to look at.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
@@ -23,7 +23,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Corruption, StorageError
 from ledgerfold.storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
 from ledgerfold.storage.segment_check import SegmentCheck
-from ledgerfold.storage.survey import LedgerCheck, Survey
+from ledgerfold.storage.survey import LedgerCheck, Survey, compacted_ids
 from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -138,11 +138,13 @@ def _topic(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
         yield Finding("reference", "ledgers in order of id", str(topic.ledger_ids), topic.name)
     if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
         yield from _view(survey, topic)
+    if topic.HasField("kafka"):
+        yield from _segments(survey, topic)
 
 
-def view_problem(survey: Survey, topic: TopicRecord) -> str | None:
+def _compacted_problem(survey: Survey, topic: TopicRecord, ledger_id: int) -> str | None:
     """What is wrong with the reference to a topic's compacted ledger, not with the ledger."""
-    record = survey.ledger_records().get(topic.compacted.ledger_id)
+    record = survey.ledger_records().get(ledger_id)
     if record is None:
         return "no record of it"
     if record.kind != LEDGER_KIND_COMPACTED:
@@ -154,13 +156,27 @@ def view_problem(survey: Survey, topic: TopicRecord) -> str | None:
 
 def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
     ledger_id = topic.compacted.ledger_id
-    problem = view_problem(survey, topic)
+    problem = _compacted_problem(survey, topic, ledger_id)
     if problem is not None:
         yield Finding("reference", f"compacted ledger {ledger_id}", problem, topic.name, ledger_id)
     last, horizon = last_compacted(survey, topic), horizon_of(topic)
     if last is not None and last > horizon:
         wanted = f"a horizon at or behind {last}, its last entry"
         yield Finding("reference", wanted, f"the horizon {horizon}", topic.name, ledger_id)
+
+
+def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
+    """Those of a Kafka log: each ledger is in one of them."""
+    segments = topic.kafka.segments
+    for ledger_id in compacted_ids(topic):
+        problem = _compacted_problem(survey, topic, ledger_id)
+        if problem is not None:
+            wanted = f"cleaned ledger {ledger_id}"
+            yield Finding("reference", wanted, problem, topic.name, ledger_id)
+    raw = [each for segment in segments if not segment.is_cleaned for each in segment.ledger_ids]
+    if raw != list(topic.ledger_ids):
+        wanted = f"segments of the raw ledgers {list(topic.ledger_ids)}"
+        yield Finding("reference", wanted, f"those of {raw}", topic.name)
 
 
 def horizon_of(topic: TopicRecord) -> Position:
@@ -181,7 +197,7 @@ def is_named(survey: Survey, check: LedgerCheck) -> bool:
     ledger_id = check.record.ledger_id
     if check.is_raw:
         return ledger_id in topic.ledger_ids
-    return topic.HasField("compacted") and topic.compacted.ledger_id == ledger_id
+    return ledger_id in compacted_ids(topic)
 
 
 def _owners(survey: Survey) -> Iterator[Finding]:

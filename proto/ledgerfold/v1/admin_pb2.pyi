@@ -103,10 +103,25 @@ class MoveClockResponse(_message.Message):
     def __init__(self, now_ms: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("topic",)
+    __slots__ = ("topic", "kafka")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     topic: str
-    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+    kafka: KafkaConfig
+    def __init__(self, topic: _Optional[str] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ...) -> None: ...
+
+class KafkaConfig(_message.Message):
+    __slots__ = ("values",)
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.ScalarMap[str, str]
+    def __init__(self, values: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
     __slots__ = ()
@@ -137,12 +152,14 @@ class ListTopicsResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreatePartitionedTopicRequest(_message.Message):
-    __slots__ = ("topic", "partitions")
+    __slots__ = ("topic", "partitions", "kafka")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partitions: int
-    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ...) -> None: ...
+    kafka: KafkaConfig
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[int] = ..., kafka: _Optional[_Union[KafkaConfig, _Mapping]] = ...) -> None: ...
 
 class CreatePartitionedTopicResponse(_message.Message):
     __slots__ = ()

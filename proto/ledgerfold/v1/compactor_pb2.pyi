@@ -145,3 +145,161 @@ class CheckStrategyResponse(_message.Message):
     version: str
     kind: str
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
+
+class CleanPlan(_message.Message):
+    __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_DIR_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    UPPER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_MAX_FIELD_NUMBER: _ClassVar[int]
+    LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    INDEX_INTERVAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    topic: str
+    ledgers_dir: str
+    segment_bytes_max: int
+    segments: _containers.RepeatedCompositeFieldContainer[CleanSegment]
+    log_start_offset: int
+    first_dirty_offset: int
+    upper_bound: int
+    time_ms: int
+    delete_retention_ms: int
+    keys_max: int
+    log_segment_bytes: int
+    index_bytes_max: int
+    index_interval_bytes: int
+    producers: _containers.RepeatedCompositeFieldContainer[ActiveProducer]
+    aborted: _containers.RepeatedCompositeFieldContainer[_records_pb2.AbortedTransaction]
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    dry_run: bool
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segment_bytes_max: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., upper_bound: _Optional[int] = ..., time_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+
+class CleanSegment(_message.Message):
+    __slots__ = ("base_offset", "next_base_offset", "is_cleaned", "files", "size_bytes", "offset_index_bytes", "time_index_bytes")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    IS_CLEANED_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIME_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    next_base_offset: int
+    is_cleaned: bool
+    files: _containers.RepeatedCompositeFieldContainer[_records_pb2.SegmentRecord]
+    size_bytes: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    def __init__(self, base_offset: _Optional[int] = ..., next_base_offset: _Optional[int] = ..., is_cleaned: _Optional[bool] = ..., files: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., size_bytes: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ...) -> None: ...
+
+class ActiveProducer(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "last_data_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_DATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    last_data_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_data_offset: _Optional[int] = ...) -> None: ...
+
+class CleanRequest(_message.Message):
+    __slots__ = ("plan",)
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    plan: CleanPlan
+    def __init__(self, plan: _Optional[_Union[CleanPlan, _Mapping]] = ...) -> None: ...
+
+class CleanResponse(_message.Message):
+    __slots__ = ("progress", "manifest")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    progress: _admin_pb2.CompactionProgress
+    manifest: CleanManifest
+    def __init__(self, progress: _Optional[_Union[_admin_pb2.CompactionProgress, _Mapping]] = ..., manifest: _Optional[_Union[CleanManifest, _Mapping]] = ...) -> None: ...
+
+class CleanManifest(_message.Message):
+    __slots__ = ("run_id", "end_offset", "groups", "stats", "map")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    STATS_FIELD_NUMBER: _ClassVar[int]
+    MAP_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    end_offset: int
+    groups: _containers.RepeatedCompositeFieldContainer[CleanedGroup]
+    stats: CleanStats
+    map: _containers.RepeatedCompositeFieldContainer[MappedKey]
+    def __init__(self, run_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[CleanedGroup, _Mapping]]] = ..., stats: _Optional[_Union[CleanStats, _Mapping]] = ..., map: _Optional[_Iterable[_Union[MappedKey, _Mapping]]] = ...) -> None: ...
+
+class MappedKey(_message.Message):
+    __slots__ = ("key", "offset")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    offset: int
+    def __init__(self, key: _Optional[bytes] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class CleanedGroup(_message.Message):
+    __slots__ = ("ledger_id", "base_offset", "source_segments", "files", "size_bytes", "batches", "next_offset", "max_timestamp_ms", "max_timestamp_offset", "first_batch_timestamp_ms", "offset_index_bytes", "time_index_bytes", "aborted")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BATCH_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIME_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    base_offset: int
+    source_segments: int
+    files: _containers.RepeatedCompositeFieldContainer[_records_pb2.SegmentRecord]
+    size_bytes: int
+    batches: int
+    next_offset: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    first_batch_timestamp_ms: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    aborted: _containers.RepeatedCompositeFieldContainer[_records_pb2.AbortedTransaction]
+    def __init__(self, ledger_id: _Optional[int] = ..., base_offset: _Optional[int] = ..., source_segments: _Optional[int] = ..., files: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., next_offset: _Optional[int] = ..., max_timestamp_ms: _Optional[int] = ..., max_timestamp_offset: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ...) -> None: ...
+
+class CleanStats(_message.Message):
+    __slots__ = ("map_keys", "map_messages_read", "messages_read", "messages_written", "bytes_read", "bytes_written", "invalid_messages_read", "map_ms", "copy_ms", "worker_peak_bytes")
+    MAP_KEYS_FIELD_NUMBER: _ClassVar[int]
+    MAP_MESSAGES_READ_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_READ_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    BYTES_READ_FIELD_NUMBER: _ClassVar[int]
+    BYTES_WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    INVALID_MESSAGES_READ_FIELD_NUMBER: _ClassVar[int]
+    MAP_MS_FIELD_NUMBER: _ClassVar[int]
+    COPY_MS_FIELD_NUMBER: _ClassVar[int]
+    WORKER_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    map_keys: int
+    map_messages_read: int
+    messages_read: int
+    messages_written: int
+    bytes_read: int
+    bytes_written: int
+    invalid_messages_read: int
+    map_ms: int
+    copy_ms: int
+    worker_peak_bytes: int
+    def __init__(self, map_keys: _Optional[int] = ..., map_messages_read: _Optional[int] = ..., messages_read: _Optional[int] = ..., messages_written: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_written: _Optional[int] = ..., invalid_messages_read: _Optional[int] = ..., map_ms: _Optional[int] = ..., copy_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ...) -> None: ...

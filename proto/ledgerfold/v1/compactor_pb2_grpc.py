@@ -41,6 +41,11 @@ class CompactorServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.RunRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.RunResponse.FromString,
                 _registered_method=True)
+        self.Clean = channel.unary_stream(
+                '/ledgerfold.v1.CompactorService/Clean',
+                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CleanRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CleanResponse.FromString,
+                _registered_method=True)
         self.Cancel = channel.unary_unary(
                 '/ledgerfold.v1.CompactorService/Cancel',
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CancelRequest.SerializeToString,
@@ -76,8 +81,15 @@ class CompactorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Clean(self, request, context):
+        """Cleans a Kafka topic's log as a plan says: as Run, and cancelled as a run is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Cancel(self, request, context):
-        """Cancels a run; its Run call ends with CANCELLED.
+        """Cancels a run; its Run or Clean call ends with CANCELLED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -111,6 +123,11 @@ def add_CompactorServiceServicer_to_server(servicer, server):
                     servicer.Run,
                     request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.RunRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.RunResponse.SerializeToString,
+            ),
+            'Clean': grpc.unary_stream_rpc_method_handler(
+                    servicer.Clean,
+                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CleanRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CleanResponse.SerializeToString,
             ),
             'Cancel': grpc.unary_unary_rpc_method_handler(
                     servicer.Cancel,
@@ -162,6 +179,33 @@ class CompactorService:
             '/ledgerfold.v1.CompactorService/Run',
             ledgerfold_dot_v1_dot_compactor__pb2.RunRequest.SerializeToString,
             ledgerfold_dot_v1_dot_compactor__pb2.RunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Clean(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ledgerfold.v1.CompactorService/Clean',
+            ledgerfold_dot_v1_dot_compactor__pb2.CleanRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_compactor__pb2.CleanResponse.FromString,
             options,
             channel_credentials,
             insecure,

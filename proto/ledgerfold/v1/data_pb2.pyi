@@ -8,6 +8,11 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class EntryCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTRY_CODEC_NATIVE: _ClassVar[EntryCodec]
+    ENTRY_CODEC_KAFKA: _ClassVar[EntryCodec]
+
 class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SUBSCRIPTION_TYPE_UNSPECIFIED: _ClassVar[SubscriptionType]
@@ -15,6 +20,8 @@ class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBSCRIPTION_TYPE_SHARED: _ClassVar[SubscriptionType]
     SUBSCRIPTION_TYPE_FAILOVER: _ClassVar[SubscriptionType]
     SUBSCRIPTION_TYPE_KEY_SHARED: _ClassVar[SubscriptionType]
+ENTRY_CODEC_NATIVE: EntryCodec
+ENTRY_CODEC_KAFKA: EntryCodec
 SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType
 SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType
 SUBSCRIPTION_TYPE_SHARED: SubscriptionType
@@ -37,6 +44,14 @@ class PublishOpen(_message.Message):
     producer_name: str
     def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ...) -> None: ...
 
+class KafkaReady(_message.Message):
+    __slots__ = ("batch_bytes_max", "needs_keys")
+    BATCH_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NEEDS_KEYS_FIELD_NUMBER: _ClassVar[int]
+    batch_bytes_max: int
+    needs_keys: bool
+    def __init__(self, batch_bytes_max: _Optional[int] = ..., needs_keys: _Optional[bool] = ...) -> None: ...
+
 class PublishResponse(_message.Message):
     __slots__ = ("ready", "receipts")
     READY_FIELD_NUMBER: _ClassVar[int]
@@ -46,24 +61,47 @@ class PublishResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
 
 class PublishReady(_message.Message):
-    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max")
+    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     last_sequence_id: int
     entry_bytes_max: int
-    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ...) -> None: ...
+    codec: EntryCodec
+    kafka: KafkaReady
+    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("sequence_id", "ledger_id", "entry_id")
+    __slots__ = ("sequence_id", "ledger_id", "entry_id", "refusal")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
     sequence_id: int
     ledger_id: int
     entry_id: int
-    def __init__(self, sequence_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+    refusal: Refusal
+    def __init__(self, sequence_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("reason", "message", "attributes")
+    class AttributesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    message: str
+    attributes: _containers.ScalarMap[str, str]
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StartPosition(_message.Message):
     __slots__ = ("earliest", "latest", "message_id", "publish_time_ms", "inclusive")
@@ -177,18 +215,20 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     READER_NAME_FIELD_NUMBER: _ClassVar[int]
     IS_RAW_FIELD_NUMBER: _ClassVar[int]
+    READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
     reader_name: str
     is_raw: bool
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ...) -> None: ...
+    read_committed: bool
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")
@@ -199,7 +239,7 @@ class ReadSeek(_message.Message):
     def __init__(self, start: _Optional[_Union[StartPosition, _Mapping]] = ..., seek_id: _Optional[int] = ...) -> None: ...
 
 class ReadResponse(_message.Message):
-    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id", "is_raw", "end_of_topic")
+    __slots__ = ("ready", "entries", "end_of_data_check_ids", "more_check_ids", "seek_id", "is_raw", "end_of_topic", "first_offset")
     READY_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     END_OF_DATA_CHECK_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +247,7 @@ class ReadResponse(_message.Message):
     SEEK_ID_FIELD_NUMBER: _ClassVar[int]
     IS_RAW_FIELD_NUMBER: _ClassVar[int]
     END_OF_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     ready: ReadReady
     entries: _containers.RepeatedScalarFieldContainer[bytes]
     end_of_data_check_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -214,13 +255,18 @@ class ReadResponse(_message.Message):
     seek_id: int
     is_raw: bool
     end_of_topic: bool
-    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ..., end_of_topic: _Optional[bool] = ...) -> None: ...
+    first_offset: int
+    def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ..., end_of_topic: _Optional[bool] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class ReadReady(_message.Message):
-    __slots__ = ("reader_name",)
+    __slots__ = ("reader_name", "codec", "first_offset")
     READER_NAME_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     reader_name: str
-    def __init__(self, reader_name: _Optional[str] = ...) -> None: ...
+    codec: EntryCodec
+    first_offset: int
+    def __init__(self, reader_name: _Optional[str] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class GetPartitionsRequest(_message.Message):
     __slots__ = ("topic",)
@@ -243,10 +289,12 @@ class GetLastMessageIdRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., read_compacted: _Optional[bool] = ...) -> None: ...
 
 class GetLastMessageIdResponse(_message.Message):
-    __slots__ = ("message_id",)
+    __slots__ = ("message_id", "codec")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    CODEC_FIELD_NUMBER: _ClassVar[int]
     message_id: _records_pb2.MessageId
-    def __init__(self, message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
+    codec: EntryCodec
+    def __init__(self, message_id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., codec: _Optional[_Union[EntryCodec, str]] = ...) -> None: ...
 
 class SeekRequest(_message.Message):
     __slots__ = ("topic", "subscription", "start")

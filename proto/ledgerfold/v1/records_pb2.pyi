@@ -72,12 +72,14 @@ class MessageId(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class StoreRecord(_message.Message):
-    __slots__ = ("next_ledger_id", "store_version")
+    __slots__ = ("next_ledger_id", "store_version", "next_producer_id")
     NEXT_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     STORE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     next_ledger_id: int
     store_version: int
-    def __init__(self, next_ledger_id: _Optional[int] = ..., store_version: _Optional[int] = ...) -> None: ...
+    next_producer_id: int
+    def __init__(self, next_ledger_id: _Optional[int] = ..., store_version: _Optional[int] = ..., next_producer_id: _Optional[int] = ...) -> None: ...
 
 class SegmentRecord(_message.Message):
     __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms")
@@ -205,7 +207,7 @@ class CompactedView(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to")
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to", "kafka")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -219,6 +221,7 @@ class TopicRecord(_message.Message):
     TRUNCATED_UPTO_FIELD_NUMBER: _ClassVar[int]
     TERMINATED_AT_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_MOVED_TO_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_ms: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -232,19 +235,124 @@ class TopicRecord(_message.Message):
     truncated_upto: Position
     terminated_at: Position
     compaction_moved_to: Position
-    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    kafka: KafkaLog
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ...) -> None: ...
+
+class KafkaLog(_message.Message):
+    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_FIELD_NUMBER: _ClassVar[int]
+    ROLLED_FIELD_NUMBER: _ClassVar[int]
+    config: _containers.ScalarMap[str, str]
+    log_start_offset: int
+    first_dirty_offset: int
+    segments: _containers.RepeatedCompositeFieldContainer[KafkaSegment]
+    closed: KafkaProducers
+    rolled: KafkaProducers
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ...) -> None: ...
+
+class KafkaProducers(_message.Message):
+    __slots__ = ("end_offset", "producers")
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    end_offset: int
+    producers: _containers.RepeatedCompositeFieldContainer[KafkaProducer]
+    def __init__(self, end_offset: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[KafkaProducer, _Mapping]]] = ...) -> None: ...
+
+class KafkaProducer(_message.Message):
+    __slots__ = ("producer_id", "epoch", "last_sequence", "last_data_offset", "offset_delta", "last_timestamp_ms", "coordinator_epoch", "transaction_first_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_DATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_DELTA_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_data_offset: int
+    offset_delta: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., offset_delta: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ...) -> None: ...
+
+class KafkaSegment(_message.Message):
+    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
+    IS_CLEANED_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_UPTO_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    ledger_ids: _containers.RepeatedScalarFieldContainer[int]
+    is_cleaned: bool
+    figures: KafkaSegmentFigures
+    reserved_upto: int
+    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ...) -> None: ...
+
+class KafkaSegmentFigures(_message.Message):
+    __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted")
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TIME_INDEX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_BATCH_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    LARGEST_TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    next_offset: int
+    size_bytes: int
+    batches: int
+    offset_index_bytes: int
+    time_index_bytes: int
+    first_batch_timestamp_ms: int
+    largest_timestamp_ms: int
+    largest_timestamp_offset: int
+    modified_ms: int
+    aborted: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
+    def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
 
 class PartitionedTopicRecord(_message.Message):
-    __slots__ = ("name", "partitions", "created_ms", "policies")
+    __slots__ = ("name", "partitions", "created_ms", "policies", "kafka")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     name: str
     partitions: int
     created_ms: int
     policies: Policies
-    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., created_ms: _Optional[int] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+    kafka: KafkaPartitions
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., created_ms: _Optional[int] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., kafka: _Optional[_Union[KafkaPartitions, _Mapping]] = ...) -> None: ...
+
+class KafkaPartitions(_message.Message):
+    __slots__ = ("config",)
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class NamespaceRecord(_message.Message):
     __slots__ = ("name", "policies")
@@ -386,3 +494,15 @@ class RunRecord(_message.Message):
     strategy_version: str
     plan_time_ms: int
     def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ..., plan_time_ms: _Optional[int] = ...) -> None: ...
+
+class AbortedTransaction(_message.Message):
+    __slots__ = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ...) -> None: ...

@@ -36,6 +36,8 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.NothingExpired: 5,
     errors.NotAllowed: 1,
     errors.ProducerBusy: 5,
+    errors.KafkaError: 1,
+    errors.RecordsRefused: 1,
     errors.AddressInUse: 5,
     errors.CompactionRunning: 5,
     errors.StorageError: 1,

@@ -12,6 +12,8 @@ from ledgerfold.storage.errors import (
     CompactionError,
     CompactionFailed,
     Corruption,
+    KafkaError,
+    KafkaErrorKind,
     LedgerfoldError,
     SubscriptionBusy,
 )
@@ -41,6 +43,7 @@ def test_every_reason_has_a_code_and_no_code_is_of_none() -> None:
         Corruption("1/0.log", 72, "its CRC", "another"),
         SubscriptionBusy("t", "s", "it is exclusive."),
         CompactionFailed("phase one", "the worker died"),
+        KafkaError(KafkaErrorKind.INVALID_RECORD, "One or more records have been rejected"),
     ],
 )
 def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
@@ -58,3 +61,15 @@ def test_what_a_newer_version_says_is_understood_as_far_as_it_goes() -> None:
     found = decode_error("BROKEN_CLOCK", "It stands.", {"hour": "25", "offset": "late"})
     assert type(found) is LedgerfoldError
     assert (found.message, vars(found)) == ("It stands.", {"from_broker": True})
+
+
+def test_an_error_of_kafkas_comes_back_as_the_kind_that_it_is() -> None:
+    """By its code; of one that a newer version knows, code and class are still told."""
+    for kind in KafkaErrorKind:
+        found = decode_error(*encode_error(KafkaError(kind, "No.")))
+        assert isinstance(found, KafkaError)
+        assert (found.kind, found.kafka_code, found.kafka_class) == (kind, *kind.value)
+    newer = {"kafka_code": "999", "kafka_class": "LateException"}
+    found = decode_error("KAFKA", "No.", newer)
+    assert isinstance(found, KafkaError)
+    assert (found.kind, found.kafka_code, found.kafka_class) == (None, 999, "LateException")

@@ -1,4 +1,4 @@
-"""The worked example of docs/FORMATS.md is what the code reads and writes."""
+"""The worked examples of docs/FORMATS.md are what the code reads and writes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position, read_header, stamp, verify_sections
+from ledgerfold.storage.kafka.batch import check_batch
+from ledgerfold.storage.kafka.entries import batch_of, entry_of
+from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.native import NativeBatchBuilder
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "FORMATS.md"
 
 
-def example() -> bytes:
-    found = re.search(r"```hex\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert found is not None
-    return bytes.fromhex("".join(line[4:] for line in found[1].splitlines()))
+def example(number: int = 0) -> bytes:
+    found = re.findall(r"```hex\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    return bytes.fromhex("".join(line[4:] for line in found[number].splitlines()))
 
 
 def test_the_example_reads_as_the_document_says() -> None:
@@ -39,3 +41,34 @@ def test_the_example_is_written_byte_for_byte() -> None:
     entry = builder.build(sequence_id=1, publish_time_ms=1_700_000_000_000)
     made = stamp(entry, 12, 3, 1_700_000_000_005, producer_number=1, durable_entries=2)
     assert made == example()
+
+
+def test_the_kafka_example_reads_as_the_document_says() -> None:
+    """A batch, and the same two messages."""
+    entry = example(1)
+    header = read_header(entry)
+    verify_sections(entry, header)
+    assert (header.position, header.codec, header.message_count) == (Position(13, 1), 2, 2)
+    batch = check_batch(batch_of(entry))
+    assert (batch.base_offset, batch.last_offset) == (3, 4)
+    assert (batch.producer_id, batch.producer_epoch) == (9, 0)
+    assert (batch.base_sequence, batch.last_sequence) == (2, 3)
+    first, second = decode(entry).messages()
+    assert (first.key, first.value, first.batch_index) == (b"1003", b"Milkman Road", 0)
+    assert (second.key, second.value_is_null, second.batch_index) == (b"1001", True, 1)
+
+
+def test_the_kafka_example_is_written_byte_for_byte() -> None:
+    """The same records give the same bytes."""
+    batch = build_columns(
+        [b"1003", b"1001"],
+        [b"Milkman Road", None],
+        [1_700_000_000_000, 1_700_000_000_001],
+        base_offset=3,
+        producer_id=9,
+        producer_epoch=0,
+        base_sequence=2,
+    )
+    entry = entry_of(batch, sequence_id=3, publish_time_ms=1_700_000_000_000)
+    made = stamp(entry, 13, 1, 1_700_000_000_005, producer_number=0, durable_entries=1)
+    assert made == example(1)

@@ -438,7 +438,7 @@ def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
     later = StoreRecord(next_ledger_id=100, store_version=STORE_VERSION + 1)
     directory.pairs.write({b"store": encode_record(later)}, ())
     before = directory.pairs.scan(b"")
-    with pytest.raises(IncompatibleFormat, match="the metadata store has format version 2"):
+    with pytest.raises(IncompatibleFormat, match="the metadata store has format version 3"):
         directory.recover()
     assert stranger.exists()
     assert directory.pairs.scan(b"") == before

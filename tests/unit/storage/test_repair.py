@@ -9,6 +9,7 @@ import pytest
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
 from ledgerfold.storage.metadata import (
+    FIRST_STORE_VERSION,
     STORE_VERSION,
     MetadataBatch,
     MetadataStore,
@@ -168,8 +169,8 @@ def test_the_store_record_is_above_every_id(disk: Disk) -> None:
     """Missing, unreadable or too low."""
     low = encode_record(StoreRecord(next_ledger_id=5))
     harms: list[tuple[Callable[[], None], int]] = [
-        (lambda: disk.pairs.write({}, [b"store"]), STORE_VERSION),
-        (lambda: disk.spoil(b"store"), STORE_VERSION),
+        (lambda: disk.pairs.write({}, [b"store"]), FIRST_STORE_VERSION),
+        (lambda: disk.spoil(b"store"), FIRST_STORE_VERSION),
         (lambda: disk.pairs.write({b"store": low}, ()), 0),
     ]
     for harm, version in harms:
@@ -232,7 +233,7 @@ def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
     assert ("record", -1) in disk.kinds()
     plan = disk.offline.plan()
     assert (len(plan.refused), plan.steps, plan.puts) == (1, [], {})
-    assert plan.refused[0].what.startswith("the metadata store has format version 2")
+    assert plan.refused[0].what.startswith("the metadata store has format version 3")
 
 
 def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:

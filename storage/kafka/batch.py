@@ -1,0 +1,234 @@
+"""The header of a record batch of magic 2: 61 bytes, big-endian.
+
+A batch is what a Kafka producer sends at once, and what lies in the log: the header, then the
+records, compressed as one (storage/kafka/records.py). The checksum begins behind itself, so the
+broker writes base offset and leader epoch without computing it anew.
+
+Rules:
+* With the horizon flag (attribute bit 6) the base timestamp is the delete horizon. Records carry
+  their times as differences to that field, so they read back unchanged.
+* A batch may have lost records: base offset, last offset and sequence numbers are still those that
+  it was sent with. One without any is a header alone.
+
+    >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+    >>> batch = build_batch([KafkaRecord(7, 1000, b"k", b"v")], base_offset=7)
+    >>> header = check_batch(batch)
+    >>> header.base_offset, header.next_offset, header.record_count, header.size_bytes
+    (7, 8, 1, 70)
+    >>> read_batch_header(stamped_batch_header(batch, base_offset=40, leader_epoch=3)).last_offset
+    40
+
+Source: KIP-98 and KIP-534; `org.apache.kafka.common.record.DefaultRecordBatch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+import google_crc32c
+
+from ledgerfold.storage.entry import Buffer, crc32c
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
+from ledgerfold.storage.kafka.compression import KafkaCompression
+
+# base offset, length, leader epoch, magic, crc32c | attributes, last offset delta, base timestamp,
+# max timestamp, producer id, producer epoch, base sequence, record count.
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CHECKED = struct.Struct(">hiqqqhii")
+_CHECKED_AT = 21
+# In front of the length's own reckoning: base offset and length.
+_LOG_OVERHEAD_BYTES = 12
+BATCH_HEADER_BYTES = _HEADER.size
+assert BATCH_HEADER_BYTES == 61
+MAGIC = 2
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_SEQUENCE = -1
+_INT32_MAX = 2**31 - 1
+
+_COMPRESSION_MASK = 0b111
+_LOG_APPEND_TIME = 1 << 3
+_TRANSACTIONAL = 1 << 4
+_CONTROL = 1 << 5
+_DELETE_HORIZON = 1 << 6
+
+
+class TimestampType(IntEnum):
+    """Whose clock the records' times are: the producer's, or the broker's."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+def attributes_of(
+    compression: int,
+    timestamp_type: int = TimestampType.CREATE_TIME,
+    *,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    has_delete_horizon: bool = False,
+) -> int:
+    return (
+        compression
+        | (_LOG_APPEND_TIME if timestamp_type else 0)
+        | (_TRANSACTIONAL if is_transactional else 0)
+        | (_CONTROL if is_control else 0)
+        | (_DELETE_HORIZON if has_delete_horizon else 0)
+    )
+
+
+class BatchHeader(NamedTuple):
+    """A decoded header, field by field."""
+
+    base_offset: int
+    # Of all behind this field.
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    # The delete horizon, where there is one; else the first record's, as it was built.
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole batch."""
+        return self.length + _LOG_OVERHEAD_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """NO_SEQUENCE when there is none. Behind the largest number comes zero."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & _INT32_MAX
+
+    @property
+    def compression(self) -> int:
+        """A KafkaCompression, or in a damaged header another number."""
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.attributes & _LOG_APPEND_TIME:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp_ms if self.attributes & _DELETE_HORIZON else None
+
+    @property
+    def has_producer(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+
+def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+    """The header that begins there; nothing of it is verified. Raises KafkaError."""
+    if len(buffer) - at < BATCH_HEADER_BYTES:
+        raise _corrupt(
+            f"Record batch is corrupted (the size {len(buffer) - at} is smaller than the minimum "
+            f"allowed overhead {BATCH_HEADER_BYTES})"
+        )
+    return BatchHeader._make(_HEADER.unpack_from(buffer, at))
+
+
+def check_batch(buffer: Buffer) -> BatchHeader:
+    """Verifies that this is one whole batch of magic 2, undamaged. Raises KafkaError.
+
+    The records are not looked at: what is in them, columns_of finds.
+    """
+    header = read_batch_header(buffer)
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic)
+    if header.size_bytes != len(buffer):
+        raise _corrupt(
+            f"A record batch that speaks of {header.size_bytes} bytes, and has {len(buffer)}."
+        )
+    found = crc32c(memoryview(buffer)[_CHECKED_AT:])
+    if found != header.crc:
+        raise _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {found})")
+    check_counts(header)
+    if header.compression not in KafkaCompression._value2member_map_:
+        raise KafkaError(
+            KafkaErrorKind.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Unknown compression type id: {header.compression}",
+        )
+    return header
+
+
+def check_counts(header: BatchHeader) -> None:
+    """Raises KafkaError where a batch has fewer than no records, or ends before it begins."""
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise KafkaError(
+            KafkaErrorKind.INVALID_RECORD,
+            f"Found invalid record count {header.record_count} in magic v{MAGIC} batch, whose last "
+            f"offset delta is {header.last_offset_delta}",
+        )
+
+
+def _corrupt(message: str) -> KafkaError:
+    return KafkaError(KafkaErrorKind.CORRUPT_MESSAGE, message)
+
+
+def _wrong_magic(magic: int) -> KafkaError:
+    if magic in (0, 1):
+        return KafkaError(
+            KafkaErrorKind.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"Messages of magic {magic}: only record batches of magic {MAGIC} are taken, which "
+            "every client since Kafka 0.11 writes.",
+        )
+    return _corrupt(f"Invalid magic found in record: {magic}")
+
+
+def sealed(header: BatchHeader, section: Buffer) -> bytes:
+    """The batch of a header and of records as they are stored: length and checksum made anew."""
+    section = bytes(section)
+    return b"".join((sealed_header(header, section), section))
+
+
+def sealed_header(header: BatchHeader, section: bytes) -> bytes:
+    """The 61 bytes alone."""
+    crc = google_crc32c.extend(google_crc32c.value(_CHECKED.pack(*header[5:])), section)
+    length = BATCH_HEADER_BYTES - _LOG_OVERHEAD_BYTES + len(section)
+    return _HEADER.pack(
+        header.base_offset, length, header.leader_epoch, header.magic, crc, *header[5:]
+    )
+
+
+def stamped_batch_header(buffer: Buffer, base_offset: int, leader_epoch: int = 0) -> bytes:
+    """The 61 bytes of a batch's header with its place in the log. The checksum still holds."""
+    header = read_batch_header(buffer)
+    return _HEADER.pack(base_offset, header.length, leader_epoch, *header[3:])
+
+
+def with_append_time(batch: Buffer, time_ms: int) -> bytes:
+    """The batch with the broker's time for all its records, and another checksum."""
+    header = read_batch_header(batch)
+    stamped = header._replace(
+        attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp_ms=time_ms
+    )
+    return sealed(stamped, memoryview(batch)[BATCH_HEADER_BYTES:])

@@ -1,0 +1,194 @@
+"""Record batches as entries: codec 2.
+
+The key section is the batch's header, 61 bytes, the value section its records as the batch holds
+them: end to end they are the batch, byte for byte. What the entry header says of compression is
+NONE, because only the batch compresses; its message count is that of the records, and zero where a
+cleaning left nothing but the header.
+
+As messages: the batch index is the offset delta, the event time the record's timestamp, and the
+properties are the headers, as text: of several with one name the last, a null one as empty.
+
+    >>> from ledgerfold.storage.codec import decode
+    >>> from ledgerfold.storage.kafka.records import build_columns
+    >>> entry = entry_of(build_columns([b"k"], [None], [5]), sequence_id=3, publish_time_ms=9)
+    >>> [(m.key, m.value_is_null, m.event_time_ms) for m in decode(entry).messages()]
+    [(b'k', True, 5)]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import cast
+
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.entry import (
+    Buffer,
+    Codec,
+    Compression,
+    EntryFields,
+    EntryHeader,
+    build_entry,
+    read_header,
+)
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.batch import (
+    BATCH_HEADER_BYTES,
+    BatchHeader,
+    read_batch_header,
+    sealed_header,
+)
+from ledgerfold.storage.kafka.records import section_columns
+from ledgerfold.storage.kafka.section import RecordColumns
+
+
+def entry_of(batch: bytes, *, sequence_id: int, publish_time_ms: int) -> bytes:
+    """The entry of a whole batch, as a producer sends it, or a cleaning writes it."""
+    messages = read_batch_header(batch).record_count
+    fields = _fields(messages, sequence_id, publish_time_ms)
+    return build_entry(batch[:BATCH_HEADER_BYTES], batch[BATCH_HEADER_BYTES:], fields)
+
+
+def entry_of_parts(
+    header: BatchHeader, section: bytes, *, sequence_id: int, publish_time_ms: int
+) -> bytes:
+    """The same of a batch that is not sealed yet (storage/kafka/records.py)."""
+    fields = _fields(header.record_count, sequence_id, publish_time_ms)
+    return build_entry(sealed_header(header, section), section, fields)
+
+
+def _fields(messages: int, sequence_id: int, publish_time_ms: int) -> EntryFields:
+    return EntryFields(
+        message_count=messages,
+        sequence_id=sequence_id,
+        publish_time_ms=publish_time_ms,
+        codec=Codec.KAFKA,
+        compression=Compression.NONE,
+    )
+
+
+def batch_of(entry: Buffer) -> bytes:
+    """The whole batch of a whole entry."""
+    return bytes(memoryview(entry)[read_header(entry).header_bytes :])
+
+
+class KafkaBatch:
+    """A decoded entry; its records are parsed on first use."""
+
+    __slots__ = ("_columns", "_section", "batch", "batch_size", "header", "rows")
+
+    def __init__(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
+        self.header = header
+        self.batch = header_of(header, key_section)
+        if self.batch.size_bytes != BATCH_HEADER_BYTES + len(value_section):
+            raise InvalidRequest("The value section of a Kafka entry is not its batch's records.")
+        self.rows = self.batch.record_count
+        self.batch_size = self.batch.last_offset_delta + 1
+        self._section = value_section
+        self._columns: RecordColumns | None = None
+
+    @property
+    def columns(self) -> RecordColumns:
+        """Offsets, timestamps, keys, values and headers of all records. Raises KafkaError."""
+        if self._columns is None:
+            self._columns = section_columns(self.batch, self._section)
+        return self._columns
+
+    @property
+    def producer_name(self) -> str:
+        """The producer's id, where it has one."""
+        return str(self.batch.producer_id) if self.batch.has_producer else ""
+
+    @property
+    def schema_version(self) -> bytes:
+        return b""
+
+    def batch_index(self, row: int) -> int:
+        return self.columns.offsets[row] - self.batch.base_offset
+
+    def offset(self, row: int) -> int:
+        return self.columns.offsets[row]
+
+    def first_row_at(self, offset: int) -> int:
+        """The first that has that offset or a later one; the row count when none has."""
+        if offset <= self.batch.base_offset:
+            return 0
+        return bisect_left(self.columns.offsets, offset)
+
+    def key(self, row: int) -> bytes | None:
+        return self.columns.keys[row]
+
+    def key_is_base64(self, row: int) -> bool:
+        return False
+
+    def value(self, row: int) -> bytes:
+        return self.columns.values[row] or b""
+
+    def value_bytes(self, row: int) -> int:
+        """Unlike the native codec's, it needs the value section."""
+        return len(self.value(row))
+
+    def contents(self) -> list[bytes]:
+        values = self.columns.values
+        # Most have no null and no empty one, and cost no copy.
+        return cast(list[bytes], values) if all(values) else [value or b"" for value in values]
+
+    def is_null(self, row: int) -> bool:
+        return self.columns.values[row] is None
+
+    def event_time_ms(self, row: int) -> int:
+        return self.columns.timestamps_ms[row]
+
+    def sequence_id(self, row: int) -> int:
+        return self.header.sequence_id - self.batch_size + 1 + self.batch_index(row)
+
+    def properties(self, row: int) -> dict[str, str]:
+        return {
+            name: (value or b"").decode(errors="backslashreplace")
+            for name, value in self.columns.headers.get(row, ())
+        }
+
+    def ordering_key(self, row: int) -> bytes | None:
+        return None
+
+    def messages(self) -> Iterator[StoredMessage]:
+        for row in range(self.rows):
+            yield StoredMessage(
+                batch_index=self.batch_index(row),
+                batch_size=self.batch_size,
+                key=self.key(row),
+                key_is_base64=False,
+                value=self.value(row),
+                value_is_null=self.is_null(row),
+                properties=self.properties(row),
+                event_time_ms=self.event_time_ms(row),
+                sequence_id=self.sequence_id(row),
+                ordering_key=None,
+            )
+
+
+def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
+    """The batch's header, from an entry's key section. Raises InvalidRequest."""
+    if len(key_section) != BATCH_HEADER_BYTES:
+        raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
+    batch = read_batch_header(key_section)
+    if batch.record_count != header.message_count or batch.last_offset_delta < 0:
+        raise InvalidRequest("The header of a Kafka entry does not fit that of its batch.")
+    return batch
+
+
+class KafkaCodec:
+    """The codec object that storage/codec.py hands out."""
+
+    def decode(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> KafkaBatch:
+        return KafkaBatch(header, key_section, value_section)
+
+    def first_key(self, key_section: Buffer) -> bytes | None:
+        """None: a batch's header tells no keys."""
+        return None
+
+    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
+        return header_of(header, key_section).last_offset_delta
+
+
+KAFKA = KafkaCodec()

@@ -1,0 +1,215 @@
+"""A partition's folder as Kafka keeps it: the segments that Kafka would find when it loads it.
+
+A broker that crashed in a cleaning leaves files that are half-way: Kafka's loader removes and
+renames them, this module reckons with what they would be then. Nothing in the folder is written.
+
+1. What ends in `.deleted` is gone.
+2. Files in `.cleaned` were never finished, nor were `.swap` files from the lowest base of those on.
+3. A `.swap` file that is left takes the place of the segments in its range of offsets.
+
+What is read of a segment is verified. A torn end of the last one is what a crash leaves, and is
+left out (`TornTail` tells of it); damage elsewhere is a Corruption, with the file and the offset.
+
+    >>> import tempfile
+    >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> batch = build_batch([KafkaRecord(7, 1000, b"k", b"v")], base_offset=7)
+    >>> _ = (folder / "00000000000000000007.log").write_bytes(batch + batch[:20])
+    >>> [segment] = segments_of(folder)
+    >>> reading = SegmentReading(segment, is_last=True)
+    >>> [each.header.base_offset for each in reading], reading.torn.size_bytes
+    ([7], 20)
+
+Bounds: one batch at a time, of at most BATCH_BYTES_MAX; a few hundred bytes for each segment.
+
+Source: LogLoader.load, LogSegment.recover, LogFileUtils of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError, KafkaErrorKind
+from ledgerfold.storage.kafka.batch import (
+    BATCH_HEADER_BYTES,
+    MAGIC,
+    BatchHeader,
+    check_batch,
+    read_batch_header,
+)
+
+# An entry of a ledger has a header, too.
+BATCH_BYTES_MAX = ENTRY_BYTES_MAX - 1024
+_BUFFER_BYTES = 1024 * 1024
+# <base offset>.<kind>, and what a cleaning or a deletion puts behind it.
+_NAME = re.compile(r"(\d{1,20})\.(log|index|timeindex|txnindex)(\.cleaned|\.swap|\.deleted)?")
+_PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
+# As large as Kafka's smallest head of a batch, up to its magic.
+_MAGIC_AT = 16
+
+
+class SegmentFile(NamedTuple):
+    """`path`: where its batches lie, under whatever name."""
+
+    base_offset: int
+    path: Path
+    size_bytes: int
+    modified_ms: int
+
+
+class Batch(NamedTuple):
+    header: BatchHeader
+    data: bytes
+
+
+class TornTail(NamedTuple):
+    """What the last append to a log left that was not finished."""
+
+    path: Path
+    offset: int
+    size_bytes: int
+    why: str
+
+
+def partition_of(folder: Path) -> tuple[str, int]:
+    """The topic and the partition that a folder's name tells; 0, where it tells none.
+
+    >>> partition_of(Path("/data/user-events-12")), partition_of(Path("prices"))
+    (('user-events', 12), ('prices', 0))
+    """
+    found = _PARTITION_FOLDER.fullmatch(folder.resolve().name)
+    return (found[1], int(found[2])) if found else (folder.resolve().name, 0)
+
+
+def log_file_name(base_offset: int, kind: str = "log") -> str:
+    """
+    >>> log_file_name(7), log_file_name(7, "timeindex")
+    ('00000000000000000007.log', '00000000000000000007.timeindex')
+    """
+    return f"{base_offset:020}.{kind}"
+
+
+def segments_of(folder: Path) -> Sequence[SegmentFile]:
+    """By their offsets. Raises InvalidRequest when there is none, Corruption, OSError."""
+    named = [(each, found) for each in folder.iterdir() if (found := _NAME.fullmatch(each.name))]
+    by_suffix: dict[str, list[tuple[int, str, Path]]] = {"": [], ".cleaned": [], ".swap": []}
+    for path, found in named:
+        if path.is_file() and (found[3] or "") in by_suffix:
+            by_suffix[found[3] or ""].append((int(found[1]), found[2], path))
+    unfinished = min((base for base, _, _ in by_suffix[".cleaned"]), default=None)
+    swaps = {
+        base: path
+        for base, kind, path in by_suffix[".swap"]
+        if kind == "log" and (unfinished is None or base < unfinished)
+    }
+    logs = {base: path for base, kind, path in by_suffix[""] if kind == "log"}
+    if swaps:
+        low, high = min(swaps), max(_next_offset(base, path) for base, path in swaps.items())
+        logs = {base: path for base, path in logs.items() if not low <= base < high} | swaps
+    if not logs:
+        raise InvalidRequest(
+            f"{folder} holds no segment of a Kafka partition: name the folder of one, such as "
+            "DIR/orders-0."
+        )
+    return [_segment_file(base, logs[base]) for base in sorted(logs)]
+
+
+def _segment_file(base_offset: int, path: Path) -> SegmentFile:
+    status = path.stat()
+    modified_ms = status.st_mtime_ns // 1_000_000
+    return SegmentFile(base_offset, path, status.st_size, modified_ms)
+
+
+def _next_offset(base_offset: int, path: Path) -> int:
+    """Behind the last batch of a segment that a cleaning finished."""
+    following = base_offset
+    for batch in SegmentReading(_segment_file(base_offset, path), is_last=False):
+        following = batch.header.next_offset
+    return following
+
+
+class SegmentReading:
+    """Yields a segment's batches, in order, each verified. `torn`: afterwards, what was left out.
+
+    `is_last`: of the log. Raises Corruption; KafkaError (UNSUPPORTED_FOR_MESSAGE_FORMAT) for
+    messages of the magics 0 and 1; OSError.
+    """
+
+    def __init__(self, segment: SegmentFile, *, is_last: bool) -> None:
+        self._segment, self._is_last = segment, is_last
+        self.torn: TornTail | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        following = self._segment.base_offset
+        with self._segment.path.open("rb", _BUFFER_BYTES) as file:
+            at = 0
+            while at < self._segment.size_bytes:
+                batch = self._batch(file, at)
+                if batch is None:
+                    return
+                if batch.header.base_offset < following:
+                    expected = f"an offset from {following} on"
+                    raise self._wrong(at, expected, str(batch.header.base_offset))
+                yield batch
+                following = batch.header.next_offset
+                at += len(batch.data)
+
+    def _batch(self, file: BinaryIO, at: int) -> Batch | None:
+        """None: the log ends here."""
+        left = self._segment.size_bytes - at
+        head = file.read(min(BATCH_HEADER_BYTES, left))
+        self._check_magic(head, at)
+        if len(head) < BATCH_HEADER_BYTES:
+            return self._end(at, f"the {BATCH_HEADER_BYTES} bytes of a batch's header", str(left))
+        size_bytes = read_batch_header(head).size_bytes
+        if size_bytes > left:
+            return self._end(at, f"a batch of {size_bytes} bytes", f"{left} bytes to the end")
+        if size_bytes > BATCH_BYTES_MAX:
+            raise KafkaError(
+                KafkaErrorKind.MESSAGE_TOO_LARGE,
+                f"{self._segment.path} holds a batch of {size_bytes} bytes at byte {at}, and the "
+                f"most that is taken is {BATCH_BYTES_MAX}.",
+            )
+        if size_bytes < BATCH_HEADER_BYTES:
+            if self._is_last and not any(head) and self._is_zero(file):
+                return self._end(at, "a batch", "zeros to the end")
+            raise self._wrong(at, "a batch", f"a size of {size_bytes}")
+        data = head + file.read(size_bytes - BATCH_HEADER_BYTES)
+        try:
+            return Batch(check_batch(data), data)
+        except KafkaError as error:
+            if size_bytes == left:
+                return self._end(at, "a whole batch", str(error))
+            raise self._wrong(at, "an undamaged batch", str(error)) from error
+
+    def _check_magic(self, head: bytes, at: int) -> None:
+        if len(head) > _MAGIC_AT and any(head) and (magic := head[_MAGIC_AT]) < MAGIC:
+            raise KafkaError(
+                KafkaErrorKind.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                f"{self._segment.path} holds a message of magic {magic} at byte {at}: only record "
+                f"batches of magic {MAGIC} are read, which brokers write since Kafka 0.11 unless "
+                "log.message.format.version says otherwise. Let Kafka write the topic anew first.",
+            )
+
+    def _end(self, at: int, expected: str, found: str) -> Batch | None:
+        """None, as of a log that ends there."""
+        if not self._is_last:
+            raise self._wrong(at, expected, found)
+        size_bytes = self._segment.size_bytes - at
+        why = f"expected {expected}, found {found}"
+        self.torn = TornTail(self._segment.path, at, size_bytes, why)
+        return None
+
+    def _wrong(self, at: int, expected: str, found: str) -> Corruption:
+        return Corruption(self._segment.path.name, at, expected, found)
+
+    @staticmethod
+    def _is_zero(file: BinaryIO) -> bool:
+        while piece := file.read(_BUFFER_BYTES):
+            if any(piece):
+                return False
+        return True

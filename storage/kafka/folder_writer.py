@@ -1,0 +1,223 @@
+"""Writes a partition's folder that Kafka opens: segments with their indexes, epochs, topic id.
+
+The folder is built aside, synced, and renamed: it is there whole, or not at all.
+
+* Indexes get an entry with the first batch behind every `index.interval.bytes`; the time index one
+  where times grow, and one more when the segment ends. All of them count offsets from the base.
+* The transaction index is there only where an abort marker lies in the segment.
+* One snapshot of the producers is written, at the log's end: Kafka knows of them by it, or, where
+  no clean shutdown is noted beside the folder, by it and what follows it.
+
+    >>> import tempfile
+    >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+    >>> folder = Path(tempfile.mkdtemp()) / "t-0"
+    >>> with FolderWriter(folder, topic_id=UUID(int=7)) as writer:
+    ...     writer.begin_segment(7)
+    ...     writer.append(build_batch([KafkaRecord(7, 1000, b"k", b"v")], base_offset=7))
+    ...     writer.end_segment(modified_ms=5000)
+    >>> sorted(each.name for each in folder.iterdir())[:2]
+    ['00000000000000000007.index', '00000000000000000007.log']
+
+Source: LogSegment.append, OffsetIndex, TimeIndex, AbortedTxn, ProducerStateManager.writeSnapshot,
+LeaderEpochCheckpointFile, PartitionMetadataFile of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+from uuid import UUID
+
+from ledgerfold.storage.entry import crc32c
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.files import REAL, AppendFile
+from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header
+from ledgerfold.storage.kafka.folder import log_file_name
+
+EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
+_BUFFER_BYTES = 1024 * 1024
+_OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
+# Version, producer, first offset, last offset, last stable offset.
+_ABORTED_ENTRY = struct.Struct(">hqqqq")
+# Version and checksum of what follows them; how many; of each the fields of Producer.
+_SNAPSHOT_HEAD, _COUNT = struct.Struct(">hI"), struct.Struct(">i")
+_PRODUCER = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_VERSION = 1
+
+
+class Aborted(NamedTuple):
+    """An entry of the transaction index. `last_offset`: the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class Producer(NamedTuple):
+    """An entry of a snapshot: what is known of a producer's last batch. -1: nothing is."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_data_offset: int
+    last_offset_delta: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+class FolderWriter:
+    """Used as a context: what is raised inside takes away all that was written.
+
+    `begin_segment`, its batches, `end_segment`, and so on. Raises DiskFailure.
+    """
+
+    def __init__(self, folder: Path, *, topic_id: UUID, index_interval_bytes: int = 4096) -> None:
+        self._folder, self._topic_id = folder, topic_id
+        self._aside = folder.with_name(f".{folder.name}.exporting")
+        self._interval_bytes = index_interval_bytes
+        self._segment: _Segment | None = None
+        self._epochs: list[tuple[int, int]] = []
+        self._first_base = -1
+
+    def __enter__(self) -> FolderWriter:
+        """Raises InvalidRequest when there is something of that name."""
+        if self._folder.exists():
+            raise InvalidRequest(f"{self._folder} is there already: name a folder that is not.")
+        # An export that was killed left it.
+        shutil.rmtree(self._aside, ignore_errors=True)
+        self._aside.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            if self._segment is not None:
+                self._segment.log.close()
+            shutil.rmtree(self._aside, ignore_errors=True)
+            return
+        epochs = "".join(f"{epoch} {offset}\n" for epoch, offset in self._epochs)
+        self._write(EPOCH_FILE, f"0\n{len(self._epochs)}\n{epochs}".encode())
+        self._write(METADATA_FILE, f"version: 0\ntopic_id: {id_text(self._topic_id)}".encode())
+        REAL.sync_dir(self._aside)
+        REAL.replace(self._aside, self._folder)
+        REAL.sync_dir(self._folder.parent)
+
+    def begin_segment(self, base_offset: int) -> None:
+        log = REAL.create(self._aside / log_file_name(base_offset))
+        self._segment = _Segment(base_offset, log, self._interval_bytes)
+        if self._first_base < 0:
+            self._first_base = base_offset
+
+    def append(self, batch: bytes) -> None:
+        assert self._segment is not None
+        header = read_batch_header(batch)
+        if header.leader_epoch > (self._epochs[-1][0] if self._epochs else -1):
+            # Of the first one nothing may be left where it began.
+            start = header.base_offset if self._epochs else self._first_base
+            self._epochs.append((header.leader_epoch, start))
+        self._segment.append(batch)
+
+    def end_segment(self, *, modified_ms: int, aborted: Iterable[Aborted] = ()) -> None:
+        """`modified_ms`: of the files, where it is known (above 0)."""
+        segment, self._segment = self._segment, None
+        assert segment is not None
+        segment.end()
+        base = segment.base_offset
+        self._write(log_file_name(base, "index"), bytes(segment.offset_index))
+        self._write(log_file_name(base, "timeindex"), bytes(segment.time_index))
+        if entries := [_ABORTED_ENTRY.pack(0, *each) for each in aborted]:
+            self._write(log_file_name(base, "txnindex"), b"".join(entries))
+        if modified_ms > 0:
+            for kind in ("log", "index", "timeindex"):
+                times = modified_ms * 1_000_000, modified_ms * 1_000_000
+                os.utime(self._aside / log_file_name(base, kind), ns=times)
+
+    def note_producers(self, producers: Iterable[Producer], end_offset: int) -> None:
+        """As they are at the log's end."""
+        entries = [_PRODUCER.pack(*each) for each in producers]
+        told = _COUNT.pack(len(entries)) + b"".join(entries)
+        head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(told))
+        self._write(log_file_name(end_offset, "snapshot"), head + told)
+
+    def _write(self, name: str, data: bytes) -> None:
+        file = REAL.create(self._aside / name)
+        file.write([data])
+        file.sync()
+        file.close()
+
+
+class _Segment:
+    """One that is written. Its batches are held back until there are some of them."""
+
+    def __init__(self, base_offset: int, log: AppendFile, interval_bytes: int) -> None:
+        self.base_offset, self.log, self._interval_bytes = base_offset, log, interval_bytes
+        self.offset_index, self.time_index = bytearray(), bytearray()
+        self._held = bytearray()
+        self._at = self._unindexed_bytes = 0
+        self._largest_ms, self._largest_offset = NO_TIMESTAMP, base_offset
+        self._indexed_ms = NO_TIMESTAMP
+
+    def append(self, batch: bytes) -> None:
+        header = read_batch_header(batch)
+        if header.max_timestamp_ms > self._largest_ms:
+            self._largest_ms, self._largest_offset = header.max_timestamp_ms, header.last_offset
+        if self._unindexed_bytes > self._interval_bytes:
+            relative = header.last_offset - self.base_offset
+            self.offset_index += _OFFSET_ENTRY.pack(relative, self._at)
+            self._index_time()
+            self._unindexed_bytes = 0
+        self._at += len(batch)
+        self._unindexed_bytes += len(batch)
+        self._held += batch
+        if len(self._held) >= _BUFFER_BYTES:
+            self._flush()
+
+    def end(self) -> None:
+        self._index_time()
+        self._flush()
+        self.log.sync()
+        self.log.close()
+
+    def _flush(self) -> None:
+        self.log.write([bytes(self._held)])
+        self._held.clear()
+
+    def _index_time(self) -> None:
+        if self._largest_ms > self._indexed_ms:
+            relative = self._largest_offset - self.base_offset
+            self.time_index += _TIME_ENTRY.pack(self._largest_ms, relative)
+            self._indexed_ms = self._largest_ms
+
+
+def id_text(topic_id: UUID) -> str:
+    """As Kafka writes ids.
+
+    >>> id_text(UUID(int=7))
+    'AAAAAAAAAAAAAAAAAAAABw'
+    """
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def write_beside(folder: Path, name: str, data: bytes) -> None:
+    """A file beside a folder, durable, in the place of the one that is there."""
+    path = folder.resolve().parent / name
+    aside = path.with_name(f"{name}.tmp")
+    aside.unlink(missing_ok=True)
+    file = REAL.create(aside)
+    file.write([data])
+    file.sync()
+    file.close()
+    REAL.replace(aside, path)
+    REAL.sync_dir(path.parent)

@@ -1,0 +1,97 @@
+"""Numbers of variable length, as records hold them: zigzag, seven bits a byte, the lowest first.
+
+    >>> VARINTS[0], VARINTS[-1], VARINTS[64], SIZED[64]
+    (b'\\x00', b'\\x01', b'\\x80\\x01', 66)
+    >>> read_varint(VARINTS[-(2**63)], 0)
+    (-9223372036854775808, 10)
+
+Source: `org.apache.kafka.common.utils.ByteUtils`.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
+
+# What the tables keep is below that: lengths, and differences of offsets and times, are small and
+# come again.
+_KEPT_MAX = 64 * 1024
+INT64_MAX = 2**63 - 1
+_INT64 = 2**64 - 1
+_VARLONG_BYTES_MAX = 10
+
+
+def int64(number: int) -> int:
+    """As Java's arithmetic has it: what is too large comes round."""
+    return ((number + 2**63) & _INT64) - 2**63
+
+
+def _encoded(number: int) -> bytes:
+    number = int64(number)
+    left = ((number << 1) ^ (number >> 63)) & _INT64
+    encoded = bytearray()
+    while left > 127:
+        encoded.append(left & 127 | 128)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
+
+
+class _Varints(dict[int, bytes]):
+    """Each number's bytes, made when they are first asked for."""
+
+    def __missing__(self, number: int) -> bytes:
+        encoded = _encoded(number)
+        if -_KEPT_MAX < number < _KEPT_MAX:
+            self[number] = encoded
+        return encoded
+
+
+class _Sized(dict[int, int]):
+    """How much room so many bytes take behind their own length; -1: none, and no bytes."""
+
+    def __missing__(self, size: int) -> int:
+        sized = len(VARINTS[size]) + max(size, 0)
+        if size < _KEPT_MAX:
+            self[size] = sized
+        return sized
+
+
+class _Counted:
+    """The varints of 0, 1, 2 and so on, and their sizes: what dense offsets are."""
+
+    def __init__(self) -> None:
+        self._varints: list[bytes] = []
+        self._sizes: list[int] = []
+
+    def first(self, count: int) -> tuple[list[bytes], list[int]]:
+        """Of so many numbers."""
+        varints, sizes = self._varints, self._sizes
+        if len(varints) < count:
+            varints = [VARINTS[number] for number in range(count)]
+            sizes = list(map(len, varints))
+            if count < _KEPT_MAX:
+                self._varints, self._sizes = varints, sizes
+        return varints[:count], sizes[:count]
+
+
+VARINTS = _Varints()
+SIZED = _Sized()
+COUNTED = _Counted()
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number there, and where the next thing begins. Raises KafkaError, IndexError."""
+    bits, at = read_bits(data, at)
+    return (bits >> 1) ^ -(bits & 1), at
+
+
+def read_bits(data: bytes, at: int) -> tuple[int, int]:
+    """The same before zigzag is undone: 64 bits."""
+    bits = shift = 0
+    for byte_at in range(at, at + _VARLONG_BYTES_MAX):
+        byte = data[byte_at]
+        bits |= (byte & 127) << shift
+        if byte < 128:
+            return bits & _INT64, byte_at + 1
+        shift += 7
+    raise KafkaError(KafkaErrorKind.INVALID_RECORD, "A varint of more than ten bytes.")

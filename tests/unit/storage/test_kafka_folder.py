@@ -1,0 +1,121 @@
+"""A partition's folder: the segments that count after a crash of Kafka's, and what is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
+from ledgerfold.storage.kafka.folder import (
+    SegmentFile,
+    SegmentReading,
+    TornTail,
+    log_file_name,
+    segments_of,
+)
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+
+
+def batch(offset: int, value: bytes = b"v") -> bytes:
+    return build_batch([KafkaRecord(offset, 1000, b"k", value)], base_offset=offset)
+
+
+def write(folder: Path, base: int, *offsets: int, suffix: str = "", kind: str = "log") -> Path:
+    path = folder / (log_file_name(base, kind) + suffix)
+    path.write_bytes(b"".join(batch(each) for each in offsets))
+    return path
+
+
+def found(folder: Path) -> list[tuple[int, str]]:
+    return [(each.base_offset, each.path.name.rpartition(".")[2]) for each in segments_of(folder)]
+
+
+def read(segment: SegmentFile, *, is_last: bool = True) -> tuple[list[int], TornTail | None]:
+    reading = SegmentReading(segment, is_last=is_last)
+    return [each.header.base_offset for each in reading], reading.torn
+
+
+def test_what_was_never_finished_is_nothing(tmp_path: Path) -> None:
+    for base in (0, 10, 20):
+        write(tmp_path, base, base)
+    write(tmp_path, 10, 10, suffix=".swap")
+    write(tmp_path, 0, 0, suffix=".cleaned")
+    write(tmp_path, 30, 30, suffix=".deleted")
+    assert found(tmp_path) == [(0, "log"), (10, "log"), (20, "log")]
+
+
+def test_a_swap_takes_the_place_of_what_it_covers(tmp_path: Path) -> None:
+    for base in (0, 10, 20):
+        write(tmp_path, base, base)
+    write(tmp_path, 0, 0, 10, suffix=".swap")
+    write(tmp_path, 0, suffix=".swap", kind="index")
+    assert found(tmp_path) == [(0, "swap"), (20, "log")]
+
+
+def test_swaps_below_an_unfinished_file_count(tmp_path: Path) -> None:
+    for base in (0, 10, 20):
+        write(tmp_path, base, base)
+    write(tmp_path, 0, 1, suffix=".swap")
+    write(tmp_path, 10, 10, suffix=".swap")
+    # An index alone tells that the segment was not finished.
+    write(tmp_path, 10, suffix=".cleaned", kind="timeindex")
+    assert found(tmp_path) == [(0, "swap"), (10, "log"), (20, "log")]
+
+
+def test_a_folder_without_segments(tmp_path: Path) -> None:
+    write(tmp_path, 0, 0, suffix=".deleted")
+    (tmp_path / "partition.metadata").write_text("version: 0\n")
+    with pytest.raises(InvalidRequest, match="holds no segment"):
+        segments_of(tmp_path)
+
+
+@pytest.mark.parametrize("left", [b"\x00" * 200, batch(1)[:30], batch(1)[:-1], b"\x00" * 3])
+def test_a_torn_tail_is_left_out(tmp_path: Path, left: bytes) -> None:
+    path = write(tmp_path, 0, 0)
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes() + left)
+    [segment] = segments_of(tmp_path)
+    offsets, torn = read(segment)
+    assert offsets == [0]
+    assert torn is not None
+    assert (torn.offset, torn.size_bytes) == (whole, len(left))
+    with pytest.raises(Corruption) as raised:
+        read(segment, is_last=False)
+    assert (raised.value.path, raised.value.offset) == (path.name, whole)
+
+
+def test_a_last_batch_with_a_wrong_checksum_is_torn(tmp_path: Path) -> None:
+    path = write(tmp_path, 0, 0, 1)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    offsets, torn = read(segments_of(tmp_path)[0])
+    assert offsets == [0]
+    assert torn is not None
+    assert "crc" in torn.why
+
+
+def test_damage_in_front_of_what_is_whole_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path, 0, 0, 1)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corruption, match=r"00000000000000000000.log is damaged at byte 0"):
+        read(segments_of(tmp_path)[0])
+
+
+def test_offsets_that_go_back_are_damage(tmp_path: Path) -> None:
+    write(tmp_path, 0, 5, 5)
+    with pytest.raises(Corruption, match="expected an offset from 6 on, found 5"):
+        read(segments_of(tmp_path)[0])
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_messages_are_refused(tmp_path: Path, magic: int) -> None:
+    path = write(tmp_path, 0, 0)
+    data = bytearray(path.read_bytes())
+    data[16] = magic
+    path.write_bytes(data)
+    with pytest.raises(KafkaError, match=f"a message of magic {magic} at byte 0"):
+        read(segments_of(tmp_path)[0])

@@ -1,0 +1,267 @@
+"""Record batches go through the codec and come out as they were."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.storage.codec import decode, decoding, last_batch_index
+from ledgerfold.storage.entry import Codec, check_entry, crc32c, read_header, stamp
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
+from ledgerfold.storage.kafka import reading
+from ledgerfold.storage.kafka.batch import (
+    BATCH_HEADER_BYTES,
+    TimestampType,
+    check_batch,
+    read_batch_header,
+    stamped_batch_header,
+    with_append_time,
+)
+from ledgerfold.storage.kafka.compression import KafkaCompression
+from ledgerfold.storage.kafka.entries import batch_of, entry_of
+from ledgerfold.storage.kafka.filtering import header_only
+from ledgerfold.storage.kafka.records import (
+    ControlType,
+    KafkaRecord,
+    build_batch,
+    build_columns,
+    marker_type,
+    read_end_marker,
+    records_of,
+)
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+BYTES = st.none() | st.binary(max_size=300)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[int, list[KafkaRecord]]:
+    """A base offset, and records at offsets that rise from there on."""
+    base = draw(st.integers(0, 2**60))
+    deltas = draw(st.sets(st.integers(0, 2**31 - 1), min_size=1, max_size=8))
+    return base, [
+        KafkaRecord(base + delta, draw(INT64), draw(BYTES), draw(BYTES), draw(HEADERS))
+        for delta in sorted(deltas)
+    ]
+
+
+@given(batches(), st.sampled_from(KafkaCompression))
+def test_what_was_built_is_read_again(
+    made: tuple[int, list[KafkaRecord]], compression: KafkaCompression
+) -> None:
+    """Under every codec, with whatever offsets and times 64 bits hold."""
+    base, records = made
+    batch = build_batch(records, base_offset=base, compression=compression, leader_epoch=7)
+    header = check_batch(batch)
+    assert list(records_of(batch)) == records
+    assert (header.base_offset, header.last_offset) == (base, records[-1].offset)
+    assert (header.leader_epoch, header.compression) == (7, compression)
+    assert header.max_timestamp_ms == max(-1, *(record.timestamp_ms for record in records))
+
+
+@given(batches(), st.data())
+def test_damage_is_found_by_the_checksum(
+    made: tuple[int, list[KafkaRecord]], data: st.DataObject
+) -> None:
+    """Whatever bit behind the checksum has changed, or of it."""
+    batch = bytearray(build_batch(made[1], base_offset=made[0]))
+    at = data.draw(st.integers(17, len(batch) - 1))
+    batch[at] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(KafkaError, match="stored crc") as refused:
+        check_batch(batch)
+    assert (refused.value.kafka_code, refused.value.kafka_class) == (2, "CorruptRecordException")
+
+
+@st.composite
+def stretches(draw: st.DrawFn) -> list[KafkaRecord]:
+    """Records as producers write them: long stretches of one layout, with something between."""
+    records: list[KafkaRecord] = []
+    offset = time = 0
+    for _ in range(draw(st.integers(1, 4))):
+        key, value = draw(BYTES), draw(BYTES)
+        step, late = draw(st.sampled_from([1, 1, 2, 300])), draw(st.integers(-200, 3000))
+        for _ in range(draw(st.integers(1, 300))):
+            records.append(KafkaRecord(offset, time, key, value))
+            offset, time = offset + step, time + late
+        if draw(st.booleans()):
+            records[-1] = records[-1]._replace(value=draw(BYTES), headers=draw(HEADERS))
+    return records
+
+
+@given(stretches())
+def test_records_of_one_layout_are_read_as_what_they_are(records: list[KafkaRecord]) -> None:
+    """Whatever comes between them, and wherever their numbers take another byte."""
+    assert list(records_of(build_batch(records))) == records
+
+
+@given(stretches(), st.integers(0, 2**31), st.binary(min_size=1, max_size=3))
+def test_reading_by_columns_is_reading_one_by_one(
+    records: list[KafkaRecord], place: int, other: bytes
+) -> None:
+    """Of damaged records, too: the same columns, or none."""
+    section = bytearray(build_batch(records)[BATCH_HEADER_BYTES:])
+    place %= len(section)
+    section[place : place + len(other)] = other
+    found = []
+    for alike_rows_min in (1, 2**31):
+        with pytest.MonkeyPatch.context() as patched, suppress(KafkaError, IndexError):
+            patched.setattr(reading, "_ALIKE_ROWS_MIN", alike_rows_min)
+            found.append(reading.read_section(bytes(section), len(records), 0, 0))
+    assert found in ([], found[:1] * 2)
+
+
+@given(batches(), st.binary(max_size=40), st.integers(0, 200))
+def test_records_that_are_not_whole_are_refused_and_nothing_else(
+    made: tuple[int, list[KafkaRecord]], other: bytes, at: int
+) -> None:
+    """Whatever a producer writes under a checksum that is right."""
+    batch = bytearray(build_batch(made[1], base_offset=made[0]))
+    at += BATCH_HEADER_BYTES
+    batch[at : at + len(other)] = other
+    with suppress(KafkaError):
+        list(records_of(batch))
+
+
+def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
+    """Base offset and leader epoch stand in front of it; the time does not."""
+    batch = build_columns([b"a", b"b"], [b"1", b"2"], [10, 20], compression=KafkaCompression.LZ4)
+    stamped = stamped_batch_header(batch, 500, 3) + batch[BATCH_HEADER_BYTES:]
+    header = check_batch(stamped)
+    assert (header.base_offset, header.next_offset, header.leader_epoch) == (500, 502, 3)
+    assert header.crc == read_batch_header(batch).crc
+    timed = with_append_time(stamped, 99)
+    header = check_batch(timed)
+    assert header.timestamp_type == TimestampType.LOG_APPEND_TIME
+    assert [record.timestamp_ms for record in records_of(timed)] == [99, 99]
+    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (10, 99)
+
+
+def test_sequences_begin_anew_behind_the_largest() -> None:
+    """As Kafka counts them: 31 bits."""
+    batch = build_columns([b"k"] * 3, [b""] * 3, [1] * 3, producer_id=4, base_sequence=2**31 - 2)
+    assert check_batch(batch).last_sequence == 0
+    assert check_batch(build_columns([b"k"], [b""], [1])).last_sequence == -1
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "code"),
+    [("magic", 16, 43), ("record count", 57, 87), ("compression", 22, 76)],
+)
+def test_a_header_that_cannot_be_is_refused_with_kafkas_error(
+    field: str, at: int, code: int
+) -> None:
+    """Though its checksum is right."""
+    batch = bytearray(build_columns([b"k"], [b"v"], [1]))
+    batch[at] = {"magic": 1, "record count": 0x80, "compression": 5}[field]
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+    with pytest.raises(KafkaError) as refused:
+        check_batch(batch)
+    assert refused.value.kafka_code == code
+
+
+@pytest.mark.parametrize("size", [0, 60, 61, 69])
+def test_a_part_of_a_batch_is_none(size: int) -> None:
+    """From nothing to one byte too few."""
+    batch = build_columns([b"k"], [b"v"], [1])
+    with pytest.raises(KafkaError, match=r"smaller than|speaks of") as refused:
+        check_batch(batch[:size])
+    assert refused.value.kafka_code == 2
+
+
+@pytest.mark.parametrize("deltas", [[0, 0], [1, 0], [-1, 0]])
+def test_offsets_rise_within_a_batch(deltas: list[int]) -> None:
+    """Whoever builds one that does not is told."""
+    with pytest.raises(KafkaError, match="monotonically"):
+        build_columns([b"a", b"b"], [b"1", b"2"], [1, 1], offset_deltas=deltas)
+
+
+def test_an_entry_is_the_batch() -> None:
+    """Its sections end to end, before and after the broker has stamped it."""
+    headers = {1: (("h", b"x"), ("n", None), ("h", b"\xff"))}
+    batch = build_columns([b"a", None], [None, b""], [10, 0], headers)
+    entry = entry_of(batch, sequence_id=8, publish_time_ms=5)
+    header = check_entry(entry)
+    assert (header.codec, header.message_count, header.key_bytes) == (Codec.KAFKA, 2, 61)
+    assert batch_of(entry) == batch_of(stamp(entry, 4, 2, 6, 0)) == batch
+    first, second = decode(entry).messages()
+    assert (first.key, first.value, first.value_is_null, first.event_time_ms) == (
+        b"a",
+        b"",
+        True,
+        10,
+    )
+    assert (second.key, second.value, second.value_is_null) == (None, b"", False)
+    assert (first.batch_index, second.batch_index, first.batch_size) == (0, 1, 2)
+    assert (first.sequence_id, second.sequence_id) == (7, 8)
+    assert second.properties == {"h": "\\xff", "n": ""}
+    assert last_batch_index(entry, header) == 1
+
+
+def test_messages_keep_their_index_when_others_went() -> None:
+    """Offset deltas are what batch indexes are."""
+    records = [KafkaRecord(12, 0, b"k", b"v"), KafkaRecord(15, 0, b"l", b"w")]
+    entry = entry_of(build_batch(records, base_offset=10), sequence_id=5, publish_time_ms=0)
+    assert [(m.batch_index, m.batch_size, m.sequence_id) for m in decode(entry).messages()] == [
+        (2, 6, 2),
+        (5, 6, 5),
+    ]
+
+
+def test_an_entry_that_is_no_batch_is_damage_when_it_was_stored() -> None:
+    """And the producer's mistake before."""
+    entry = bytearray(
+        entry_of(build_columns([b"k"], [b"v"], [1]), sequence_id=0, publish_time_ms=0)
+    )
+    header = read_header(entry)
+    with pytest.raises(InvalidRequest, match="not its batch's records"):
+        decode(entry, header._replace(value_bytes=3))
+    with pytest.raises(Corruption), decoding("1/0.log"):
+        decode(entry, header._replace(message_count=2))
+    entry[-1] = 9
+    with pytest.raises(Corruption, match="expected an entry that decodes"), decoding("1/0.log"):
+        list(decode(entry).messages())
+
+
+def test_an_entry_of_a_header_alone_is_stored_and_not_published() -> None:
+    """A cleaning leaves it: a span of offsets, and no messages."""
+    batch = build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, compression=KafkaCompression.GZIP)
+    entry = entry_of(header_only(batch), sequence_id=5, publish_time_ms=0)
+    header = read_header(entry)
+    assert (header.message_count, header.value_bytes, last_batch_index(entry, header)) == (0, 0, 2)
+    assert list(decode(entry).messages()) == []
+    with pytest.raises(InvalidRequest, match="without messages"):
+        check_entry(entry)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "match"),
+    [
+        (b"\0\0\0", b"", "at least 4 bytes, but found only 3"),
+        (None, b"", "found only 0"),
+        (b"\xff\xff\0\1", b"", "version found for control record: -1"),
+        (b"\0\0\0\1", b"\0\0\0\0\0", "at least 6 bytes, but found only 5"),
+    ],
+)
+def test_a_marker_that_is_cut_short_is_refused(key: bytes, value: bytes, match: str) -> None:
+    """As Kafka words it."""
+    with pytest.raises(KafkaError, match=match):
+        read_end_marker(build_columns([key], [value], [1], is_control=True))
+
+
+def test_control_records_of_other_kinds_are_no_end_of_a_transaction() -> None:
+    """Nor are those that nobody knows yet, nor data."""
+    for number, kind in ((2, ControlType.LEADER_CHANGE), (40, ControlType.UNKNOWN)):
+        batch = build_columns([bytes((0, 0, 0, number))], [b""], [1], is_control=True)
+        assert (marker_type(batch), read_end_marker(batch)) == (kind, None)
+    assert marker_type(build_columns([b"\0\0\0\1"], [b""], [1])) is None
+
+
+def test_columns_of_different_lengths_make_no_batch() -> None:
+    """Nor do none at all."""
+    for keys, values in (([], []), ([b"k"], []), ([b"k"], [b"v", b"w"])):
+        with pytest.raises(KafkaError, match="columns of one length"):
+            build_columns(keys, values, [1])

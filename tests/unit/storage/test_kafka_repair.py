@@ -1,0 +1,216 @@
+"""What verify says of a Kafka topic's segments, and what repair makes of damage to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, MetadataStore, key_of
+from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
+from tests.model.broker_lab import DATA, TOPIC
+from tests.support.kafka_lab import KafkaLab
+from tests.support.lossy_files import LossyFiles
+from tests.support.offline import LEDGERS, Offline, Snapshot, taken
+
+CLEANED_OFFSETS = [3, 4, 5, 6, 7, 8]
+RAW_OFFSETS = [9, 10, 11, 12, 13]
+ALL_OFFSETS = CLEANED_OFFSETS + RAW_OFFSETS
+# Behind the last one.
+END = 14
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> Snapshot:
+    """Nine batches, of which three are superseded, cleaned; five more, in two segments."""
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    for n in range(9):
+        lab.add([(b"%d" % (n % 6), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n)
+    lab.run(lab.kafka.roll())
+    assert lab.clean().failure is None
+    for n in range(9, END):
+        if n == 12:
+            lab.run(lab.kafka.roll())
+        lab.add([(b"%d" % n, b"%d" % n)])
+    lab._drop()
+    return taken(lab.files, lab._pairs)
+
+
+def _spoil_byte(files: LossyFiles, path: Path, at: int) -> None:
+    files.damage(path, lambda data: data[:at] + b"?" + data[at + 1 :])
+
+
+class Disk:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.files, self.pairs = snapshot.disk()
+        self.metadata = MetadataStore(self.pairs)
+        self.offline = Offline(DATA, self.pairs, self.files)
+
+    @property
+    def topic(self) -> TopicRecord:
+        topic = self.metadata.topic(TOPIC)
+        assert topic is not None
+        return topic
+
+    def ledger(self, at: int) -> int:
+        """The first one of a segment."""
+        return self.topic.kafka.segments[at].ledger_ids[0]
+
+    def spoil(self, key: bytes) -> None:
+        self.pairs.write({key: b"\x01\xff\xff\xff"}, ())
+
+    def flip(self, ledger_id: int, entry: int) -> None:
+        """The last byte of that entry's batch. All entries of the ledger have one size."""
+        record = self.metadata.ledger(ledger_id)
+        assert record is not None
+        for segment in record.segments:
+            path = LEDGERS / segment.path
+            entry_bytes = self.entry_bytes(ledger_id)
+            entries = self.files.size(path) // entry_bytes
+            if entry < entries:
+                _spoil_byte(self.files, path, entry_bytes * (entry + 1) - 1)
+                return
+            entry -= entries
+
+    def entry_bytes(self, ledger_id: int) -> int:
+        (first, *_) = self.offline.survey().ledgers[ledger_id].extents()
+        return first.record.size_bytes // first.record.entries
+
+    def remove(self, ledger_id: int) -> None:
+        with self.metadata.batch() as batch:
+            batch.delete_ledger(ledger_id)
+        self.files.remove_dir(LEDGERS / str(ledger_id))
+
+    def mended(self) -> list[int]:
+        """Offsets that a broker reads after a repair."""
+        self.offline.repair()
+        assert self.offline.damage() == []
+        lab = started(self)
+        try:
+            found = [offset for offset, *_ in lab.records()]
+            (appended,) = lab.add([(b"x", b"x")])
+            assert appended[0] >= END
+            return found
+        finally:
+            lab.close()
+
+
+def started(disk: Disk) -> KafkaLab:
+    lab = KafkaLab.__new__(KafkaLab)
+    lab.resume(disk.files, disk.pairs)
+    return lab
+
+
+@pytest.fixture
+def disk(snapshot: Snapshot) -> Disk:
+    return Disk(snapshot)
+
+
+def test_it_is_whole(disk: Disk) -> None:
+    assert disk.offline.damage() == []
+    assert disk.offline.plan().steps == []
+    assert disk.mended() == ALL_OFFSETS
+
+
+@pytest.mark.parametrize(("entry", "lost"), [(0, 3), (2, 5), (5, 8)])
+def test_good_batches_of_a_damaged_cleaned_ledger_are_kept(
+    disk: Disk, entry: int, lost: int
+) -> None:
+    disk.flip(disk.ledger(0), entry)
+    assert {each.kind for each in disk.offline.damage()} == {"entry"}
+    (step,) = disk.offline.plan().steps
+    assert (step.ledger_id, step.messages) == (disk.ledger(0), 1)
+    size_bytes = disk.topic.kafka.segments[0].figures.size_bytes
+    assert disk.mended() == [each for each in ALL_OFFSETS if each != lost]
+    assert disk.topic.kafka.segments[0].figures.size_bytes == size_bytes * 5 // 6
+
+
+def test_a_cleaned_ledger_that_is_gone_leaves_an_empty_segment(disk: Disk) -> None:
+    ledger_id = disk.ledger(0)
+    disk.remove(ledger_id)
+    assert [each.kind for each in disk.offline.damage()] == ["reference"]
+    (step,) = disk.offline.plan().steps
+    assert (step.ledger_id, step.entries) == (ledger_id, "all")
+    disk.offline.repair()
+    empty = disk.topic.kafka.segments[0]
+    assert (empty.base_offset, list(empty.ledger_ids), empty.figures.next_offset) == (0, [], 9)
+    assert disk.mended() == RAW_OFFSETS
+
+
+def test_a_cleaned_ledgers_record_is_made_from_its_files(disk: Disk) -> None:
+    disk.spoil(key_of(LedgerRecord(ledger_id=disk.ledger(0))))
+    assert disk.mended() == ALL_OFFSETS
+
+
+@pytest.mark.parametrize(("segment", "left"), [(1, [12, 13]), (2, [9, 10, 11])])
+def test_a_raw_ledger_that_is_gone_gives_no_offset_back(
+    disk: Disk, segment: int, left: list[int]
+) -> None:
+    for ledger_id in disk.topic.kafka.segments[segment].ledger_ids:
+        disk.remove(ledger_id)
+    disk.offline.repair()
+    assert disk.offline.damage() == []
+    lab = started(disk)
+    assert [offset for offset, *_ in lab.records()] == CLEANED_OFFSETS + left
+    # Nothing tells any more how far a last segment went, but where it began.
+    assert lab.add([(b"x", b"x")])[0][0] >= (END if segment == 1 else 12)
+    assert [offset for offset, *_ in lab.records()][:-1] == CLEANED_OFFSETS + left
+    lab.close()
+
+
+def test_a_segment_whose_batches_a_repair_gave_up_hides_none_behind_it(disk: Disk) -> None:
+    """All of the middle one."""
+    folder = LEDGERS / str(disk.ledger(1))
+    for name in disk.files.listdir(folder):
+        disk.files.damage(folder / name, lambda data: bytes(len(data)))
+    assert disk.mended() == [*CLEANED_OFFSETS, 12, 13]
+
+
+def test_offsets_lost_at_a_segments_end_are_not_given_out_again(disk: Disk) -> None:
+    """Behind it a segment begins that holds nothing, and tells where they ended."""
+    lab = started(disk)
+    lab.run(lab.kafka.roll())
+    lab._drop()
+    disk = Disk(taken(lab.files, lab._pairs))
+    disk.flip(disk.ledger(2), 1)
+    assert disk.mended() == ALL_OFFSETS[:-1]
+
+
+def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
+    """And nothing of it is deleted before a person has said what it is to be."""
+    disk.spoil(key_of(disk.topic))
+    assert disk.mended() == ALL_OFFSETS
+    log = disk.topic.kafka
+    assert dict(log.config)["retention.ms"] == "-1"
+    assert [each.base_offset for each in log.segments][:3] == [3, 9, 12]
+    assert disk.offline.damage() == []
+
+
+def test_a_store_record_that_is_lost_tells_of_kafka_topics_again(disk: Disk) -> None:
+    disk.pairs.write({}, [b"store"])
+    disk.offline.repair()
+    store = disk.metadata.store()
+    assert store is not None
+    assert store.store_version == KAFKA_STORE_VERSION
+    assert store.next_producer_id > 7
+    assert disk.offline.damage() == []
+
+
+def test_segments_that_name_other_raw_ledgers_are_made_to_agree(disk: Disk) -> None:
+    topic = disk.topic
+    del topic.kafka.segments[1]
+    with disk.metadata.batch() as batch:
+        batch.put_topic(topic)
+    assert [each.kind for each in disk.offline.damage()] == ["reference"]
+    assert disk.mended() == ALL_OFFSETS
+    assert disk.topic.kafka.segments[1].base_offset == 9
+
+
+def test_a_follower_reads_across_what_is_lost(disk: Disk) -> None:
+    disk.flip(disk.ledger(0), 5)
+    disk.offline.repair()
+    lab = started(disk)
+    assert [offset for offset, *_ in lab.records(8)] == RAW_OFFSETS
+    assert lab.add([(b"x", b"x")], base_offset=40, origin=Origin.REPLICATION) == [(40, 40)]
+    lab.close()
