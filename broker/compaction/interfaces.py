@@ -18,7 +18,13 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+)
 from ledgerfold.v1.records_pb2 import (
     CompactionStrategy,
     Policies,
@@ -128,6 +134,10 @@ class OwnCompactor(Compactor, Protocol):
         ...
 
     async def stop(self) -> None: ...
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner. Cancelling the task ends it in the worker, as in run()."""
+        ...
+
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
         """What strategies would come to. Cancelling the task ends it."""
         ...

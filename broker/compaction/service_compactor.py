@@ -38,7 +38,13 @@ from ledgerfold.v1.admin_pb2 import (
     CompactionProgress,
     CompactorState,
 )
-from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
@@ -171,6 +177,13 @@ class ServiceCompactor:
             raise error
         if error is not None:
             raise InvalidStrategy(strategy.name, f"{self._name} says {_said(error)}") from error
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """Raises CompactorUnavailable: a service carries out plans of Pulsar topics alone."""
+        raise CompactorUnavailable(
+            "A compaction service cleans no Kafka topics: start the broker without "
+            "--compaction-service for those."
+        )
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
         """Raises NotAllowed."""

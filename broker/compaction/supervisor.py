@@ -32,7 +32,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -51,7 +51,13 @@ from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_UNAVAILABLE,
     CompactorState,
 )
-from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
@@ -73,6 +79,7 @@ _NO_PYSPARK = (
 _UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -175,14 +182,21 @@ class CompactorSupervisor:
         CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
         worker.
         """
+        return await self._in_worker(lambda connection: connection.run(plan, on_progress))
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner, as run()."""
+        return await self._in_worker(lambda connection: connection.clean(plan))
+
+    async def _in_worker(self, work: Callable[[WorkerConnection], Awaitable[_T]]) -> _T:
         connection = await self._ready_connection()
         try:
-            return await connection.run(plan, on_progress)
+            return await work(connection)
         except CompactorUnavailable:
             # It ended, or is about to, and has begun nothing: the next worker takes the plan.
             if not await self._is_over(connection):
                 raise
-        return await (await self._ready_connection()).run(plan, on_progress)
+        return await work(await self._ready_connection())
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
         """As `run`, and raises InvalidRequest, too."""

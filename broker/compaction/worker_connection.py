@@ -15,7 +15,7 @@ time is killed.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 
@@ -31,11 +31,18 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     StorageError,
 )
-from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_PHASE_ONE,
+    COMPACTION_PHASE_TWO,
+    CompactionProgress,
+)
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CancelRequest,
     CheckStrategyRequest,
+    CleanManifest,
+    CleanPlan,
+    CleanRequest,
     CompactionPlan,
     Manifest,
     RunRequest,
@@ -58,6 +65,7 @@ CHANNEL_OPTIONS = (
 _DEATH_SECONDS = 20.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 _RunCall = grpc.aio.UnaryStreamCall[Any, Any]
+_M = TypeVar("_M", Manifest, CleanManifest)
 
 
 class WorkerConnection:
@@ -80,13 +88,20 @@ class WorkerConnection:
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Raises CompactionError, StorageError."""
         responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
-        call = _Call(responses, on_progress)
+        return await self._outcome(_Call[Manifest](responses, on_progress), plan.run_id)
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner. Raises as run()."""
+        responses = self._stub.Clean(CleanRequest(plan=plan), metadata=self._metadata)
+        return await self._outcome(_Call[CleanManifest](responses, _not_told), plan.run_id)
+
+    async def _outcome(self, call: _Call[_M], run_id: str) -> _M:
         reading = asyncio.create_task(call.read())
         try:
             await self._done_or_ended(reading)
             return await self._result(call, reading)
         except asyncio.CancelledError:
-            await self._abandon(plan.run_id, reading)
+            await self._abandon(run_id, reading)
             raise
         finally:
             reading.cancel()
@@ -119,11 +134,11 @@ class WorkerConnection:
                 raise named from None
             raise CompactorUnavailable(named.message) from error
 
-    async def _done_or_ended(self, reading: asyncio.Task[Manifest]) -> None:
+    async def _done_or_ended(self, reading: asyncio.Task[Any]) -> None:
         either: set[asyncio.Future[Any]] = {reading, self.ended}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
 
-    async def _result(self, call: _Call, reading: asyncio.Task[Manifest]) -> Manifest:
+    async def _result(self, call: _Call[_M], reading: asyncio.Task[_M]) -> _M:
         if reading.done() and not reading.cancelled():
             error = reading.exception()
             if error is None:
@@ -143,7 +158,7 @@ class WorkerConnection:
             raise CompactorUnavailable(f"The compactor ended before it began the run ({why}).")
         raise CompactionFailed(call.stage, f"the worker died ({why})")
 
-    async def _abandon(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
+    async def _abandon(self, run_id: str, reading: asyncio.Task[Any]) -> None:
         ending = asyncio.create_task(self._end_in_worker(run_id, reading))
         # NOTE: in a task that is being cancelled asyncio.timeout() takes its end for that, in the
         # first releases of Python 3.11.
@@ -156,13 +171,13 @@ class WorkerConnection:
         if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError):
             raise outcome
 
-    async def _end_in_worker(self, run_id: str, reading: asyncio.Task[Manifest]) -> None:
+    async def _end_in_worker(self, run_id: str, reading: asyncio.Task[Any]) -> None:
         await self.cancel(run_id)
         await self._done_or_ended(reading)
 
 
-class _Call:
-    """A Run call being read; knows how far it came."""
+class _Call(Generic[_M]):
+    """A Run or Clean call being read; knows how far it came."""
 
     def __init__(self, responses: _RunCall, on_progress: OnProgress) -> None:
         self.stage = "start"
@@ -170,15 +185,19 @@ class _Call:
         self.has_begun = False
         self._responses, self._on_progress = responses, on_progress
 
-    async def read(self) -> Manifest:
+    async def read(self) -> _M:
         async for response in self._responses:
             self.has_begun = True
             if response.WhichOneof("step") == "manifest":
-                manifest: Manifest = response.manifest
+                manifest: _M = response.manifest
                 return manifest
             self.stage = _STAGES.get(response.progress.phase, self.stage)
             self._on_progress(response.progress)
         raise CompactionFailed(self.stage, "the worker ended the run without a manifest")
+
+
+def _not_told(progress: CompactionProgress) -> None:
+    """Nobody asks how far a round is."""
 
 
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:

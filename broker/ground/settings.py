@@ -8,6 +8,7 @@ Policies given here are the lowest level: a namespace's and a topic's own stand 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,6 +41,8 @@ class BrokerSettings:
     )
     # Nothing set: the profile `documented` (broker/policies/profiles.py).
     emulation: Emulation = field(default_factory=Emulation)
+    # A Kafka broker's settings, by their names there: what holds for Kafka topics.
+    kafka_config: Mapping[str, str] = field(default_factory=dict)
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
@@ -32,9 +33,12 @@ class NewLedgers:
         ledgers: RawLedgers,
         writers: Writers,
         state: LogState,
+        on_listed: Callable[[TopicRecord], None] = lambda record: None,
     ) -> None:
+        """`on_listed`: what else a record is to tell when the raw ledgers that it lists change."""
         self._stored, self._store, self._state = stored, store, state
         self._ledgers, self._writers = ledgers, writers
+        self._on_listed = on_listed
         # Oldest first.
         self._unrecorded: list[LedgerWriter] = []
         self._task: asyncio.Task[None] | None = None
@@ -80,6 +84,7 @@ class NewLedgers:
         for writer in begun:
             record.ledger_ids.append(writer.ledger_id)
             batch.put_ledger(writer.record)
+        self._on_listed(record)
 
     def _fail(self, error: LedgerfoldError) -> None:
         """What waits in ledgers that no record names is not to be written, ever."""
@@ -113,6 +118,7 @@ class NewLedgers:
             begun.append(self._store.create_ledger(record.name, batch))
             record.ledger_ids[:] = [*kept, begun[0].ledger_id]
             record.epoch += 1
+            self._on_listed(record)
 
         self._stored.change_now(edit)
         self._ledgers.keep(self._stored.record.ledger_ids)

@@ -55,11 +55,7 @@ class LogPositions:
 
     def last_recorded(self) -> Position | None:
         """The last entry that the ledgers' records tell of: what a load finds."""
-        for ledger_id in reversed(self._ledgers.ids):
-            last = self.last_in(ledger_id)
-            if last is not None:
-                return last
-        return None
+        return self._ledgers.last_recorded()
 
     # -- from one to another ---------------------------------------------------------------
 

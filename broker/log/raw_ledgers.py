@@ -83,6 +83,14 @@ class RawLedgers:
         """Raises MissingFile when there is none."""
         return self.closed_record(ledger_id) or self._record_of(ledger_id)
 
+    def last_recorded(self) -> Position | None:
+        """The last entry that the records tell of; None: there is none."""
+        for ledger_id in reversed(self.ids):
+            last = last_entry(self.record(ledger_id))
+            if last is not None:
+                return last
+        return None
+
     def closed_record(self, ledger_id: int) -> LedgerRecord | None:
         """None unless it is among the closed ones."""
         closed = self.closed()

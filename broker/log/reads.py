@@ -6,8 +6,6 @@ ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only what
 
 from __future__ import annotations
 
-import asyncio
-import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -58,24 +56,11 @@ class LogReads:
                 with view.reading() as compacted:
                     # A horizon that was moved back lies before the ledger's last entries.
                     end = compacted.last or view.horizon
-                    entries = await self._read_ledger(compacted, start, bytes_max, end)
+                    entries = await self._files.read(compacted, start, bytes_max, end)
                 if entries:
                     return ReadResult(entries, entries[-1].header.position.next)
             position = view.horizon.next
         return await self.read_raw(position, bytes_max)
-
-    async def _read_ledger(
-        self, reader: LedgerReader, position: Position, bytes_max: int, end: Position
-    ) -> list[StoredEntry]:
-        """On the loop what is in memory anyway, for a thread costs more; on a thread the rest."""
-        try:
-            entries = reader.read(position, bytes_max=bytes_max, end=end, wait=False)
-        except BlockingIOError:
-            read = functools.partial(reader.read, position, bytes_max=bytes_max, end=end)
-            return await self._files.in_thread(read)
-        # The others' turn: a fast reader must not keep the loop to itself.
-        await asyncio.sleep(0)
-        return entries
 
     async def read_raw(self, position: Position, bytes_max: int) -> ReadResult:
         """As read(), of the raw ledgers and nothing else."""
@@ -86,7 +71,7 @@ class LogReads:
         reader = self.raw_reader(position.ledger_id)
         entries = None
         with self.unless_trimmed(position.ledger_id):
-            entries = await self._read_ledger(reader, position, bytes_max, durable)
+            entries = await self._files.read(reader, position, bytes_max, durable)
         if entries is None:
             return await self.read_raw(position, bytes_max)
         if not entries:

@@ -17,7 +17,7 @@ from ledgerfold.broker.log.new_ledgers import NewLedgers
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.writers import Writers
-from ledgerfold.storage.entry import EntryHeader, Position
+from ledgerfold.storage.entry import Buffer, EntryHeader, Position
 from ledgerfold.storage.errors import DiskFailure, Moved, TopicTerminated
 from ledgerfold.storage.ledger import LedgerWriter
 from ledgerfold.storage.metadata import MetadataBatch
@@ -77,6 +77,17 @@ class LogTail:
         self._commit.start()
         return position
 
+    def append_body(self, header: EntryHeader, body: Buffer, append_time_ms: int) -> Position:
+        """As append(), where the broker has changed the sections: `body` are those, together."""
+        self.check_open()
+        writer = self._writers.open
+        assert writer is not None
+        if writer.should_roll():
+            writer = self._roll(writer)
+        position = writer.append(header, body, append_time_ms, producer_number=0)
+        self._commit.start()
+        return position
+
     async def roll_if_due(self) -> None:
         """Closes the open ledger and begins another, if a limit is reached: age, most likely.
 
@@ -101,6 +112,18 @@ class LogTail:
             self._commit.start()
         await self._commit.flush_before(writer.ledger_id)
         return writer.ledger_id
+
+    def begin_ledger(self) -> int:
+        """What is appended from now on goes into a new ledger, whatever is in the open one.
+
+        Its id. Raises as append().
+        """
+        self.check_open()
+        writer = self._writers.open
+        assert writer is not None
+        begun = self._roll(writer)
+        self._commit.start()
+        return begun.ledger_id
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
         """Begins another ledger behind that one, which gets no entry any more."""

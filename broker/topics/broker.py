@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
@@ -29,17 +29,31 @@ from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.names import TopicName, parse_partition, partition_name
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.kafka.cleaner import Cleaner
+from ledgerfold.broker.kafka.config import BrokerConfig
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.topics.housekeeping import Housekeeping
+from ledgerfold.broker.topics.kafka_settings import prepare_kafka_topic, start_cleaning
+from ledgerfold.broker.topics.kafka_surroundings import NamedTopic
+from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
+from ledgerfold.storage.errors import (
+    Moved,
+    NotAllowed,
+    StorageError,
+    TopicNotFound,
+    Unavailable,
+)
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.v1.records_pb2 import Policies, TopicRecord
+from ledgerfold.v1.records_pb2 import KafkaLog, Policies, TopicRecord
 
 # Flushes and reads of different topics run beside each other, and no more of them than this.
 DISK_THREADS = 8
 _T = TypeVar("_T")
+# Of either kind: what names, locks, unloads and deletes topics does not care which.
+AnyTopic = Topic | KafkaTopic
 _log = logging.getLogger(__name__)
 
 
@@ -63,13 +77,20 @@ class Broker:
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        # Those that are loaded, by kind: no name is in both.
         self.topics: dict[str, Topic] = {}
+        self.kafka_topics: dict[str, KafkaTopic] = {}
+        self.kafka_config = BrokerConfig.of(settings.kafka_config)
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = compactor
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
+        self.cleaner = Cleaner(self, compactor)
         self.housekeeping = Housekeeping(self)
         # Told of every topic that was deleted.
-        self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
+        self.on_deleted: set[Callable[[str], None]] = {
+            self.compaction.history.forget,
+            self.cleaner.deleted,
+        }
         # Each as long as somebody holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -84,6 +105,11 @@ class Broker:
         self.compaction.start(by_itself=by_itself)
         if by_itself:
             self.spawn(self.housekeeping.run())
+            self.spawn(start_cleaning(self))
+
+    def partitions_of_kafka(self) -> Mapping[str, Partition]:
+        """The loaded ones, by the names of their topics."""
+        return {name: topic.partition for name, topic in self.kafka_topics.items()}
 
     async def stop(self) -> None:
         """Ends runs and streams, makes everything durable, closes the ledgers."""
@@ -91,6 +117,8 @@ class Broker:
         await self.compaction.stop()
         for task in tuple(self._tasks):
             task.cancel()
+        # After what may be about to start it.
+        await self.cleaner.stop()
         # Also what is being loaded, unloaded or deleted: that goes to its end before.
         places = asyncio.Semaphore(DISK_THREADS)
 
@@ -98,7 +126,8 @@ class Broker:
             async with places, self._lock(name):
                 await self._unload(name)
 
-        await asyncio.gather(*map(unload, sorted({*self.topics, *self._locks})))
+        names = {*self.topics, *self.kafka_topics, *self._locks}
+        await asyncio.gather(*map(unload, sorted(names)))
         # Files that nobody names any more are being removed.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()
@@ -115,14 +144,14 @@ class Broker:
         if not task.cancelled() and task.exception() is not None:
             _log.error("Background work failed", exc_info=task.exception())
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
     # -- what topics ask -------------------------------------------------------------------
 
-    def is_loaded(self, topic: CompactableTopic) -> bool:
+    def is_loaded(self, topic: NamedTopic) -> bool:
         """Whether it is the topic of its name: neither unloaded nor replaced."""
-        return self.topics.get(topic.name) is topic
+        return self._loaded(topic.name) is topic
 
     def rolled(self, topic: CompactableTopic) -> None:
         """A ledger of it was closed."""
@@ -146,22 +175,45 @@ class Broker:
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
-        Raises TopicNotFound, Unavailable (the broker is stopping), StorageError.
+        Raises TopicNotFound, NotAllowed for a Kafka topic, Unavailable (the broker is stopping),
+        StorageError.
         """
+        found = await self.any_topic(name, create, to_write=to_write)
+        if isinstance(found, KafkaTopic):
+            raise NotAllowed(IS_KAFKA.format(name))
+        return found
+
+    async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
+        """Raises TopicNotFound, NotAllowed for one that is none, Unavailable, StorageError."""
+        found = await self.any_topic(name, create=False, to_write=to_write)
+        if isinstance(found, Topic):
+            raise NotAllowed(IS_NOT_KAFKA.format(name))
+        return found
+
+    async def any_topic(
+        self,
+        name: str,
+        create: bool = True,
+        *,
+        to_write: bool = False,
+        kafka: Mapping[str, str] | None = None,
+    ) -> AnyTopic:
+        """As topic(), of either kind. `kafka`: the settings of a Kafka topic that is created."""
         loaded = self._usable(name, to_write)
         while loaded is None:
-            found = await to_its_end(self._load_anew(name, create, to_write=to_write))
+            found = await to_its_end(self._load_anew(name, create, to_write, kafka))
             # It may have been unloaded again before its caller's turn came.
             loaded = found if found.is_loaded else self._usable(name, to_write)
         return loaded
 
-    async def _load_anew(self, name: str, create: bool, *, to_write: bool) -> Topic:
+    async def _load_anew(
+        self, name: str, create: bool, to_write: bool, kafka: Mapping[str, str] | None
+    ) -> AnyTopic:
         async with self._beside_partitions(name), self._lock(name):
-            loaded = self._usable(name, to_write)
-            if loaded is not None:
+            if (loaded := self._usable(name, to_write)) is not None:
                 return loaded
             await self._unload(name)
-            return await self._load(name, create)
+            return await self._load(name, create, kafka)
 
     @asynccontextmanager
     async def _beside_partitions(self, name: str) -> AsyncIterator[None]:
@@ -175,14 +227,17 @@ class Broker:
         async with self._lock(partition.topic):
             yield
 
-    def _usable(self, name: str, to_write: bool) -> Topic | None:
+    def _loaded(self, name: str) -> AnyTopic | None:
+        return self.topics.get(name) or self.kafka_topics.get(name)
+
+    def _usable(self, name: str, to_write: bool) -> AnyTopic | None:
         """The topic, if it is loaded and loading it anew would not help."""
-        topic = self.topics.get(name)
-        if topic is None or topic.log.failure is None or not to_write:
+        topic = self._loaded(name)
+        if topic is None or topic.failure is None or not to_write:
             return topic
         return None if self.store.has_room() else topic
 
-    async def _load(self, name: str, create: bool) -> Topic:
+    async def _load(self, name: str, create: bool, kafka: Mapping[str, str] | None) -> AnyTopic:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         record = self.metadata.topic(name)
@@ -191,6 +246,11 @@ class Broker:
                 raise TopicNotFound(name)
             self.partitions.check_usable(name)
             record = TopicRecord(name=name, created_ms=self.clock_ms())
+            if kafka is not None:
+                await prepare_kafka_topic(self, kafka)
+                record.kafka.CopyFrom(KafkaLog(config=kafka))
+        if record.HasField("kafka"):
+            return await self._load_kafka(record)
         topic = Topic(self, record)
         await topic.load()
         self.topics[name] = topic
@@ -199,27 +259,33 @@ class Broker:
             await topic.enable_compaction_cursor()
         return topic
 
+    async def _load_kafka(self, record: TopicRecord) -> KafkaTopic:
+        topic = KafkaTopic(self, record)
+        await topic.load()
+        self.kafka_topics[topic.name] = topic
+        return topic
+
     def _lock(self, name: str) -> asyncio.Lock:
         """Held while it is loaded, unloaded or deleted, or gets more partitions."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def create_topic(self, name: str) -> None:
-        """Raises TopicExists, NotAllowed."""
+    async def create_topic(self, name: str, kafka: Mapping[str, str] | None = None) -> None:
+        """`kafka`: the settings of a Kafka topic. Raises TopicExists, NotAllowed, InvalidConfig."""
         self.partitions.check_creatable(name)
-        await self.topic(name, to_write=True)
+        await self.any_topic(name, to_write=True, kafka=kafka)
 
     async def unload_topic(self, name: str) -> None:
         """Ends its streams, closes its ledger, and loads it anew.
 
         Raises TopicNotFound, DiskFailure when it can only be read.
         """
-        await self.topic(name, create=False)
+        await self.any_topic(name, create=False)
         async with self._lock(name):
             await self._unload(name)
-        topic = await self.topic(name, create=False)
-        if topic.log.failure is not None:
-            raise topic.log.failure
-        if topic.has_durable_cursor:
+        topic = await self.any_topic(name, create=False)
+        if topic.failure is not None:
+            raise topic.failure
+        if isinstance(topic, Topic) and topic.has_durable_cursor:
             await topic.trim()
 
     @asynccontextmanager
@@ -233,16 +299,17 @@ class Broker:
 
     async def _unload(self, name: str) -> None:
         """Afterwards it is not loaded, whatever failed: the next load finds what is durable."""
-        topic = self.topics.pop(name, None)
+        topic: AnyTopic | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
         if topic is None:
             return
         await self.compaction.fence(name)
+        await self.cleaner.forget(name)
         try:
             try:
                 await topic.unload()
             finally:
                 # Where its log has failed: nothing that was not acknowledged may be found later.
-                await self._in_thread(topic.close_ledgers)
+                await self.in_thread(topic.close_ledgers)
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
@@ -261,10 +328,14 @@ class Broker:
             names = self.partitions.names(name)
             await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
 
-    async def create_partitioned_topic(self, name: str, partitions: int) -> None:
-        """With its partitions. Raises InvalidRequest, TopicExists."""
+    async def create_partitioned_topic(
+        self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
+    ) -> None:
+        """With its partitions. `kafka`: as create_topic(). Raises InvalidRequest, TopicExists."""
+        if kafka is not None:
+            await prepare_kafka_topic(self, kafka)
         async with self._partitions_held(name, partitions):
-            await self.partitions.create(name, partitions)
+            await self.partitions.create(name, partitions, kafka)
 
     async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
         """Raises InvalidRequest, TopicNotFound, NotAllowed."""
@@ -296,17 +367,17 @@ class Broker:
                 await locks.enter_async_context(self._lock(name))
             if not force:
                 for name in names:
-                    if name in self.topics:
-                        self.topics[name].check_idle()
+                    if (topic := self._loaded(name)) is not None:
+                        topic.check_idle()
             for name in names:
                 await self._unload(name)
             ledger_ids = [each for name in names for each in self._ledger_ids(name)]
-            await to_its_end(self._in_thread(lambda: self._forget(names, ledger_ids, and_also)))
+            await to_its_end(self.in_thread(lambda: self._forget(names, ledger_ids, and_also)))
             for name in names:
                 for callback in self.on_deleted:
                     callback(name)
             for ledger_id in ledger_ids:
-                await self._in_thread(functools.partial(self.store.delete_files, ledger_id))
+                await self.in_thread(functools.partial(self.store.delete_files, ledger_id))
 
     def _forget(
         self,
@@ -322,7 +393,8 @@ class Broker:
                 self.store.mark_deleting(ledger_id, batch)
 
     def _ledger_ids(self, name: str) -> list[int]:
-        """Raw and compacted; none of a topic that is not there."""
+        """Raw, compacted and cleaned; none of a topic that is not there."""
         record = self.metadata.topic(name) or TopicRecord()
         compacted = record.compacted.ledger_id if record.HasField("compacted") else -1
-        return [*record.ledger_ids, *([compacted] if compacted >= 0 else [])]
+        cleaned = (each for segment in record.kafka.segments for each in segment.ledger_ids)
+        return sorted({*record.ledger_ids, *cleaned, *([compacted] if compacted >= 0 else [])})

@@ -12,6 +12,7 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
 * A partition's name beyond that number is refused. Where no partitioned topic stands behind such a
   name, using it makes a plain topic; creating it is refused.
 * Policies are the partitioned topic's, and refused for a partition.
+* Partitions of a Kafka topic are Kafka topics; new ones begin with the settings of the whole.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
@@ -25,7 +26,7 @@ their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
@@ -49,6 +50,8 @@ from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
+    KafkaLog,
+    KafkaPartitions,
     PartitionedTopicRecord,
     Policies,
     Position,
@@ -144,8 +147,13 @@ class Partitions:
 
     # Changes.
 
-    async def create(self, name: str, partitions: int) -> None:
-        """With its partitions. Raises InvalidRequest, TopicExists."""
+    async def create(
+        self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
+    ) -> None:
+        """With its partitions. `kafka`: their settings, if they are Kafka topics.
+
+        Raises InvalidRequest, TopicExists.
+        """
         _check_count(partitions)
         if PARTITION_SUFFIX in TopicName.parse(name).local:
             raise InvalidRequest(f"The name of a partitioned topic has no {PARTITION_SUFFIX!r}.")
@@ -158,6 +166,8 @@ class Partitions:
             made = PartitionedTopicRecord(
                 name=name, partitions=partitions, created_ms=self._clock_ms()
             )
+            if kafka is not None:
+                made.kafka.CopyFrom(KafkaPartitions(config=kafka))
             self._put(made, batch)
 
         await self._change(edit)
@@ -186,6 +196,22 @@ class Partitions:
 
         await self._change(edit)
 
+    async def update_kafka(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """What new partitions begin with; None takes a setting back.
+
+        Raises NotAllowed, TopicNotFound.
+        """
+
+        def edit(batch: MetadataBatch) -> None:
+            record = self.record(name)
+            for setting, text in changes.items():
+                record.kafka.config.pop(setting, None)
+                if text is not None:
+                    record.kafka.config[setting] = text
+            batch.put_partitioned_topic(record)
+
+        await self._change(edit)
+
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
         """One after the other, each to its end: one synced write in a thread."""
         await to_its_end(self._change_in_turn(edit))
@@ -205,7 +231,10 @@ class Partitions:
         for index in range(record.partitions):
             name = partition_name(record.name, index)
             if self._metadata.topic(name) is None:
-                batch.put_topic(TopicRecord(name=name, created_ms=now_ms))
+                made = TopicRecord(name=name, created_ms=now_ms)
+                if record.HasField("kafka"):
+                    made.kafka.CopyFrom(KafkaLog(config=record.kafka.config))
+                batch.put_topic(made)
                 for cursor in cursors:
                     batch.put_cursor(_cursor_from_earliest(cursor, name, now_ms))
 

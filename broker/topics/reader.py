@@ -70,9 +70,10 @@ class Checked(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """What follows is from where that seek led."""
+    """What follows is from where that seek led. `first_offset`: of a Kafka topic."""
 
     seek_id: int
+    first_offset: int = 0
 
 
 class Told(Enum):

@@ -34,6 +34,7 @@ from ledgerfold.storage.errors import (
     Corruption,
     DiskFailure,
     IncompatibleFormat,
+    LedgerfoldError,
     MissingFile,
     Moved,
     ProducerBusy,
@@ -89,6 +90,11 @@ class Topic:
     def is_loaded(self) -> bool:
         """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
+
+    @property
+    def failure(self) -> LedgerfoldError | None:
+        """Why nothing can be appended any more."""
+        return self.log.failure
 
     # -- loading and unloading -------------------------------------------------------------
 

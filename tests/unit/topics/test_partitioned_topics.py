@@ -76,6 +76,20 @@ def test_a_partitioned_topic_and_its_partitions_are_made_in_one_write(lab: Lab) 
     assert lab.partitions.list_names("public/other") == []
 
 
+def test_partitions_of_a_kafka_topic_are_kafka_topics(lab: Lab) -> None:
+    """Also those that come later, with the settings that the whole has by then."""
+
+    def configs() -> list[dict[str, str]]:
+        return [dict(record.kafka.config) for record in lab.metadata.topics()]
+
+    compact = {"cleanup.policy": "compact", "segment.ms": "5"}
+    asyncio.run(lab.partitions.create(T, 2, compact))
+    assert configs() == [compact, compact]
+    asyncio.run(lab.partitions.update_kafka(T, {"segment.ms": None, "retention.ms": "7"}))
+    asyncio.run(lab.partitions.grow(T, 3))
+    assert configs() == [compact, compact, {"cleanup.policy": "compact", "retention.ms": "7"}]
+
+
 def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
     lab.disk.is_broken = True
     with pytest.raises(DiskFailure):

@@ -1,0 +1,69 @@
+"""What a topic's record is to tell of segments that begin and end, beside the ledgers they are in.
+
+Of one that ended: its figures, for its indexes are then what they are. Of one that begins: what was
+known of producers. Both are told with the new segment's first ledger, in one write. A log that is
+closed well tells the same of its active segment and of its end, until it is opened again: what is
+appended then makes it untrue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducers, KafkaSegmentFigures
+
+
+class _Begun(NamedTuple):
+    base_offset: int
+    ended_base_offset: int
+    figures: KafkaSegmentFigures
+    producers: KafkaProducers
+
+
+class BegunSegments:
+    """By the ledgers that began them. Bounded by the ledgers whose records are on their way."""
+
+    def __init__(self) -> None:
+        self._by_ledger: dict[int, _Begun] = {}
+
+    def add(
+        self,
+        ledger_id: int,
+        base_offset: int,
+        ended: LiveSegment,
+        producers: KafkaProducers,
+        recorded: Collection[int],
+    ) -> None:
+        """`recorded`: ledgers of which the record tells by now."""
+        for each in [each for each in self._by_ledger if each in recorded]:
+            del self._by_ledger[each]
+        self._by_ledger[ledger_id] = _Begun(
+            base_offset, ended.base_offset, figures_of(ended.facts, ended.aborted), producers
+        )
+
+    def base_of(self, ledger_id: int) -> int | None:
+        """None: the ledger goes on with a segment."""
+        begun = self._by_ledger.get(ledger_id)
+        return None if begun is None else begun.base_offset
+
+    def tell(self, log: KafkaLog, ledger_ids: Collection[int]) -> None:
+        """`log`: its segments are listed; `ledger_ids`: its raw ledgers."""
+        for ledger_id, begun in self._by_ledger.items():
+            if ledger_id not in ledger_ids:
+                continue
+            for segment in log.segments:
+                if segment.base_offset == begun.ended_base_offset and not segment.is_cleaned:
+                    segment.figures.CopyFrom(begun.figures)
+            log.rolled.CopyFrom(begun.producers)
+
+
+def tell_closed(log: KafkaLog, active: LiveSegment, producers: KafkaProducers) -> None:
+    log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
+    log.closed.CopyFrom(producers)
+
+
+def tell_opened(log: KafkaLog) -> None:
+    log.ClearField("closed")
+    log.segments[-1].ClearField("figures")

@@ -1,0 +1,108 @@
+"""Kafka's cleaner-offset-checkpoint: how far the logs of a folder are clean. Text, not files.
+
+    >>> print(checkpoint_text({TopicPartition("orders", 0): 1734}), end="")
+    0
+    1
+    orders 0 1734
+    >>> read_checkpoint("0\\n1\\norders 0 1734\\n", "cleaner-offset-checkpoint")
+    {TopicPartition(topic='orders', partition=0): 1734}
+
+The first line is the format's version, the second counts the entries. A file without lines, or
+without the second, has none. Whatever else is wrong is a Corruption: of a number that is none, or a
+count below zero, Kafka 4.1.0's cleaner thread dies, which is not copied.
+
+Source: CheckpointFile, OffsetCheckpointFile, LogCleanerManager.updateCheckpoints and
+maybeTruncateCheckpoint of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
+from ledgerfold.storage.errors import Corruption
+
+CHECKPOINT_FILE = "cleaner-offset-checkpoint"
+_VERSION = 0
+_NUMBER = re.compile(r"[+-]?\d+")
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
+_BLANKS = re.compile(r"\s+", re.ASCII)
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def checkpoint_text(offsets: Mapping[TopicPartition, int]) -> str:
+    lines = [str(_VERSION), str(len(offsets))]
+    lines += [f"{at.topic} {at.partition} {offset}" for at, offset in offsets.items()]
+    return "\n".join(lines) + "\n"
+
+
+def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
+    """Of two entries for one partition the later counts. Raises Corruption; `path`: for it."""
+    lines = _lines(text)
+    if not lines:
+        return {}
+    at, line = lines[0]
+    version = _number(line, INT_MAX, path, at)
+    if version != _VERSION:
+        raise Corruption(path, at, f"version {_VERSION}", f"version {version}")
+    if len(lines) == 1:
+        return {}
+    (at, line), *entries = lines[1:]
+    count = _number(line, INT_MAX, path, at)
+    if count != len(entries):
+        raise Corruption(path, at, f"{len(entries)} as the number of entries", str(count))
+    offsets = {}
+    for at, line in entries:
+        # As Java splits: blanks in front make an empty first field.
+        fields = _BLANKS.split(line.rstrip())
+        if len(fields) != 3 or not fields[0]:
+            raise Corruption(path, at, "topic, partition and offset", repr(line))
+        log = TopicPartition(fields[0], _number(fields[1], INT_MAX, path, at))
+        offsets[log] = _number(fields[2], LONG_MAX, path, at)
+    return offsets
+
+
+def updated(
+    offsets: Mapping[TopicPartition, int],
+    known: Collection[TopicPartition],
+    *,
+    put: tuple[TopicPartition, int] | None = None,
+    remove: TopicPartition | None = None,
+) -> dict[TopicPartition, int]:
+    """With one entry more or less, and without those of partitions that are not there any more."""
+    kept = {at: offset for at, offset in offsets.items() if at in known and at != remove}
+    if put:
+        kept[put[0]] = put[1]
+    return kept
+
+
+def truncated(checkpoint: int | None, active_base_offset: int) -> int | None:
+    """A compacted log's, once it was cut off below its active segment."""
+    if checkpoint is None:
+        return None
+    return min(checkpoint, active_base_offset)
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    """Each with the byte at which it begins. As Java reads them: nothing else ends a line."""
+    found, at = [], 0
+    for line, end in zip(*[iter([*_LINE_END.split(text), ""])] * 2, strict=True):
+        if line or end:
+            found.append((at, line))
+        at += len((line + end).encode())
+    return found
+
+
+def _number(text: str, largest: int, path: str, at: int) -> int:
+    if not _NUMBER.fullmatch(text) or not -largest - 1 <= int(text) <= largest:
+        raise Corruption(path, at, "a number", repr(text))
+    return int(text)

@@ -1,0 +1,84 @@
+"""Which log is cleaned next, and why.
+
+The largest dirty ratio wins among those that are eligible; being overdue makes a log eligible, and
+gives it no other preference. Of two that are equally dirty the name decides, where Kafka leaves it
+to chance.
+
+    >>> from ledgerfold.broker.kafka.cleanable import Limit
+    >>> plans = {"a-0": Plan(0, 9, 9, 60, 40, 0, False, Limit.ACTIVE_SEGMENT),
+    ...          "b-0": Plan(0, 9, 9, 40, 60, 0, False, Limit.ACTIVE_SEGMENT)}
+    >>> made = choose({name: Candidate(plan, min_ratio=0.5) for name, plan in plans.items()})
+    >>> made.log, made.verdicts["a-0"].value, made.max_dirty_percent
+    ('b-0', 'not dirtier than min.cleanable.dirty.ratio', 60)
+
+Source: LogCleanerManager.grabFilthiestCompactedLog of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ledgerfold.broker.kafka.cleanable import Plan
+
+
+class Verdict(Enum):
+    """What is said of a candidate."""
+
+    DIRTY = "dirtier than min.cleanable.dirty.ratio"
+    OVERDUE = "beyond max.compaction.lag.ms"
+    EMPTY = "nothing that is clean or can be"
+    NOTHING_CLEANABLE = "beyond max.compaction.lag.ms, but nothing can be cleaned"
+    CLEAN_ENOUGH = "not dirtier than min.cleanable.dirty.ratio"
+
+    @property
+    def is_eligible(self) -> bool:
+        return self in (Verdict.DIRTY, Verdict.OVERDUE)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A compacted log that is not busy and not marked uncleanable."""
+
+    plan: Plan
+    min_ratio: float
+
+    @property
+    def verdict(self) -> Verdict:
+        ratio = self.plan.ratio
+        if ratio is None:
+            return Verdict.EMPTY
+        if ratio > self.min_ratio:
+            return Verdict.DIRTY
+        if not self.plan.is_overdue:
+            return Verdict.CLEAN_ENOUGH
+        return Verdict.OVERDUE if self.plan.cleanable_bytes else Verdict.NOTHING_CLEANABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`log`: None, when none is eligible."""
+
+    log: str | None
+    verdicts: Mapping[str, Verdict]
+    # Of all candidates, eligible or not.
+    max_dirty_ratio: float
+    # The largest; the gauge of it is set when a log was chosen.
+    max_delay_ms: int
+
+    @property
+    def max_dirty_percent(self) -> int:
+        return int(100 * self.max_dirty_ratio)
+
+
+def choose(candidates: Mapping[str, Candidate]) -> Choice:
+    verdicts = {name: each.verdict for name, each in candidates.items()}
+    ratios = {name: each.plan.ratio or 0.0 for name, each in candidates.items()}
+    eligible = sorted(name for name, verdict in verdicts.items() if verdict.is_eligible)
+    return Choice(
+        max(eligible, key=ratios.__getitem__, default=None),
+        verdicts,
+        max(ratios.values(), default=0.0),
+        max((each.plan.delay_ms for each in candidates.values()), default=0),
+    )

@@ -1,0 +1,145 @@
+"""What of a log a round may touch, how dirty that is, and whether it is overdue.
+
+    >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(5)]
+    >>> view = LogView(log, log_start=0, log_end=50, last_stable_offset=45)
+    >>> config = LogConfig.of({"cleanup.policy": "compact"})
+    >>> found = plan(view, checkpoint=20, config=config, now_ms=9)
+    >>> found.first_dirty_offset, found.bound, found.clean_bytes, found.cleanable_bytes, found.ratio
+    (20, 40, 200, 200, 0.5)
+
+The range begins at the checkpoint, or at the log's start where the checkpoint cannot be right, and
+ends at the smallest of the last stable offset, the active segment's base and, under
+`min.compaction.lag.ms`, the base of the first closed segment that is too young. A segment is never
+split at that end: `bound` is the base of the segment that holds it.
+
+Source: LogCleanerManager.cleanableOffsets, calculateCleanableBytes and maxCompactionDelay,
+LogToClean of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.segment import Segment, Segments, closed_from, floor_index
+
+
+class Limit(Enum):
+    """What the range ends at. The first that is the smallest counts."""
+
+    LAST_STABLE_OFFSET = "last stable offset"
+    ACTIVE_SEGMENT = "active segment"
+    MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """A log as the cleaner looks at it. `segments`: all of them, the active one last."""
+
+    segments: Segments
+    log_start: int
+    log_end: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`must_repair`: the checkpoint is to be written anew, even if the log is not cleaned."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    # Exclusive end of a round: first_uncleanable_offset, down to the base of its segment.
+    bound: int
+    clean_bytes: int
+    cleanable_bytes: int
+    # By how much max.compaction.lag.ms is exceeded; 0: it is not.
+    delay_ms: int
+    must_repair: bool
+    limit: Limit
+
+    @property
+    def ratio(self) -> float | None:
+        """None: there is nothing that is clean or can be."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else None
+
+    @property
+    def is_overdue(self) -> bool:
+        return self.delay_ms > 0
+
+    def is_eligible(self, min_ratio: float) -> bool:
+        """Strictly above the ratio; or overdue, and something can be done."""
+        ratio = self.ratio
+        if ratio is None:
+            return False
+        return (self.is_overdue and self.cleanable_bytes > 0) or ratio > min_ratio
+
+
+def plan(log: LogView, checkpoint: int | None, config: LogConfig, now_ms: int) -> Plan:
+    first_dirty, must_repair = first_dirty_offset(log, checkpoint)
+    uncleanable, limit = _first_uncleanable(log, first_dirty, config.min_compaction_lag_ms, now_ms)
+    bound = _bound(log.segments, uncleanable)
+    clean = sum(each.size_bytes for each in log.segments if each.base_offset < first_dirty)
+    cleanable = sum(each.size_bytes for each in _between(log.segments, first_dirty, bound))
+    delay_ms = _delay_ms(log.segments, first_dirty, config.max_compaction_lag_ms, now_ms)
+    return Plan(first_dirty, uncleanable, bound, clean, cleanable, delay_ms, must_repair, limit)
+
+
+def first_dirty_offset(log: LogView, checkpoint: int | None) -> tuple[int, bool]:
+    """And whether the checkpoint is to be repaired."""
+    if checkpoint is None:
+        return log.log_start, False
+    if not log.log_start <= checkpoint <= log.log_end:
+        return log.log_start, True
+    return checkpoint, False
+
+
+def _first_uncleanable(
+    log: LogView, first_dirty: int, min_lag_ms: int, now_ms: int
+) -> tuple[int, Limit]:
+    limits = [
+        (log.last_stable_offset, Limit.LAST_STABLE_OFFSET),
+        (log.segments[-1].base_offset, Limit.ACTIVE_SEGMENT),
+    ]
+    if min_lag_ms > 0:
+        young = next(
+            (
+                each
+                for each in closed_from(log.segments, first_dirty)
+                if each.largest_timestamp_ms > now_ms - min_lag_ms
+            ),
+            None,
+        )
+        if young:
+            limits.append((young.base_offset, Limit.MIN_COMPACTION_LAG))
+    offset, limit = min(limits, key=lambda each: each[0])
+    return max(first_dirty, offset), limit
+
+
+def _bound(segments: Segments, uncleanable: int) -> int:
+    """Of the closed segment that holds the offset, or of the active one."""
+    return next(iter(closed_from(segments, uncleanable)), segments[-1]).base_offset
+
+
+def _between(segments: Segments, first_dirty: int, bound: int) -> Iterator[Segment]:
+    """From the one that holds the first dirty offset up to, and without, the one at the bound."""
+    if first_dirty >= bound:
+        return
+    for each in segments[floor_index(segments, first_dirty) :]:
+        if each.base_offset >= bound:
+            return
+        yield each
+
+
+def _delay_ms(segments: Segments, first_dirty: int, max_lag_ms: int, now_ms: int) -> int:
+    """Since the earliest first batch's largest timestamp that is known, beyond the lag."""
+    dates = [
+        each.first_batch_timestamp_ms
+        for each in closed_from(segments, first_dirty)
+        if each.first_batch_timestamp_ms > 0
+    ]
+    if not dates:
+        return 0
+    return max(0, now_ms - max(0, max_lag_ms) - min(dates))

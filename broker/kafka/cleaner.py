@@ -1,0 +1,400 @@
+"""The cleaner: chooses a log, has it cleaned, deletes what retention lets go; again and again.
+
+A *turn* is what one pass of a Kafka cleaner thread does (docs/KAFKA.md, "A turn"):
+
+1. Choose the filthiest of the eligible logs (choice.py), or take the one that was asked for.
+2. Clean it (round.py). Whatever changes the log under it aborts the round: an unload, a deletion,
+   a policy without `compact`. A round that fails marks its log *uncleanable*, and the cleaner
+   leaves it alone until the broker starts anew.
+3. Delete segments of every compacted log that is free (retention.py).
+
+As many threads take turns side by side as `log.cleaner.threads` says; one that found nothing waits
+for `log.cleaner.backoff.ms`, on the broker's clock. Logs that are not compacted are the retention
+thread's, each `log.retention.check.interval.ms`.
+
+Source: LogCleaner, LogCleanerManager, LogManager.cleanupLogs of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
+from ledgerfold.broker.kafka.choice import Candidate, choose
+from ledgerfold.broker.kafka.cleanable import Plan, plan
+from ledgerfold.broker.kafka.config import BrokerConfig
+from ledgerfold.broker.kafka.deletion import delete_old_segments
+from ledgerfold.broker.kafka.gauges import Gauges
+from ledgerfold.broker.kafka.partition import Partition, topic_partition
+from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
+from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, States
+from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFenced,
+    CompactorUnavailable,
+    LedgerfoldError,
+    Moved,
+)
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.v1.compactor_pb2 import CleanManifest
+
+_log = logging.getLogger(__name__)
+# Those that did something, and are remembered.
+_TURNS_KEPT = 20
+
+
+class CleanerBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def kafka_config(self) -> BrokerConfig: ...
+    def partitions_of_kafka(self) -> Mapping[str, Partition]:
+        """The loaded ones, by the names of their topics."""
+        ...
+
+
+class Cleaner:
+    """One per broker, on its event loop."""
+
+    def __init__(self, broker: CleanerBroker, worker: Worker) -> None:
+        self._broker, self._worker = broker, worker
+        self.states = States()
+        self.gauges = Gauges(broker.clock.now_ms)
+        self._rounds: dict[str, asyncio.Task[RoundOutcome]] = {}
+        # Of what turns did, the last: newest first.
+        self.last_turns: deque[Turn] = deque(maxlen=_TURNS_KEPT)
+        self._count = 0
+        # A log left the state that it was in.
+        self._changed = asyncio.Event()
+        # As long as one is there, turns are taken.
+        self._threads: list[asyncio.Task[None]] = []
+
+    # -- threads ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Takes turns by itself from now on, if the settings say so."""
+        config = self._broker.kafka_config
+        if config["log.cleaner.enable"]:
+            for number in range(config.number("log.cleaner.threads")):
+                self._threads.append(asyncio.create_task(self._take_turns(number)))
+        self._threads.append(asyncio.create_task(self._retain()))
+
+    async def stop(self) -> None:
+        """Rounds on their way end, and change nothing."""
+        threads, self._threads = self._threads, []
+        rounds = list(self._rounds.values())
+        for each in threads:
+            each.cancel()
+        for task in rounds:
+            _cancel(task)
+        if threads or rounds:
+            await asyncio.wait({*threads, *rounds})
+
+    async def restart(self) -> None:
+        """The settings are others now: as Kafka does, all threads begin anew."""
+        if self._threads:
+            await self.stop()
+            self.start()
+
+    async def _take_turns(self, number: int) -> None:
+        clock = self._broker.clock
+        while True:
+            try:
+                turn = await self.turn()
+                is_idle = turn.topic is None or turn.failure is not None
+            except LedgerfoldError as error:
+                _log.warning("Cleaner thread %d: %s", number, error)
+                is_idle = True
+            except Exception:
+                _log.exception("Cleaner thread %d ended", number)
+                self.gauges.dead_threads += 1
+                return
+            self.states.keep_only(self._broker.partitions_of_kafka())
+            config = self._broker.kafka_config
+            if is_idle:
+                await clock.sleep(config.number("log.cleaner.backoff.ms") / 1000)
+            elif turn.outcome is not None:
+                await clock.sleep(self._owed_ms(turn.outcome, turn.elapsed_ms) / 1000)
+
+    def _owed_ms(self, outcome: RoundOutcome, elapsed_ms: int) -> float:
+        """How much longer a round takes under log.cleaner.io.max.bytes.per.second.
+
+        All threads share what it allows. (Kafka's waits in the middle, each 300 ms.)
+        """
+        config, stats = self._broker.kafka_config, outcome.manifest.stats
+        share = config.share("log.cleaner.io.max.bytes.per.second") / config.number(
+            "log.cleaner.threads"
+        )
+        return max(0.0, (stats.bytes_read + stats.bytes_written) * 1000 / share - elapsed_ms)
+
+    async def _retain(self) -> None:
+        while True:
+            interval_ms = self._broker.kafka_config.number("log.retention.check.interval.ms")
+            await self._broker.clock.sleep(interval_ms / 1000)
+            try:
+                await self.retain()
+            except LedgerfoldError as error:
+                _log.error("Retention: %s", error)
+            except Exception:
+                _log.exception("Retention")
+
+    # -- a turn ----------------------------------------------------------------------------
+
+    async def turn(self, topic: str | None = None) -> Turn:
+        """`topic`: clean this one, however clean it is. Raises CompactorUnavailable, StorageError.
+
+        A round that fails raises nothing: its turn tells.
+        """
+        began_ms = self._broker.clock.now_ms()
+        plans = await self._plans()
+        choice = choose(plans)
+        chosen = topic or choice.log
+        made = plans[chosen].plan if chosen in plans else None
+        if topic is not None and (made is None or not made.cleanable_bytes):
+            # It is busy, left alone, or there is nothing that a round could do.
+            chosen = None
+        self.gauges.chosen(choice, began_ms)
+        outcome, was_aborted, failure = None, False, None
+        if chosen is not None and made is not None and self.states.begin(chosen):
+            try:
+                outcome = await self._clean(chosen, made)
+            except (CompactionFenced, CompactionCancelled, Moved):
+                was_aborted = True
+            except CompactorUnavailable:
+                # NOTE: no fault of the log's: it is tried again.
+                raise
+            except LedgerfoldError as error:
+                partition = self._broker.partitions_of_kafka().get(chosen)
+                if partition is None or partition.log.state.failure is not None:
+                    # NOTE: nor is a failed log's: it is loaded anew.
+                    was_aborted = True
+                else:
+                    failure = error
+                    await self._failed(partition, made, error)
+            finally:
+                self._end(chosen)
+        deleted = 0 if failure else await self._delete_old()
+        elapsed_ms = self._broker.clock.now_ms() - began_ms
+        turn = Turn(
+            chosen, choice, made, outcome, was_aborted, failure, deleted, elapsed_ms, began_ms
+        )
+        if turn.topic is not None or turn.deleted_segments:
+            self.last_turns.appendleft(turn)
+        self.gauges.ended(turn.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
+        return turn
+
+    async def _plans(self) -> dict[str, Candidate]:
+        """Of the compacted logs that are free. Writes checkpoints anew that cannot be right."""
+        candidates = {}
+        now_ms = self._broker.clock.now_ms()
+        for name, partition in list(self._broker.partitions_of_kafka().items()):
+            is_candidate = partition.config.is_compacted and self.states.is_free(name)
+            has_failed = partition.log.state.failure is not None
+            if not is_candidate or has_failed or self.is_uncleanable(name):
+                continue
+            made = plan_of(partition, now_ms)
+            if made.must_repair:
+                _log.warning("%s: the cleaner's checkpoint is reset", name)
+                try:
+                    await partition.set_checkpoint(made.first_dirty_offset)
+                except Moved:
+                    continue
+            candidates[name] = Candidate(made, partition.config.min_cleanable_ratio)
+        return candidates
+
+    async def _clean(self, name: str, made: Plan) -> RoundOutcome:
+        self._count += 1
+        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        partition = broker.partitions_of_kafka().get(name)
+        if partition is None:
+            raise Moved(f"{name} was unloaded; try again.")
+        work = clean(
+            partition,
+            made,
+            f"clean-{name}-{now_ms}-{self._count}",
+            self._worker,
+            broker.store,
+            broker.metadata,
+            now_ms=now_ms,
+            keys_max=broker.kafka_config.map_keys_max,
+        )
+        task = self._rounds[name] = asyncio.create_task(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            turn = asyncio.current_task()
+            if turn is not None and turn.cancelling():
+                # The turn is to end, whether or not somebody has cancelled the round, too.
+                _cancel(task)
+                await asyncio.wait({task})
+                raise
+            raise CompactionCancelled(f"The round of {name} was aborted.") from None
+        finally:
+            del self._rounds[name]
+
+    async def idle(self, name: str) -> None:
+        """Returns when nothing is on its way to change the log."""
+        while isinstance(self.states.of(name), InProgress | Aborted):
+            await self._changed.wait()
+
+    async def dry_run(self, name: str, made: Plan) -> CleanManifest:
+        """Of a round by that plan, made just now and after idle(). Raises as round.dry_run().
+
+        Until it has ended the log is paused: what it reads stays there.
+        """
+        self.states.abort_and_pause(name)
+        try:
+            self._count += 1
+            broker, now_ms = self._broker, self._broker.clock.now_ms()
+            return await dry_run(
+                broker.partitions_of_kafka()[name],
+                made,
+                f"plan-{name}-{now_ms}-{self._count}",
+                self._worker,
+                broker.store,
+                now_ms=now_ms,
+                keys_max=broker.kafka_config.map_keys_max,
+            )
+        finally:
+            self._end_pause(name)
+
+    async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
+        name = partition.name
+        _log.error("%s: a round failed; the cleaner leaves it alone: %s", name, error)
+        self.leave_alone(name, str(error))
+        await partition.set_checkpoint(made.first_dirty_offset)
+
+    def _end(self, name: str) -> None:
+        self.states.end_cleaning(name)
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def leave_alone(self, name: str, why: str) -> None:
+        """Until the broker starts anew, or the topic is deleted."""
+        self.states.mark_uncleanable(name)
+        self.gauges.uncleanable[name] = why
+
+    def gauge_values(self) -> dict[str, int]:
+        """By Kafka's object names."""
+        partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
+        left_alone = [partitions[each] for each in self.states.uncleanable if each in partitions]
+        return self.gauges.values(sum(plan_of(each, now_ms).cleanable_bytes for each in left_alone))
+
+    def checkpoint_text(self) -> str:
+        """The file cleaner-offset-checkpoint, as Kafka would have it of these logs."""
+        return checkpoint_text(
+            {
+                topic_partition(name): each.checkpoint
+                for name, each in sorted(self._broker.partitions_of_kafka().items())
+                if each.checkpoint is not None
+            }
+        )
+
+    def is_uncleanable(self, name: str) -> bool:
+        return self.states.is_uncleanable(name)
+
+    # -- who stands in the way -------------------------------------------------------------
+
+    async def abort_and_pause(self, name: str) -> None:
+        """Its round ends and changes nothing; none begins until resume(). Returns when it is so."""
+        while self.states.is_aborted(name):
+            # Somebody else waits for that, too.
+            await self._changed.wait()
+        if not self.states.abort_and_pause(name):
+            if name in self._rounds:
+                _cancel(self._rounds[name])
+            while self.states.is_aborted(name):
+                await self._changed.wait()
+
+    def resume(self, name: str) -> None:
+        self.states.resume(name)
+        self._wake()
+
+    def _end_pause(self, name: str) -> None:
+        """A pause of our own. The log may have been deleted meanwhile, and it with it."""
+        if isinstance(self.states.of(name), Paused):
+            self.resume(name)
+
+    async def forget(self, name: str) -> None:
+        """Its topic is about to be unloaded: its round ends, and changes nothing."""
+        if name in self._rounds:
+            task = self._rounds[name]
+            _cancel(task)
+            await asyncio.wait({task})
+
+    def deleted(self, name: str) -> None:
+        """Its topic is gone for good: another one of that name begins without marks and pauses."""
+        self.states.let_go(name)
+        self.states.keep_only(self.states.uncleanable - {name})
+        self.gauges.uncleanable.pop(name, None)
+
+    # -- retention -------------------------------------------------------------------------
+
+    async def _delete_old(self) -> int:
+        """Of every compacted log that is free. How many segments."""
+        partitions = self._broker.partitions_of_kafka()
+        return await self._delete_from(
+            name
+            for name, each in list(partitions.items())
+            if each.config.is_compacted and not self.is_uncleanable(name)
+        )
+
+    async def _delete_from(self, names: Iterable[str]) -> int:
+        deleted = 0
+        for name in names:
+            partition = self._broker.partitions_of_kafka().get(name)
+            if partition is None or partition.log.state.failure is not None:
+                continue
+            if not self.states.begin(name):
+                continue
+            try:
+                deleted += await delete_old_segments(partition, self._broker.clock.now_ms)
+            except Moved:
+                continue
+            finally:
+                self.states.end_deleting(name)
+                self._wake()
+        return deleted
+
+    async def retain(self) -> int:
+        """The retention thread's pass: over logs that are not compacted. How many segments went."""
+        partitions = self._broker.partitions_of_kafka()
+        free = self.states.pause_free(
+            name for name, each in list(partitions.items()) if not each.config.is_compacted
+        )
+        deleted = 0
+        try:
+            for name in free:
+                partition = self._broker.partitions_of_kafka().get(name)
+                if partition is not None and partition.log.state.failure is None:
+                    deleted += await delete_old_segments(partition, self._broker.clock.now_ms)
+        finally:
+            for name in free:
+                self._end_pause(name)
+        return deleted
+
+
+def _cancel(task: asyncio.Task[RoundOutcome]) -> None:
+    """Once: a second time would end the wait for the worker to end its round."""
+    if not task.cancelling():
+        task.cancel()
+
+
+def plan_of(partition: Partition, now_ms: int) -> Plan:
+    return plan(view_of(partition), partition.checkpoint, partition.config, now_ms)

@@ -1,0 +1,65 @@
+"""What Kafka's cleaner tells of itself, under Kafka's names.
+
+Gauges are integers, and 0 before there is anything to tell: `max-clean-time-secs` and
+`uncleanable-bytes` too, where Kafka 4.1.0 shows nonsense.
+
+Source: LogCleaner and LogCleanerManager of Kafka 4.1 (docs/METRICS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledgerfold.broker.kafka.choice import Choice
+from ledgerfold.broker.kafka.round import RoundOutcome
+
+_CLEANER = "kafka.log:type=LogCleaner,name="
+_MANAGER = "kafka.log:type=LogCleanerManager,name="
+
+
+class Gauges:
+    """Of one broker. `uncleanable`: why, by topic."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self.dead_threads = 0
+        self.uncleanable: dict[str, str] = {}
+        self._recopy_percent = 0
+        self._clean_time_secs = 0
+        self._utilization_percent = 0
+        self._delay_secs = 0
+        self._dirty_percent = 0
+        self._last_choice_ms: int | None = None
+
+    def chosen(self, choice: Choice, now_ms: int) -> None:
+        self._dirty_percent = choice.max_dirty_percent
+        self._last_choice_ms = now_ms
+        if choice.log is not None:
+            self._delay_secs = choice.max_delay_ms // 1000
+
+    def ended(self, outcome: RoundOutcome | None, elapsed_ms: int, slots: int = 0) -> None:
+        """A round, if there was one."""
+        if outcome is None:
+            return
+        stats = outcome.manifest.stats
+        self._recopy_percent = 100 * stats.bytes_written // max(stats.bytes_read, 1)
+        self._clean_time_secs = elapsed_ms // 1000
+        if slots:
+            self._utilization_percent = 100 * stats.map_keys // slots
+
+    def values(self, uncleanable_bytes: int) -> dict[str, int]:
+        """By object name. `uncleanable_bytes`: what could be cleaned of what is left alone."""
+        last_ms = self._last_choice_ms
+        return {
+            f"{_CLEANER}max-buffer-utilization-percent": self._utilization_percent,
+            f"{_CLEANER}cleaner-recopy-percent": self._recopy_percent,
+            f"{_CLEANER}max-clean-time-secs": self._clean_time_secs,
+            f"{_CLEANER}max-compaction-delay-secs": self._delay_secs,
+            f"{_CLEANER}DeadThreadCount": self.dead_threads,
+            f"{_MANAGER}max-dirty-percent": self._dirty_percent,
+            f"{_MANAGER}time-since-last-run-ms": (
+                0 if last_ms is None else self._clock_ms() - last_ms
+            ),
+            f"{_MANAGER}uncleanable-partitions-count": len(self.uncleanable),
+            f"{_MANAGER}uncleanable-bytes": uncleanable_bytes,
+        }

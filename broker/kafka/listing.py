@@ -1,0 +1,115 @@
+"""Which raw ledgers make up which segment of a Kafka log: what a topic's record lists of it.
+
+A segment that was never cleaned lies in raw ledgers: in one where it began, and in more, for a
+ledger also ends when its topic is unloaded or the broker stops, and Kafka's segment does not. So a
+new ledger either begins a segment or goes on with the last one. Cleaned segments come first, and
+stay what they are.
+
+    >>> log = KafkaLog()
+    >>> relist(log, [3], {3: 0}.get)
+    >>> relist(log, [3, 4], {}.get)
+    >>> relist(log, [3, 4, 7], {7: 9}.get)
+    >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
+    [(0, [3, 4]), (9, [7])]
+
+After a crash the last ledgers may hold nothing: what was to be in them never got durable.
+
+    >>> recovered(log, {3: 5, 4: 9}.get), recovered(log, {3: 5, 4: 8}.get)
+    ((9, 9), (8, None))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
+
+
+def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int | None]) -> None:
+    """Makes the segments of `log` those of the raw ledgers that there are now.
+
+    `begins_at`: the base offset of the segment that a ledger begins; None: it goes on with the last
+    one, which is not cleaned then.
+    """
+    there = set(raw_ids)
+    kept = list[KafkaSegment]()
+    for segment in log.segments:
+        if not segment.is_cleaned:
+            segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in there]
+            there.difference_update(segment.ledger_ids)
+        if segment.is_cleaned or segment.ledger_ids:
+            kept.append(segment)
+    for ledger_id in raw_ids:
+        if ledger_id in there:
+            base = begins_at(ledger_id)
+            if base is None:
+                kept[-1].ledger_ids.append(ledger_id)
+            else:
+                kept.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
+    relisted = KafkaLog(segments=kept)
+    del log.segments[:]
+    log.segments.extend(relisted.segments)
+
+
+def move_active(log: KafkaLog, base_offset: int, left: KafkaSegment | None) -> None:
+    """The active segment, which holds nothing, begins at that offset; `left`: in front of it.
+
+    The segment before it remembers that the offsets in between are not given out again.
+    """
+    *others, active = log.segments
+    if others and not others[-1].is_cleaned and active.base_offset <= base_offset:
+        others[-1].reserved_upto = base_offset if left is None else left.base_offset
+    active.base_offset = base_offset
+    if left is not None:
+        others.append(left)
+    relisted = KafkaLog(segments=[*others, active])
+    del log.segments[:]
+    log.segments.extend(relisted.segments)
+
+
+def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, int | None]:
+    """The end of the log that a load finds, and where its new ledger begins a segment.
+
+    None: it goes on with the last one that is left. `end_of`: the offset behind what a raw ledger
+    holds; None: it holds nothing.
+    """
+    end, follows_raw = 0, False
+    # Of the segment that begins where the log ends, and holds nothing.
+    begins: int | None = None
+    for segment in log.segments:
+        if segment.is_cleaned:
+            end, follows_raw = max(end, segment.base_offset, segment.figures.next_offset), False
+            continue
+        ends = [each for each in map(end_of, segment.ledger_ids) if each is not None]
+        if ends:
+            # It may lie behind ledgers of which a repair gave up everything.
+            end = max(ends[-1], segment.reserved_upto)
+            follows_raw, begins = True, None
+        elif not follows_raw or not segment.ledger_ids:
+            # Nothing before it tells where it began: a repair found its ledgers gone, or there is
+            # no raw one. Else entries before it may never have got durable.
+            end = max(end, segment.base_offset)
+        if not ends and begins is None and segment.base_offset == end:
+            begins = segment.base_offset
+    is_new = begins == end or not follows_raw
+    return end, end if is_new else None
+
+
+def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) -> bool:
+    """Whether segments that ended before that offset hold all that they held when they ended.
+
+    One that follows may be recorded before they are durable: a crash takes what they held last, and
+    other batches get its offsets. `end_of`: as for recovered().
+
+    >>> segment = KafkaSegment(base_offset=0, ledger_ids=[3], figures={"next_offset": 9})
+    >>> log = KafkaLog(segments=[segment, KafkaSegment(base_offset=9, ledger_ids=[4])])
+    >>> [holds_all_before(log, 9, {3: end}.get) for end in (9, 8, None)]
+    [True, False, False]
+    """
+    for segment in log.segments:
+        if segment.is_cleaned or segment.base_offset >= offset:
+            continue
+        ends = [end for each in segment.ledger_ids if (end := end_of(each)) is not None]
+        if segment.figures.next_offset > max(ends, default=segment.base_offset):
+            return False
+    return True

@@ -1,0 +1,263 @@
+"""What the broker remembers of all producers of a partition, and of their transactions.
+
+An append is asked about first (`prepare`), which changes nothing; what was appended is then made
+known (`commit`). A batch that was sent before is answered with the first's offsets:
+
+    >>> producers = Producers("t-0", expiration_ms=86_400_000)
+    >>> first = BatchHeader(0, 49, 0, 2, 0, 0, 1, 5, 5, 7, 0, 0, 2)
+    >>> producers.commit(producers.prepare([(first, None)], Origin.CLIENT))
+    ()
+    >>> again = first._replace(base_offset=2)
+    >>> producers.prepare([(again, None)], Origin.CLIENT).duplicate.last_offset
+    1
+
+The *last stable offset* is the first offset of the oldest transaction that is open or whose marker
+the high watermark has not passed; else the high watermark. Each aborted transaction gives an entry
+of the transaction index, which the segment of its marker keeps.
+
+Bounds: a producer takes five batches' figures, and is forgotten `producer.id.expiration.ms` after
+its last record's time, unless a transaction of it is open.
+
+Source: ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.1. Whether a
+transaction's coordinator knows of it (KIP-890) is not asked: there is none here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ledgerfold.broker.kafka.producer import (
+    BATCHES_REMEMBERED,
+    EndedTransaction,
+    Marker,
+    Origin,
+    ProducerAppend,
+    ProducerEntry,
+    Sent,
+)
+from ledgerfold.storage.kafka.batch import BatchHeader
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of the transaction index. `last_offset`: the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class LastEntry(NamedTuple):
+    """What cleaning must not take away of a producer. -1: only markers are known."""
+
+    last_data_offset: int
+    epoch: int
+
+
+class ProducerSnapshot(NamedTuple):
+    """An entry as it is kept on the disk: of the last batch alone, as in Kafka's snapshots."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_data_offset: int
+    offset_delta: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    # -1: none is open.
+    transaction_first_offset: int
+
+
+@dataclass(slots=True)
+class PreparedAppend:
+    """What would be known once it is in the log. `duplicate`: it is there already."""
+
+    appends: dict[int, ProducerAppend] = field(default_factory=dict)
+    ended: list[EndedTransaction] = field(default_factory=list)
+    duplicate: Sent | None = None
+    next_offset: int = 0
+
+
+class Producers:
+    """Of one partition. `end_offset`: up to where the log is known."""
+
+    def __init__(self, partition: str, expiration_ms: int) -> None:
+        self.partition, self.expiration_ms = partition, expiration_ms
+        self.entries: dict[int, ProducerEntry] = {}
+        self.end_offset = 0
+        # First offsets, rising as appends do: of whom each is, and where its marker is.
+        self._open: dict[int, int] = {}
+        self._ended: dict[int, int] = {}
+
+    def prepare(
+        self, batches: Iterable[tuple[BatchHeader, Marker | None]], origin: Origin
+    ) -> PreparedAppend:
+        """Batches with the offsets that they would have. Raises KafkaError."""
+        prepared = PreparedAppend()
+        for header, marker in batches:
+            prepared.next_offset = header.next_offset
+            if not header.has_producer:
+                continue
+            known = self.entries.get(header.producer_id)
+            if origin is Origin.CLIENT and known:
+                prepared.duplicate = known.duplicate_of(
+                    header.producer_epoch, header.base_sequence, header.last_sequence
+                )
+                if prepared.duplicate:
+                    break
+            append = prepared.appends.get(header.producer_id)
+            if append is None:
+                known = known or ProducerEntry(header.producer_id)
+                append = ProducerAppend(known, origin, self.partition)
+                prepared.appends[header.producer_id] = append
+            if not header.is_control:
+                append.append_data(header)
+            elif ended := append.append_marker(header, marker):
+                prepared.ended.append(ended)
+        return prepared
+
+    def commit(self, prepared: PreparedAppend) -> tuple[AbortedTransaction, ...]:
+        """It is in the log now. What its segment's transaction index gets."""
+        assert prepared.duplicate is None
+        for producer_id, append in prepared.appends.items():
+            known = self.entries.get(producer_id)
+            if known:
+                known.take_over(append.entry)
+            else:
+                self.entries[producer_id] = append.entry
+            for first_offset in append.began:
+                self._open[first_offset] = producer_id
+        aborted = []
+        for ended in prepared.ended:
+            stable = self._stable_offset_behind(ended)
+            del self._open[ended.first_offset]
+            self._ended[ended.first_offset] = ended.last_offset
+            if ended.is_aborted:
+                aborted.append(
+                    AbortedTransaction(
+                        ended.producer_id, ended.first_offset, ended.last_offset, stable
+                    )
+                )
+        self.end_offset = prepared.next_offset
+        return tuple(aborted)
+
+    def replay(self, header: BatchHeader, marker: Marker | None) -> tuple[AbortedTransaction, ...]:
+        """A batch that lies in the log already, at a load."""
+        prepared = self.prepare([(header, marker)], Origin.REPLICATION)
+        return self.commit(prepared)
+
+    def keep_last_batches(self) -> None:
+        """As Kafka after a load: a snapshot holds of each producer no more than its last batch."""
+        for each in self.entries.values():
+            while len(each.sent) > 1:
+                each.sent.popleft()
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Of the oldest transaction that is open, or decided above the high watermark."""
+        return min((*self._open, *self._ended), default=None)
+
+    def last_stable_offset(
+        self, high_watermark: int, log_start: int = 0, start_batch: int | None = None
+    ) -> int:
+        """What a reader of committed records may read up to, and cleaning.
+
+        Where the log begins behind an open transaction's first offset: `start_batch`, the first
+        offset of the batch that the log's start lies in, or of the first one behind it. None: there
+        is none yet.
+        """
+        unstable = self.first_unstable_offset
+        if unstable is not None and unstable < log_start:
+            unstable = start_batch
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def pass_high_watermark(self, offset: int) -> None:
+        """Transactions whose marker is below it are decided for good."""
+        for first in [first for first, last in self._ended.items() if last < offset]:
+            del self._ended[first]
+
+    def start_at(self, log_start: int) -> None:
+        """The log begins later now. Producers stay known, as in Kafka."""
+        self.pass_high_watermark(log_start)
+        self.end_offset = max(self.end_offset, log_start)
+
+    def expire(self, now_ms: int) -> list[int]:
+        """Forgets those that were idle too long; their ids."""
+        expired = [each.producer_id for each in self.entries.values() if self._is_old(each, now_ms)]
+        for producer_id in expired:
+            del self.entries[producer_id]
+        return expired
+
+    def last_entries(self) -> dict[int, LastEntry]:
+        """Of each producer what cleaning keeps, header-only if need be."""
+        return {
+            each.producer_id: LastEntry(each.last_data_offset, each.epoch)
+            for each in self.entries.values()
+        }
+
+    def snapshot(self) -> Iterator[ProducerSnapshot]:
+        for each in self.entries.values():
+            last = each.sent[-1] if each.sent else None
+            first = each.transaction_first_offset
+            yield ProducerSnapshot(
+                each.producer_id,
+                each.epoch,
+                each.last_sequence,
+                each.last_data_offset,
+                last.offset_delta if last else 0,
+                each.last_timestamp_ms,
+                each.coordinator_epoch,
+                -1 if first is None else first,
+            )
+
+    def load(self, snapshot: Iterable[ProducerSnapshot], end_offset: int, now_ms: int) -> None:
+        """Begins anew from a snapshot that was taken at `end_offset`; later batches are replayed.
+
+        So a log is truncated, too: to nothing and from a snapshot at or below its end, or without
+        one from the log's start.
+        """
+        self.entries.clear()
+        self._open.clear()
+        self._ended.clear()
+        self.end_offset = end_offset
+        for each in snapshot:
+            entry = _entry_of(each)
+            if self._is_old(entry, now_ms):
+                continue
+            self.entries[each.producer_id] = entry
+            if entry.transaction_first_offset is not None:
+                self._open[entry.transaction_first_offset] = each.producer_id
+
+    def _is_old(self, entry: ProducerEntry, now_ms: int) -> bool:
+        idle_ms = now_ms - entry.last_timestamp_ms
+        return entry.transaction_first_offset is None and idle_ms >= self.expiration_ms
+
+    def _stable_offset_behind(self, ended: EndedTransaction) -> int:
+        """Where the next open transaction of another producer began."""
+        others = (first for first, who in self._open.items() if who != ended.producer_id)
+        return min(others, default=ended.last_offset + 1)
+
+
+def _entry_of(snapshot: ProducerSnapshot) -> ProducerEntry:
+    sent: deque[Sent] = deque(maxlen=BATCHES_REMEMBERED)
+    if snapshot.last_data_offset >= 0:
+        sent.append(
+            Sent(
+                snapshot.last_sequence,
+                snapshot.last_data_offset,
+                snapshot.offset_delta,
+                snapshot.last_timestamp_ms,
+            )
+        )
+    first = snapshot.transaction_first_offset
+    return ProducerEntry(
+        snapshot.producer_id,
+        snapshot.epoch,
+        snapshot.coordinator_epoch,
+        snapshot.last_timestamp_ms,
+        first if first >= 0 else None,
+        sent,
+    )

@@ -1,0 +1,306 @@
+"""What may be appended, and what it becomes: offsets given out, times stamped.
+
+A batch is taken or refused as a whole. Its records are read once, so that one that nobody could
+read back never gets into the log, and a compacted topic's each have a key; they stay as they came,
+unless the topic's codec is another one than the batch's, which is then built anew.
+
+    >>> from ledgerfold.storage.kafka.records import build_columns
+    >>> rules = AppendRules("prices-0", LogConfig.of({"cleanup.policy": "compact"}))
+    >>> batch = build_columns([b"k", b"l"], [b"1", b"2"], [5, 6])
+    >>> taken = rules.lead(batch, Origin.CLIENT, offset=40, now_ms=9)
+    >>> taken.header.base_offset, taken.header.last_offset, taken.append_time_ms
+    (40, 41, None)
+    >>> rules.lead(build_columns([None], [b"1"], [5]), Origin.CLIENT, offset=42, now_ms=9)
+    Traceback (most recent call last):
+        ...
+    ledgerfold.storage.errors.RecordsRefused: One or more records have been rejected due to 1 \
+record errors in total, and only showing the first three errors at most: \
+[RecordError(batchIndex=0, message='Compacted topic cannot accept message without key in topic \
+partition prices-0')]
+
+A header's largest timestamp is believed where Kafka computes it: the checksum covers it, and the
+clients that write batches here set it.
+
+Source: LogValidator, UnifiedLog.append and analyzeAndValidateRecords of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.segment import NO_TIMESTAMP
+from ledgerfold.broker.kafka.settings import LONG_MAX
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
+from ledgerfold.storage.kafka.batch import (
+    BATCH_HEADER_BYTES,
+    BatchHeader,
+    TimestampType,
+    check_batch,
+    read_batch_header,
+    sealed,
+    stamped_batch_header,
+    with_append_time,
+)
+from ledgerfold.storage.kafka.compression import KafkaCompression
+from ledgerfold.storage.kafka.records import build_columns, section_columns
+from ledgerfold.storage.kafka.section import RecordColumns
+from ledgerfold.storage.kafka.varints import int64
+
+_LOG_APPEND_TIME_BIT = 1 << 3
+_CODECS = {
+    "uncompressed": KafkaCompression.NONE,
+    "gzip": KafkaCompression.GZIP,
+    "snappy": KafkaCompression.SNAPPY,
+    "lz4": KafkaCompression.LZ4,
+    "zstd": KafkaCompression.ZSTD,
+}
+
+
+class Taken(NamedTuple):
+    """As it goes into the log. `append_time_ms`: what the producer is told, under LogAppendTime."""
+
+    header: BatchHeader
+    header_bytes: bytes
+    section: Buffer
+    append_time_ms: int | None = None
+
+
+class _Refusal(NamedTuple):
+    row: int
+    why: str
+    is_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRules:
+    """Of one partition, named as Kafka names it: topic-number."""
+
+    partition: str
+    config: LogConfig
+
+    def lead(
+        self, batch: Buffer, origin: Origin, *, offset: int, now_ms: int, leader_epoch: int = 0
+    ) -> Taken:
+        """A client's append, or a coordinator's, which gets its offsets here. Raises KafkaError."""
+        header = self._checked(batch, origin)
+        config = self.config
+        if origin is Origin.CLIENT:
+            self._check_client(header)
+        self._check_offsets(offset + header.last_offset_delta)
+        section = memoryview(batch)[BATCH_HEADER_BYTES:]
+        refusals = [*self._refusals(header, section, now_ms)]
+        if refusals:
+            raise _refused(refusals)
+        codec = _CODECS.get(config.compression_type, header.compression)
+        if codec != header.compression and not header.is_control:
+            batch = _rebuilt(header, section, codec)
+            self._check_rebuilt(len(batch))
+        if config.is_dated_at_append:
+            batch = with_append_time(batch, now_ms)
+        elif header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+            batch = _dated_by_records(batch)
+        stamped = stamped_batch_header(batch, offset, leader_epoch)
+        self._check_fits_segment(len(batch))
+        return Taken(
+            read_batch_header(stamped),
+            stamped,
+            memoryview(batch)[BATCH_HEADER_BYTES:],
+            now_ms if config.is_dated_at_append else None,
+        )
+
+    def follow(
+        self, batch: Buffer, *, log_end: int, log_start: int, fits_segment: bool = True
+    ) -> Taken:
+        """A leader's append, with the offsets that it gave out. Raises KafkaError.
+
+        `fits_segment` False: a segment is as large as it is there, whatever the settings say here.
+        """
+        header = check_batch(batch)
+        if header.base_offset < log_end:
+            offsets = section_columns(header, memoryview(batch)[BATCH_HEADER_BYTES:]).offsets
+            first = ", ".join(map(str, offsets[:10]))
+            error = KafkaError(
+                KafkaErrorKind.INVALID_REQUEST,
+                f"Unexpected offset in append to {self.partition}. First offset "
+                f"{header.base_offset} is less than the next offset {log_end}. First 10 offsets "
+                f"in append: {first}, last offset in append: {header.last_offset}. Log start "
+                f"offset = {log_start}",
+            )
+            error.kafka_class = "UnexpectedAppendOffsetException"
+            raise error
+        self._check_offsets(header.last_offset)
+        if fits_segment:
+            self._check_fits_segment(header.size_bytes)
+        section = memoryview(batch)[BATCH_HEADER_BYTES:]
+        return Taken(header, bytes(memoryview(batch)[:BATCH_HEADER_BYTES]), section)
+
+    def _checked(self, batch: Buffer, origin: Origin) -> BatchHeader:
+        base_offset = read_batch_header(batch).base_offset
+        if origin is Origin.CLIENT and base_offset != 0:
+            raise _invalid(
+                f"The baseOffset of the record batch in the append to {self.partition} should be "
+                f"0, but it is {base_offset}"
+            )
+        if len(batch) > self.config.max_message_bytes:
+            raise KafkaError(
+                KafkaErrorKind.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append to {self.partition} is {len(batch)} bytes "
+                f"which exceeds the maximum configured value of {self.config.max_message_bytes}).",
+            )
+        return check_batch(batch)
+
+    def _check_client(self, header: BatchHeader) -> None:
+        count, offsets = header.record_count, header.last_offset_delta + 1
+        if count <= 0:
+            raise _invalid(
+                f"Invalid reported count for record batch: {count} in topic partition "
+                f"{self.partition}"
+            )
+        if count != offsets:
+            raise _invalid(
+                f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
+                f"and count of records {count} in topic partition {self.partition}"
+            )
+        if header.is_control:
+            raise _invalid(
+                f"Clients are not allowed to write control records in topic partition "
+                f"{self.partition}"
+            )
+        if header.has_producer and header.base_sequence < 0:
+            raise _invalid(
+                f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+                f"{header.producer_id} in topic partition {self.partition}"
+            )
+
+    def _check_offsets(self, last_offset: int) -> None:
+        # The log's end lies behind it, and is a number of 64 bits, too.
+        if last_offset >= LONG_MAX:
+            raise KafkaError(
+                KafkaErrorKind.INVALID_REQUEST,
+                f"The record batch in the append to {self.partition} would end at offset "
+                f"{last_offset}: the last one that a log can have is {LONG_MAX - 1}.",
+            )
+
+    def _check_fits_segment(self, size_bytes: int) -> None:
+        most = self.config.segment_bytes
+        if size_bytes > most:
+            raise KafkaError(
+                KafkaErrorKind.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size_bytes} bytes in append to partition "
+                f"{self.partition}, which exceeds the maximum configured segment size of {most}.",
+            )
+
+    def _refusals(self, header: BatchHeader, section: Buffer, now_ms: int) -> Iterator[_Refusal]:
+        """Of each record the first reason, in their order."""
+        keyless = set(keyless_rows(header, section))
+        if header.is_control or not self.config.is_compacted:
+            keyless.clear()
+        late = dict(self._times_refused(header, section, now_ms))
+        for row in sorted({*keyless, *late}):
+            if row in keyless:
+                yield _Refusal(
+                    row,
+                    "Compacted topic cannot accept message without key in topic partition "
+                    f"{self.partition}",
+                )
+            else:
+                yield _Refusal(row, late[row], is_time=True)
+
+    def _times_refused(
+        self, header: BatchHeader, section: Buffer, now_ms: int
+    ) -> Iterator[tuple[int, str]]:
+        if self.config.is_dated_at_append:
+            if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
+                yield from _wrong_types(section_columns(header, section))
+            return
+        before_ms, after_ms = (
+            self.config.timestamp_before_max_ms,
+            self.config.timestamp_after_max_ms,
+        )
+        is_early_enough = header.max_timestamp_ms - now_ms <= after_ms
+        if is_early_enough and before_ms == LONG_MAX:
+            return
+        columns = section_columns(header, section)
+        bounds = f"[{int64(now_ms - before_ms)}, {int64(now_ms + after_ms)}]"
+        for row, time_ms in enumerate(columns.timestamps_ms):
+            age_ms = int64(now_ms - time_ms)
+            if time_ms != NO_TIMESTAMP and (age_ms > before_ms or -age_ms > after_ms):
+                yield (
+                    row,
+                    f"Timestamp {time_ms} of message with offset {columns.offsets[row]} is out of "
+                    f"range. The timestamp should be within {bounds}",
+                )
+
+    def _check_rebuilt(self, size_bytes: int) -> None:
+        most = self.config.max_message_bytes
+        if size_bytes > most:
+            # Kafka's text has no blank in front of "partition", either.
+            raise KafkaError(
+                KafkaErrorKind.MESSAGE_TOO_LARGE,
+                f"Message batch size is {size_bytes} bytes in append "
+                f"topartition {self.partition} which exceeds the maximum configured size of "
+                f"{most}.",
+            )
+
+
+def _wrong_types(columns: RecordColumns) -> Iterator[tuple[int, str]]:
+    rows = zip(columns.offsets, columns.timestamps_ms, columns.keys, columns.values, strict=True)
+    for row, (offset, time_ms, key, value) in enumerate(rows):
+        record = (
+            f"DefaultRecord(offset={offset}, timestamp={time_ms}, key={len(key or b'')} bytes, "
+            f"value={len(value or b'')} bytes)"
+        )
+        yield (
+            row,
+            f"Invalid timestamp type in message {record}. Producer should not set timestamp type "
+            "to LogAppendTime.",
+        )
+
+
+def _refused(refusals: list[_Refusal]) -> RecordsRefused:
+    records = [(each.row, each.why) for each in refusals]
+    if any(each.is_time for each in refusals):
+        kind = KafkaErrorKind.INVALID_TIMESTAMP
+        return RecordsRefused(
+            kind, "One or more records have been rejected due to invalid timestamp", records
+        )
+    shown = ", ".join(f"RecordError(batchIndex={row}, message='{why}')" for row, why in records[:3])
+    return RecordsRefused(
+        KafkaErrorKind.INVALID_RECORD,
+        f"One or more records have been rejected due to {len(records)} record errors in total, "
+        f"and only showing the first three errors at most: [{shown}]",
+        records,
+    )
+
+
+def _rebuilt(header: BatchHeader, section: Buffer, codec: int) -> bytes:
+    """The same records under another codec."""
+    columns = section_columns(header, section)
+    return build_columns(
+        columns.keys,
+        columns.values,
+        columns.timestamps_ms,
+        columns.headers,
+        compression=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+    )
+
+
+def _dated_by_records(batch: Buffer) -> bytes:
+    """Kafka takes the mark of another clock away, and leaves the largest timestamp."""
+    header = read_batch_header(batch)
+    dated = header._replace(attributes=header.attributes & ~_LOG_APPEND_TIME_BIT)
+    return sealed(dated, memoryview(batch)[BATCH_HEADER_BYTES:])
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(KafkaErrorKind.INVALID_RECORD, message)

@@ -1,0 +1,108 @@
+"""A connected producer of a Kafka topic: appends batches, and tells of each what became of it.
+
+Nothing is remembered of its name: a batch that is sent twice is known by the producer id and the
+sequence numbers in its header, if it has any, and answered with the offset that it got before
+(broker/kafka/producers.py). What Kafka would refuse in a response is refused in the receipt, and
+the stream goes on.
+
+On emulated time (`serve --test-clock`) the producer's own clock means nothing, as on other topics:
+records that it dated, with the publish time, get the broker's. Those with an event time keep it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ledgerfold.broker.ground.clock import Clock, ManualClock
+from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.kafka.partition import Appended
+from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
+from ledgerfold.storage.entry import Codec, EntryHeader, Position, check_entry, crc32c
+from ledgerfold.storage.errors import InvalidRequest, KafkaError
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, check_batch
+from ledgerfold.storage.kafka.records import build_columns, columns_of
+
+
+class KafkaPublishTopic(Protocol):
+    """What a producer needs of its topic (broker/topics/kafka_topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def log(self) -> KafkaLog: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def entry_bytes_max(self) -> int: ...
+    @property
+    def producers(self) -> set[KafkaProducer]: ...
+    def append(self, header: EntryHeader, batch: memoryview) -> Appended: ...
+
+
+class KafkaProducer(ReceiptQueue):
+    """Belongs to one stream."""
+
+    def __init__(self, topic: KafkaPublishTopic, name: str) -> None:
+        super().__init__(topic.log.state)
+        self.topic = topic
+        self.name = name
+        self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
+
+    def append(self, entry: memoryview) -> None:
+        """One entry as it came. Raises InvalidRequest, and what made the log fail."""
+        self.check()
+        topic = self.topic
+        header = check_entry(entry, topic.entry_bytes_max)
+        if header.codec != Codec.KAFKA:
+            raise InvalidRequest(
+                f"{topic.name} is a Kafka topic: its entries are record batches (codec "
+                f"{Codec.KAFKA.value}), this one has codec {header.codec}. A client of this "
+                "version builds them by itself."
+            )
+        batch = entry[header.header_bytes :]
+        try:
+            if self._emulated_time is not None:
+                header, batch = _dated(header, batch, self._emulated_time.now_ms())
+            appended = topic.append(header, batch)
+        except KafkaError as refusal:
+            upto = topic.log.tail.last_appended
+            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, upto, refusal)
+            self.add(receipt, is_new=False)
+            return
+        place = Position(0, appended.first_offset)
+        receipt = Receipt(place, header.sequence_id, header.size_bytes, appended.durable_at)
+        self.add(receipt, is_new=not appended.is_duplicate)
+
+    def detach(self) -> None:
+        self.close()
+        self.topic.producers.discard(self)
+
+
+def _dated(entry: EntryHeader, batch: memoryview, now_ms: int) -> tuple[EntryHeader, memoryview]:
+    """The same, sent at that time. Raises KafkaError."""
+    header, sent_ms = check_batch(batch), entry.publish_time_ms
+    columns = columns_of(batch)
+    times = [now_ms if time_ms == sent_ms else time_ms for time_ms in columns.timestamps_ms]
+    if times != columns.timestamps_ms:
+        built = build_columns(
+            columns.keys,
+            columns.values,
+            times,
+            columns.headers,
+            [offset - header.base_offset for offset in columns.offsets],
+            base_offset=header.base_offset,
+            compression=header.compression,
+            timestamp_type=header.timestamp_type,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+        )
+        batch = memoryview(built)
+        section = built[BATCH_HEADER_BYTES:]
+        entry = entry._replace(value_bytes=len(section), value_crc=crc32c(section))
+    return entry._replace(publish_time_ms=now_ms), batch

@@ -1,0 +1,368 @@
+"""A loaded Kafka topic: a partition, and the streams on it.
+
+It has no subscriptions, no compacted view and none of Pulsar's policies: what it does is what
+Kafka's broker does with a partition (docs/KAFKA.md). The id of the message at offset o is 0:o.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from ledgerfold.broker.ground.clock import Clock, Timer
+from ledgerfold.broker.ground.traffic import Traffic
+from ledgerfold.broker.kafka.begin_segment import begin_segment
+from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.reads import StoredBatch
+from ledgerfold.broker.kafka.segments import LiveSegment
+from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.broker.topics.kafka_producer import KafkaProducer
+from ledgerfold.broker.topics.kafka_reader import KafkaReader
+from ledgerfold.broker.topics.kafka_surroundings import KafkaSurroundings
+from ledgerfold.storage.entry import EntryHeader, read_header
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError, Moved, TopicBusy
+from ledgerfold.storage.kafka.batch import check_counts, read_batch_header
+from ledgerfold.storage.kafka.entries import entry_of
+from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.kafka_pb2 import (
+    DescribeLogResponse,
+    KafkaAbortedInfo,
+    KafkaBatchInfo,
+    KafkaProducerInfo,
+    KafkaSegmentInfo,
+)
+from ledgerfold.v1.records_pb2 import TopicRecord
+
+IS_KAFKA = (
+    "{} is a Kafka topic: it is produced to and read, its settings are those of `topics "
+    "set-config`, and it is cleaned by `cleaner run`."
+)
+IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
+# How much a search by time reads at once.
+_SEARCH_BYTES = 1024 * 1024
+# How often producers that were silent for too long are looked for, as in Kafka.
+PRODUCERS_CHECKED_MS = 600_000
+
+
+class KafkaTopic:
+    """Made by Broker.any_topic(); unloaded by Broker.unload_topic()."""
+
+    def __init__(self, broker: KafkaSurroundings, record: TopicRecord) -> None:
+        self.broker = broker
+        self.store = broker.store
+        self.stored = StoredTopic(record, broker.metadata, broker.executor)
+        self.partition = Partition(
+            self.stored,
+            broker.store,
+            broker.executor,
+            broker.clock.now_ms,
+            lambda: broker.kafka_config,
+        )
+        # Silent producers are forgotten then.
+        self._expiry: Timer | None = None
+        self.producers = set[KafkaProducer]()
+        self.readers = set[KafkaReader]()
+        # Since it was loaded. Out: also to readers that left.
+        self.messages_in = self.bytes_in = self.entries_in = 0
+        self.messages_out = self.bytes_out = 0
+
+    @property
+    def name(self) -> str:
+        return self.stored.name
+
+    @property
+    def record(self) -> TopicRecord:
+        """As it is on the disk; not to be changed but through `stored`."""
+        return self.stored.record
+
+    @property
+    def clock(self) -> Clock:
+        return self.broker.clock
+
+    @property
+    def log(self) -> KafkaLog:
+        return self.partition.log
+
+    @property
+    def config(self) -> LogConfig:
+        return self.partition.config
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        return self.broker.is_loaded(self)
+
+    @property
+    def failure(self) -> LedgerfoldError | None:
+        """Why nothing can be appended any more."""
+        return self.log.state.failure
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The largest entry that is taken."""
+        return self.broker.settings.entry_bytes_max
+
+    # -- loading and unloading -------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Raises KafkaError for settings that Kafka refuses, StorageError."""
+        await self.partition.load()
+        self._expire_later(PRODUCERS_CHECKED_MS)
+
+    def _expire_later(self, delay_ms: int) -> None:
+        due_ms = self.clock.now_ms() + delay_ms
+
+        def expire() -> None:
+            now_ms = self.clock.now_ms()
+            self.partition.producers.expire(now_ms)
+            # As often as time allows, where it leaps.
+            self._expire_later(PRODUCERS_CHECKED_MS - (now_ms - due_ms) % PRODUCERS_CHECKED_MS)
+
+        self._expiry = self.clock.call_later(delay_ms / 1000, expire)
+
+    async def unload(self) -> None:
+        """Ends all streams with Moved and closes the log. What was acknowledged is durable.
+
+        Raises the first StorageError, once everything has ended.
+        """
+        if self._expiry is not None:
+            self._expiry.cancel()
+        try:
+            for producer in tuple(self.producers):
+                producer.end(Moved(f"{self.name} was unloaded; connect again."))
+            await self.partition.close()
+        finally:
+            await self.stored.close()
+
+    def close_ledgers(self) -> None:
+        """As Topic.close_ledgers()."""
+        self.store.recover_ledgers(self.record.ledger_ids)
+
+    def check_idle(self) -> None:
+        """Raises TopicBusy when someone publishes or reads."""
+        if self.producers or self.readers:
+            raise TopicBusy(self.name, len(self.producers), len(self.readers))
+
+    # -- appending -------------------------------------------------------------------------
+
+    def attach_producer(self, name: str) -> KafkaProducer:
+        """Raises what made the log fail."""
+        self.log.tail.check_open()
+        producer = KafkaProducer(self, name)
+        self.producers.add(producer)
+        return producer
+
+    def append(
+        self,
+        header: EntryHeader,
+        batch: memoryview,
+        origin: Origin = Origin.CLIENT,
+        taken_over: TakenOver | None = None,
+    ) -> Appended:
+        """As Partition.append()."""
+        appended = self.partition.append(header, batch, origin, taken_over)
+        if not appended.is_duplicate:
+            self.messages_in += header.message_count
+            self.bytes_in += len(batch)
+            self.entries_in += 1
+        return appended
+
+    async def append_batches(
+        self, batches: bytes, origin: Origin, taken_over: TakenOver | None = None
+    ) -> list[Appended]:
+        """Batches one behind the other; returns when they are durable.
+
+        The first that is refused ends it: those before it are appended, and durable when it raises.
+        Raises KafkaError, and what made the log fail.
+        """
+        appended = list[Appended]()
+        try:
+            for batch in split_batches(batches):
+                entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
+                header = read_header(entry)
+                body = memoryview(entry)[header.header_bytes :]
+                appended.append(self.append(header, body, origin, taken_over))
+        except KafkaError:
+            await self.durable(appended)
+            raise
+        await self.durable(appended)
+        return appended
+
+    async def end_transaction(
+        self, producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int
+    ) -> Appended:
+        """Appends the marker that a coordinator writes. Raises as append_batches()."""
+        marker = end_marker(
+            ControlType.COMMIT if commit else ControlType.ABORT,
+            base_offset=0,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+        (appended,) = await self.append_batches(marker, Origin.COORDINATOR)
+        return appended
+
+    async def durable(self, appended: Sequence[Appended]) -> None:
+        """Returns when all of them are. Raises what made the log fail."""
+        state = self.log.state
+        for each in appended:
+            while each.durable_at is not None and (
+                state.last_durable is None or state.last_durable < each.durable_at
+            ):
+                if state.failure is not None:
+                    raise state.failure
+                await state.changed()
+
+    async def roll(self) -> int:
+        """Ends the active segment, unless it is empty; the active one's base offset."""
+        segment = self.log.roll()
+        await self.log.settle()
+        return segment.base_offset
+
+    async def begin_segment(self, base_offset: int, empty_modified_ms: int | None) -> int:
+        """The active one's base offset, as of broker/kafka/begin_segment.py."""
+        segment = await begin_segment(self.log, self.stored, base_offset, empty_modified_ms)
+        return segment.base_offset
+
+    async def set_log_start(self, offset: int) -> int:
+        """As Partition.set_log_start()."""
+        return await self.partition.set_log_start(offset)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def count_out(self, sent: Traffic) -> None:
+        self.messages_out += sent.messages
+        self.bytes_out += sent.bytes
+
+    async def resolve_start(self, start: StartPosition, read_committed: bool) -> int:
+        """The offset to begin at. Raises KafkaError (OFFSET_OUT_OF_RANGE)."""
+        end = self.partition.visible_end(read_committed)
+        match start.WhichOneof("at"):
+            case "message_id":
+                wanted = start.message_id.entry_id + (0 if start.inclusive else 1)
+                if start.message_id.ledger_id < 0:
+                    return self.partition.log_start_offset
+                if start.message_id.ledger_id > 0:
+                    return end
+                self.partition.check_in_range(wanted)
+                return wanted
+            case "publish_time_ms":
+                found = await self.offset_at_time(start.publish_time_ms, read_committed)
+                return end if found is None else found
+            case "earliest":
+                return self.partition.log_start_offset
+        if start.inclusive:
+            return max(self.last_offset, self.partition.log_start_offset)
+        return end
+
+    async def offset_at_time(self, timestamp_ms: int, read_committed: bool) -> int | None:
+        """Of the first record with that timestamp or a later one (Kafka: offsetsForTimes)."""
+        upto = self.partition.visible_end(read_committed)
+        for segment in list(self.log.segments):
+            if segment.facts.max_timestamp_ms < timestamp_ms:
+                continue
+            offset = max(segment.base_offset, self.partition.log_start_offset)
+            async for batch in self._batches(offset, upto):
+                if batch.header.is_control or batch.header.max_timestamp_ms < timestamp_ms:
+                    continue
+                columns = columns_of(batch.entry.data[batch.entry.header.header_bytes :])
+                for found, time_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
+                    if time_ms >= timestamp_ms and found >= offset:
+                        return found
+        return None
+
+    @property
+    def last_offset(self) -> int:
+        """The last one below the high watermark; -1: nothing can be read."""
+        end = self.partition.high_watermark
+        return end - 1 if end > self.partition.log_start_offset else -1
+
+    async def _batches(self, offset: int, upto: int) -> AsyncIterator[StoredBatch]:
+        place = None
+        while True:
+            read = await self.log.reads.read(
+                offset, upto=upto, bytes_max=_SEARCH_BYTES, place=place
+            )
+            if not read.batches:
+                return
+            offset, place = read.next_offset, read.place
+            for batch in read.batches:
+                yield batch
+
+    # -- what there is ---------------------------------------------------------------------
+
+    async def describe(
+        self, *, batches: bool, batches_from: int = 0, bytes_max: int | None = None
+    ) -> DescribeLogResponse:
+        """For people, and for comparisons. `batches`: every one of them, too, as it is stored.
+
+        Or those that end at or behind `batches_from`, about `bytes_max` of them, and at least one.
+        """
+        partition, log = self.partition, self.log
+        told = DescribeLogResponse(
+            log_start_offset=partition.log_start_offset,
+            log_end_offset=log.end_offset,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            segments=[_segment_info(each, log.segments.active) for each in log.segments],
+            producers=[
+                KafkaProducerInfo(
+                    producer_id=each.producer_id,
+                    producer_epoch=each.epoch,
+                    last_sequence=each.last_sequence,
+                    last_data_offset=each.last_data_offset,
+                    last_timestamp_ms=each.last_timestamp_ms,
+                    transaction_first_offset=each.transaction_first_offset,
+                    last_offset_delta=each.offset_delta,
+                    coordinator_epoch=each.coordinator_epoch,
+                )
+                for each in partition.producers.snapshot()
+            ],
+            aborted=[KafkaAbortedInfo(**each._asdict()) for each in partition.aborted()],
+        )
+        if self.record.kafka.HasField("first_dirty_offset"):
+            told.checkpoint = self.record.kafka.first_dirty_offset
+        if batches:
+            size_bytes = 0
+            async for batch in self._batches(batches_from, log.durable_end_offset):
+                if bytes_max is not None and size_bytes >= bytes_max:
+                    break
+                body = batch.entry.data[batch.entry.header.header_bytes :]
+                told.batches.append(KafkaBatchInfo(batch=body))
+                size_bytes += len(body)
+        return told
+
+
+def _segment_info(segment: LiveSegment, active: LiveSegment) -> KafkaSegmentInfo:
+    facts = segment.facts
+    return KafkaSegmentInfo(
+        base_offset=facts.base_offset,
+        next_offset=facts.next_offset,
+        size_bytes=facts.size_bytes,
+        largest_timestamp_ms=facts.max_timestamp_ms,
+        modified_ms=facts.modified_ms,
+        is_active=segment is active,
+        is_cleaned=segment.is_cleaned,
+        offset_index_bytes=facts.offset_index_bytes,
+        time_index_bytes=facts.time_index_bytes,
+        ledger_ids=segment.ledger_ids,
+    )
+
+
+def split_batches(data: bytes) -> Iterator[bytes]:
+    """Raises KafkaError where one does not end with the data, or counts its records below 0."""
+    at = 0
+    while at < len(data):
+        header = read_batch_header(data, at)
+        check_counts(header)
+        size_bytes = header.size_bytes
+        if not 0 < size_bytes <= len(data) - at:
+            raise KafkaError(
+                KafkaErrorKind.CORRUPT_MESSAGE,
+                f"A record batch that speaks of {size_bytes} bytes, where {len(data) - at} are.",
+            )
+        yield data[at : at + size_bytes]
+        at += size_bytes

@@ -1,0 +1,42 @@
+"""With what a load begins: with a snapshot only while it tells of batches that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.broker.kafka.listing import holds_all_before
+from ledgerfold.broker.kafka.remembered import beginning
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
+
+
+def log_of(*segments: KafkaSegment) -> KafkaLog:
+    """Its active segment begins at 9; producer 7 had appended before it."""
+    known = KafkaProducers(end_offset=9, producers=[KafkaProducer(producer_id=7)])
+    return KafkaLog(segments=segments, rolled=known)
+
+
+ENDED = KafkaSegment(base_offset=0, ledger_ids=[1, 2], figures={"next_offset": 9})
+ACTIVE = KafkaSegment(base_offset=9, ledger_ids=[3])
+
+
+@pytest.mark.parametrize(
+    ("ends", "known"),
+    [({1: 5, 2: 9}, [7]), ({1: 5, 2: 8}, []), ({1: 5}, []), ({}, [])],
+    ids=["all", "the last batch is gone", "a ledger is gone", "all is gone"],
+)
+def test_a_snapshot_of_batches_that_a_crash_took_is_not_asked(
+    ends: dict[int, int], known: list[int]
+) -> None:
+    """The log may end at that offset again, or behind it, with other batches."""
+    log = log_of(ENDED, ACTIVE)
+    is_whole = holds_all_before(log, 9, ends.get)
+    begun = beginning(log, 9, is_whole=is_whole)
+    assert [each.producer_id for each in begun.producers] == known
+    assert begun.replayed_from == (9 if known else 0)
+
+
+def test_what_a_cleaning_or_retention_took_is_not_missed() -> None:
+    cleaned = KafkaSegment(base_offset=0, is_cleaned=True, figures={"next_offset": 9})
+    empty = KafkaSegment(base_offset=4, ledger_ids=[2], figures={"next_offset": 4})
+    for segments in ((cleaned, ACTIVE), (ACTIVE,), (empty, ACTIVE)):
+        assert holds_all_before(log_of(*segments), 9, dict[int, int]().get)

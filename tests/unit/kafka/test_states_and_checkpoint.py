@@ -1,0 +1,211 @@
+"""Cleaning states and the checkpoint's file, cell by cell and text by text as in Kafka 4.1.0."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.broker.kafka.checkpoint_file import (
+    TopicPartition,
+    checkpoint_text,
+    read_checkpoint,
+    truncated,
+    updated,
+)
+from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, State, States
+from ledgerfold.storage.errors import Corruption
+
+LOG = "t-0"
+PATH = "cleaner-offset-checkpoint"
+T, U = TopicPartition("t", 0), TopicPartition("u", 3)
+
+
+def states_in(state: State | None) -> States:
+    """A log brought into the state by what brings logs there."""
+    states = States()
+    match state:
+        case InProgress():
+            assert states.begin(LOG)
+        case Aborted():
+            assert states.begin(LOG)
+            assert not states.abort_and_pause(LOG)
+        case Paused(holds):
+            for _ in range(holds):
+                assert states.abort_and_pause(LOG)
+    assert states.of(LOG) == state
+    return states
+
+
+@pytest.mark.parametrize(
+    ("state", "call", "expected"),
+    [
+        (None, "begin", InProgress()),
+        (None, "abort_and_pause", Paused(1)),
+        (InProgress(), "begin", InProgress()),
+        (InProgress(), "abort_and_pause", Aborted()),
+        (InProgress(), "end_cleaning", None),
+        (InProgress(), "end_deleting", None),
+        (Aborted(), "begin", Aborted()),
+        (Aborted(), "end_cleaning", Paused(1)),
+        (Aborted(), "end_deleting", Paused(1)),
+        (Paused(1), "begin", Paused(1)),
+        (Paused(1), "abort_and_pause", Paused(2)),
+        (Paused(1), "resume", None),
+        (Paused(3), "resume", Paused(2)),
+    ],
+)
+def test_t89_what_leads_where(state: State | None, call: str, expected: State | None) -> None:
+    states = states_in(state)
+    getattr(states, call)(LOG)
+    assert states.of(LOG) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "call", "why"),
+    [
+        (None, "resume", "Compaction for partition t-0 cannot be resumed since it is not paused."),
+        (None, "end_cleaning", "State for partition t-0 should exist."),
+        (None, "end_deleting", "State for partition t-0 should exist."),
+        (InProgress(), "resume", "cannot be resumed since it is in LogCleaningInProgress state."),
+        (Aborted(), "abort_and_pause", "aborted and paused since it is in LogCleaningAborted"),
+        (Aborted(), "resume", "cannot be resumed since it is in LogCleaningAborted state."),
+        (
+            Paused(3),
+            "end_cleaning",
+            "In-progress partition t-0 cannot be in LogCleaningPaused{pausedCount=3} state.",
+        ),
+        (Paused(1), "end_deleting", "In-progress partition t-0 cannot be in LogCleaningPaused"),
+    ],
+)
+def test_t89_what_is_an_error(state: State | None, call: str, why: str) -> None:
+    states = states_in(state)
+    with pytest.raises(RuntimeError) as caught:
+        getattr(states, call)(LOG)
+    assert why in str(caught.value)
+    assert states.of(LOG) == state
+
+
+def test_only_an_unbroken_round_writes_the_checkpoint() -> None:
+    assert states_in(InProgress()).end_cleaning(LOG)
+    aborted = states_in(Aborted())
+    assert aborted.is_aborted(LOG)
+    assert not aborted.end_cleaning(LOG)
+
+
+def test_t91_retention_takes_what_is_free() -> None:
+    states = states_in(InProgress())
+    assert states.pause_free([LOG, "u-0"]) == ["u-0"]
+    assert not states.begin("u-0")
+    states.resume("u-0")
+    assert states.is_free("u-0")
+
+
+def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
+    states = States()
+    states.mark_uncleanable("t-0")
+    states.mark_uncleanable("u-0")
+    states.keep_only(["u-0", "v-0"])
+    assert states.uncleanable == {"u-0"}
+    assert states.is_uncleanable("u-0")
+
+
+@given(st.lists(st.sampled_from(["begin", "abort_and_pause", "resume", "end_cleaning"])))
+def test_a_log_is_one_thing_at_a_time(calls: list[str]) -> None:
+    """Whoever holds it, a round begins on a free log only, and holds are counted."""
+    states, holds, running = States(), 0, False
+    for call in calls:
+        before = states.of(LOG)
+        try:
+            done = getattr(states, call)(LOG)
+        except RuntimeError:
+            assert states.of(LOG) == before
+            continue
+        if call == "begin":
+            assert done == (before is None)
+            running = running or bool(done)
+        elif call == "abort_and_pause":
+            holds += 1
+        elif call == "resume":
+            holds -= 1
+        else:
+            running = False
+        assert running == isinstance(states.of(LOG), InProgress | Aborted)
+        found = states.of(LOG)
+        assert holds == (found.holds if isinstance(found, Paused) else isinstance(found, Aborted))
+
+
+def test_t86_the_files_text() -> None:
+    assert checkpoint_text({TopicPartition("orders", 0): 1734, U: 88}) == (
+        "0\n2\norders 0 1734\nu 3 88\n"
+    )
+    assert checkpoint_text({}) == "0\n0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [
+        ("", None),
+        ("0\n", None),
+        ("0\n0\n", None),
+        ("0\n1\nt 0 5\n", 5),
+        ("0\n1\nt 0 5", 5),
+        ("0\n1\nt  0 5\n", 5),
+        ("0\n1\nt\t0\t5\n", 5),
+        ("0\r\n1\r\nt 0 5\r\n", 5),
+        ("0\n1\nt 0 -5\n", -5),
+        ("0\n1\nt 0 +5\n", 5),
+        ("0\n2\nt 0 5\nt 0 6\n", 6),
+    ],
+)
+def test_texts_that_kafka_reads(text: str, offset: int | None) -> None:
+    assert read_checkpoint(text, PATH) == ({} if offset is None else {T: offset})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\n0\n",
+        "x\n0\n",
+        " 0\n0\n",
+        "0\nx\n",
+        "0\n-1\n",
+        "0\n2\nt 0 5\n",
+        "0\n1\nt 0 5\nu 0 6\n",
+        "0\n1\nt 0\n",
+        "0\n1\nt 0 5 6\n",
+        "0\n1\n t 0 5\n",
+        "0\n1\n\n",
+        "0\n0\n\n",
+        "0\n1\nt x 5\n",
+        "0\n1\nt 0 x\n",
+        "0\n1\nt 0 99999999999999999999\n",
+    ],
+)
+def test_texts_that_are_damaged(text: str) -> None:
+    with pytest.raises(Corruption, match=PATH):
+        read_checkpoint(text, PATH)
+
+
+@given(
+    st.dictionaries(
+        st.builds(
+            TopicPartition,
+            st.from_regex(r"[a-zA-Z0-9._-]+", fullmatch=True),
+            st.integers(0, 2**31 - 1),
+        ),
+        st.integers(-1, 2**63 - 1),
+    )
+)
+def test_what_is_written_is_read(offsets: dict[TopicPartition, int]) -> None:
+    assert read_checkpoint(checkpoint_text(offsets), PATH) == offsets
+
+
+def test_t86_entries_of_partitions_that_are_gone() -> None:
+    assert updated({T: 1, U: 2}, [T], put=(T, 9)) == {T: 9}
+    assert updated({T: 1, U: 2}, [T, U], remove=U) == {T: 1}
+    assert updated({}, [T], put=(U, 4)) == {U: 4}
+
+
+def test_t88_truncation_lowers_the_checkpoint() -> None:
+    assert (truncated(999, 1000), truncated(999, 1), truncated(None, 1)) == (999, 1, None)

@@ -1,0 +1,347 @@
+"""What may be appended: the answers of Kafka 4.1.0 to the same batches."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
+from ledgerfold.broker.kafka.validation import AppendRules, Taken
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
+from ledgerfold.storage.kafka.batch import (
+    TimestampType,
+    check_batch,
+    read_batch_header,
+    sealed,
+    with_append_time,
+)
+from ledgerfold.storage.kafka.compression import KafkaCompression, compress
+from ledgerfold.storage.kafka.records import (
+    ControlType,
+    build_columns,
+    columns_of,
+    end_marker,
+)
+
+NOW_MS = 10_000_000
+HOUR_MS = 3_600_000
+COMPACT = {"cleanup.policy": "compact"}
+NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
+
+
+def batch_of(*keys: bytes | None, times: list[int] | None = None, codec: str = "none") -> bytes:
+    return build_columns(
+        keys, [b"v"] * len(keys), times or [NOW_MS] * len(keys), compression=compression(codec)
+    )
+
+
+def compression(codec: str) -> KafkaCompression:
+    return KafkaCompression[codec.upper()]
+
+
+def lead(
+    batch: bytes, settings: dict[str, str] | None = None, origin: Origin = Origin.CLIENT
+) -> Taken:
+    rules = AppendRules("t-0", LogConfig.of(settings or {}))
+    return rules.lead(batch, origin, offset=7, now_ms=NOW_MS)
+
+
+def whole(taken: Taken) -> bytes:
+    return taken.header_bytes + bytes(taken.section)
+
+
+def refusal(
+    batch: bytes, settings: dict[str, str] | None = None, origin: Origin = Origin.CLIENT
+) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        lead(batch, settings, origin)
+    return caught.value
+
+
+def records_refused(batch: bytes, settings: dict[str, str] | None = None) -> RecordsRefused:
+    error = refusal(batch, settings)
+    assert isinstance(error, RecordsRefused)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("batch", "rows"),
+    [
+        (batch_of(None, b"k"), [0]),
+        (batch_of(None), [0]),
+        (batch_of(b"k", None, codec="gzip"), [1]),
+        (batch_of(*[None] * 5), [0, 1, 2, 3, 4]),
+    ],
+)
+def test_t95_a_compacted_topic_refuses_records_without_a_key(batch: bytes, rows: list[int]) -> None:
+    error = records_refused(batch, COMPACT)
+    assert error.records == tuple((row, NO_KEY) for row in rows)
+    shown = ", ".join(f"RecordError(batchIndex={row}, message='{NO_KEY}')" for row in rows[:3])
+    assert (error.kafka_code, str(error)) == (
+        87,
+        f"One or more records have been rejected due to {len(rows)} record errors in total, and "
+        f"only showing the first three errors at most: [{shown}]",
+    )
+    lead(batch)
+
+
+def test_an_empty_key_is_a_key_and_a_tombstone_is_a_record() -> None:
+    lead(build_columns([b""], [None], [NOW_MS]), COMPACT)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_is_taken_keeps_its_bytes(codec: str) -> None:
+    batch = batch_of(b"a", b"b", times=[5, 9], codec=codec)
+    taken = lead(batch, COMPACT)
+    assert whole(taken)[16:] == batch[16:]
+    assert taken.header == check_batch(whole(taken))
+    assert columns_of(whole(taken)).offsets == [7, 8]
+
+
+def test_the_same_bytes_as_kafka_writes() -> None:
+    """At offset 0, under Kafka's clock at 10,000,000: md5 of what lies in the real log."""
+    taken = AppendRules("v-4", LogConfig.of(COMPACT)).lead(
+        build_columns([b""], [b"v"], [NOW_MS]), Origin.CLIENT, offset=0, now_ms=NOW_MS
+    )
+    assert hashlib.md5(whole(taken)).hexdigest() == "8a24d0d027055be4cadd8893856eabbe"
+
+
+def test_how_far_ahead_a_time_may_be() -> None:
+    lead(batch_of(b"k", times=[NOW_MS + HOUR_MS]))
+    late = [NOW_MS + HOUR_MS + 1, NOW_MS, NOW_MS + HOUR_MS + 2]
+    error = records_refused(batch_of(b"k", b"k", b"k", times=late, codec="lz4"))
+    assert (error.kafka_code, str(error)) == (
+        32,
+        "One or more records have been rejected due to invalid timestamp",
+    )
+    assert error.records == tuple(
+        (
+            row,
+            f"Timestamp {late[row]} of message with offset {row} is out of range. The timestamp "
+            "should be within [-9223372036844775807, 13600000]",
+        )
+        for row in (0, 2)
+    )
+
+
+def test_how_far_back_a_time_may_be() -> None:
+    bound = {"message.timestamp.before.max.ms": "10"}
+    lead(batch_of(b"k", b"k", times=[NOW_MS - 10, -1]), bound)
+    error = records_refused(batch_of(b"k", b"k", times=[NOW_MS, NOW_MS - 11]), bound)
+    assert [row for row, _ in error.records] == [1]
+    assert error.records[0][1].endswith("should be within [9999990, 13600000]")
+
+
+def test_a_missing_key_is_told_before_a_wrong_time_but_the_time_is_the_error() -> None:
+    late = NOW_MS + HOUR_MS + 1
+    only_key = records_refused(batch_of(None, times=[late]), COMPACT)
+    assert (only_key.kafka_code, only_key.records) == (87, ((0, NO_KEY),))
+    both = records_refused(batch_of(None, b"k", times=[NOW_MS, late]), COMPACT)
+    assert (both.kafka_code, [row for row, _ in both.records]) == (32, [0, 1])
+
+
+@pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.COORDINATOR])
+def test_the_brokers_clock(origin: Origin) -> None:
+    batch = batch_of(b"k", b"l", times=[5, NOW_MS * 9], codec="zstd")
+    taken = lead(batch, {"message.timestamp.type": "LogAppendTime"}, origin)
+    assert taken.append_time_ms == NOW_MS
+    assert taken.header == check_batch(whole(taken))
+    assert columns_of(whole(taken)).timestamps_ms == [NOW_MS, NOW_MS]
+    assert bytes(taken.section) == batch[61:]
+
+
+def test_a_client_does_not_stand_in_for_the_brokers_clock() -> None:
+    stamped = with_append_time(batch_of(b"k"), NOW_MS)
+    error = records_refused(stamped, {"message.timestamp.type": "LogAppendTime"})
+    assert error.records == (
+        (
+            0,
+            "Invalid timestamp type in message DefaultRecord(offset=0, timestamp=10000000, key=1 "
+            "bytes, value=1 bytes). Producer should not set timestamp type to LogAppendTime.",
+        ),
+    )
+
+
+def test_the_mark_of_another_clock_is_taken_away() -> None:
+    taken = lead(with_append_time(batch_of(b"k", times=[5]), NOW_MS))
+    assert taken.header.timestamp_type is TimestampType.CREATE_TIME
+    assert taken.header.max_timestamp_ms == NOW_MS
+    assert columns_of(whole(taken)).timestamps_ms == [5]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            {"last_offset_delta": 3},
+            "Inconsistent batch offset range [0, 3] and count of records 1 in topic partition t-0",
+        ),
+        ({"record_count": 0}, "Invalid reported count for record batch: 0 in topic partition t-0"),
+        (
+            {"attributes": 0x30, "producer_id": 1},
+            "Clients are not allowed to write control records in topic partition t-0",
+        ),
+        (
+            {"producer_id": 5},
+            "Invalid sequence number -1 in record batch with producerId 5 in topic partition t-0",
+        ),
+        (
+            {"base_offset": 4},
+            "The baseOffset of the record batch in the append to t-0 should be 0, but it is 4",
+        ),
+    ],
+)
+def test_headers_that_no_client_may_send(change: dict[str, int], why: str) -> None:
+    batch = batch_of(b"k")
+    header = read_batch_header(batch)._replace(**change)
+    error = refusal(sealed(header, batch[61:]))
+    assert (error.kafka_code, str(error)) == (87, why)
+
+
+def test_sizes() -> None:
+    batch = batch_of(b"k")
+    lead(batch, {"max.message.bytes": "70"})
+    error = refusal(batch, {"max.message.bytes": "69"})
+    assert (error.kafka_code, str(error)) == (
+        10,
+        "The record batch size in the append to t-0 is 70 bytes which exceeds the maximum "
+        "configured value of 69).",
+    )
+    error = refusal(batch, {"internal.segment.bytes": "60"})
+    assert (error.kafka_code, str(error)) == (
+        18,
+        "Message batch size is 70 bytes in append to partition t-0, which exceeds the maximum "
+        "configured segment size of 60.",
+    )
+
+
+def test_damage() -> None:
+    batch = bytearray(batch_of(b"k"))
+    batch[-1] ^= 1
+    assert refusal(bytes(batch)).kafka_code == 2
+
+
+@pytest.mark.parametrize("source", ["none", "zstd", "gzip"])
+@pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_the_topics_codec(source: str, target: str) -> None:
+    batch = batch_of(b"a", b"b", codec=source)
+    taken = lead(batch, {"compression.type": target})
+    expected = compression("none" if target == "uncompressed" else target)
+    assert taken.header.compression == expected
+    assert columns_of(whole(taken)).keys == [b"a", b"b"]
+    assert columns_of(whole(taken)).offsets == [7, 8]
+
+
+def test_a_batch_that_grew_under_the_topics_codec() -> None:
+    error = refusal(batch_of(b"k"), {"max.message.bytes": "75", "compression.type": "gzip"})
+    assert str(error).startswith("Message batch size is ")
+    assert str(error).endswith(
+        " bytes in append topartition t-0 which exceeds the maximum configured size of 75."
+    )
+
+
+def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
+    marker = end_marker(
+        ControlType.ABORT, base_offset=0, timestamp_ms=5, producer_id=1, producer_epoch=0
+    )
+    taken = lead(marker, COMPACT | {"compression.type": "gzip"}, Origin.COORDINATOR)
+    assert taken.header.compression == KafkaCompression.NONE
+    assert read_marker(whole(taken)) == Marker(is_abort=True, coordinator_epoch=0, timestamp_ms=5)
+
+
+def test_a_follower_takes_what_the_leader_gave_out() -> None:
+    rules = AppendRules("w-0", LogConfig.of({"message.timestamp.type": "LogAppendTime"}))
+    batch = build_columns([None, b"k"], [b"1", b"2"], [1, 1], None, [0, 3], base_offset=20)
+    taken = rules.follow(batch, log_end=9, log_start=0)
+    assert (whole(taken), taken.header.last_offset) == (batch, 23)
+    with pytest.raises(KafkaError) as caught:
+        rules.follow(
+            build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, base_offset=5), log_end=9, log_start=0
+        )
+    assert (caught.value.kafka_class, str(caught.value)) == (
+        "UnexpectedAppendOffsetException",
+        "Unexpected offset in append to w-0. First offset 5 is less than the next offset 9. First "
+        "10 offsets in append: 5, 6, 7, last offset in append: 7. Log start offset = 0",
+    )
+
+
+@pytest.mark.parametrize(("base", "records"), [(2**63 - 1, 1), (2**63 - 2, 2)])
+def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
+    rules = AppendRules("w-0", LogConfig.of({}))
+    batch = build_columns([b"k"] * records, [b"v"] * records, [1] * records, base_offset=base)
+    with pytest.raises(KafkaError, match="the last one that a log can have is"):
+        rules.follow(batch, log_end=9, log_start=0)
+    with pytest.raises(KafkaError, match="the last one that a log can have is"):
+        rules.lead(batch_of(*[b"k"] * records), Origin.CLIENT, offset=base, now_ms=NOW_MS)
+    last = build_columns([b"k"], [b"v"], [1], base_offset=2**63 - 2)
+    assert rules.follow(last, log_end=9, log_start=0).header.next_offset == 2**63 - 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.binary(max_size=200),
+            st.none() | st.binary(max_size=200),
+            st.integers(0, 2**50),
+            st.integers(1, 2**20),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_keys_are_found_whatever_is_around_them(
+    rows: list[tuple[bytes | None, bytes | None, int, int]],
+) -> None:
+    deltas, last = [], -1
+    for *_, step in rows:
+        deltas.append(last := last + step)
+    batch = build_columns(
+        [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], None, deltas
+    )
+    expected = [at for at, row in enumerate(rows) if row[0] is None]
+    assert keyless_rows(read_batch_header(batch), batch[61:]) == expected
+
+
+def test_records_that_do_not_end_with_the_batch() -> None:
+    batch = batch_of(b"k", b"l")
+    header = read_batch_header(batch)
+    for section in (batch[61:] + b"\0", batch[61:-1], batch[61:-9]):
+        with pytest.raises(KafkaError, match="Incorrect declared batch size"):
+            keyless_rows(header, section)
+
+
+def _sealed(batch: bytes, section: bytes, **header: int) -> bytes:
+    return sealed(read_batch_header(batch)._replace(**header), section)
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_that_nobody_could_read_back_are_refused(policy: str, codec: str) -> None:
+    """They would stand in front of all that follow them."""
+    batch = batch_of(b"k", codec=codec)
+    plain = batch_of(b"k")[61:]
+    longer_key = plain.replace(b"\x02k", b"\x7ek")
+    broken = [
+        _sealed(batch, b"nonsense"),
+        _sealed(batch, b""),
+        _sealed(batch, batch[61:], record_count=2, last_offset_delta=1),
+        _sealed(batch, compress(compression(codec), plain + b"\0")),
+        _sealed(batch, compress(compression(codec), longer_key)),
+        build_columns([b"k"], [b"v"], [NOW_MS], None, [1], compression=compression(codec)),
+    ]
+    outside = read_batch_header(broken[-1])._replace(last_offset_delta=0)
+    broken[-1] = sealed(outside, broken[-1][61:])
+    for each in broken:
+        kind = refusal(each, {"cleanup.policy": policy}).kind
+        assert kind in (KafkaErrorKind.CORRUPT_MESSAGE, KafkaErrorKind.INVALID_RECORD)
+
+
+def test_batches_of_many_records_are_looked_through_piece_by_piece() -> None:
+    keys = [None if row in (5, 1023, 1024, 2999) else b"k" for row in range(3000)]
+    batch = batch_of(*keys)
+    assert keyless_rows(read_batch_header(batch), batch[61:]) == [5, 1023, 1024, 2999]

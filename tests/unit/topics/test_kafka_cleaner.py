@@ -1,0 +1,194 @@
+"""Turns of the cleaner: what is chosen, what stands in a round's way, what a failure leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.topics.kafka_settings import change_topic_config
+from ledgerfold.storage.errors import CompactionFailed, CompactorUnavailable, LedgerfoldError
+from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
+from tests.model.broker_lab import TOPIC
+from tests.support.kafka_lab import KafkaLab
+
+A, B = (b"a", b"1"), (b"b", b"2")
+
+
+class HeldWorker:
+    """Carries out nothing: a round waits in it until the test says how it ends."""
+
+    def __init__(self) -> None:
+        self.plans: list[CleanPlan] = []
+        self.error: LedgerfoldError | None = None
+        self.began, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        self.plans.append(plan)
+        self.began.set()
+        if self.error is not None:
+            raise self.error
+        await self.go_on.wait()
+        return CleanManifest(run_id=plan.run_id, end_offset=plan.first_dirty_offset)
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def worker(lab: KafkaLab) -> HeldWorker:
+    worker = HeldWorker()
+    lab.broker.cleaner._worker = worker
+    return worker
+
+
+def fill(lab: KafkaLab) -> None:
+    lab.add([A], [B])
+    lab.run(lab.kafka.roll())
+    lab.add([A])
+
+
+def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]) -> Turn:
+    """A turn, and what happens while the worker has it."""
+
+    async def both() -> Turn:
+        turn = asyncio.create_task(lab.broker.cleaner.turn())
+        await worker.began.wait()
+        done = meanwhile()
+        if asyncio.iscoroutine(done):
+            await done
+        worker.go_on.set()
+        return await turn
+
+    return lab.run(both())
+
+
+def test_a_plan_names_all_up_to_the_active_segment(lab: KafkaLab, worker: HeldWorker) -> None:
+    fill(lab)
+    turn = turn_with(lab, worker, lambda: None)
+    (plan,) = worker.plans
+    assert [(each.base_offset, each.next_base_offset) for each in plan.segments] == [(0, 2)]
+    assert (plan.first_dirty_offset, plan.upper_bound, plan.keys_max) == (0, 2, 5_033_164)
+    assert turn.topic == TOPIC
+    assert turn.failure is None
+
+
+def test_a_log_that_is_clean_enough_is_left(lab: KafkaLab, worker: HeldWorker) -> None:
+    lab.add([A])
+    turn = lab.run(lab.broker.cleaner.turn())
+    assert turn.topic is None
+    assert worker.plans == []
+
+
+def test_a_round_that_fails_marks_its_log(lab: KafkaLab, worker: HeldWorker) -> None:
+    fill(lab)
+    worker.error = CompactionFailed("map", "it is no map")
+    turn = lab.run(lab.broker.cleaner.turn())
+    assert turn.failure is worker.error
+    assert lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert lab.kafka.partition.checkpoint == 0
+    assert lab.run(lab.broker.cleaner.turn()).topic is None
+    gauges = lab.broker.cleaner.gauge_values()
+    assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count"] == 1
+    assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-bytes"] > 0
+    lab.restart()
+    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+
+
+def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
+    """As by an import that failed, and is begun again."""
+    cleaner = lab.broker.cleaner
+    for _ in range(2):
+        lab.run(cleaner.abort_and_pause(TOPIC))
+    cleaner.leave_alone(TOPIC, "it is damaged")
+    lab.run(lab.broker.delete_topic(TOPIC, force=True))
+    lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "compact"}))
+    assert cleaner.states.is_free(TOPIC)
+    assert not cleaner.is_uncleanable(TOPIC)
+
+
+def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker) -> None:
+    fill(lab)
+    worker.error = CompactorUnavailable("It is off.")
+    with pytest.raises(CompactorUnavailable):
+        lab.run(lab.broker.cleaner.turn())
+    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    assert lab.broker.cleaner.states.is_free(TOPIC)
+
+
+@pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
+def test_what_changes_the_log_ends_its_round(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
+    fill(lab)
+    cleaner, topic = lab.broker.cleaner, lab.kafka
+
+    async def change() -> None:
+        match how:
+            case "pause":
+                await cleaner.abort_and_pause(TOPIC)
+            case "policy":
+                await change_topic_config(lab.broker, topic, {"cleanup.policy": "delete"})
+            case "unload":
+                await lab.broker.unload_topic(TOPIC)
+            case "delete":
+                await lab.broker.delete_topic(TOPIC, force=True)
+
+    turn = turn_with(lab, worker, change)
+    assert turn.was_aborted
+    assert turn.outcome is None
+    assert not cleaner.is_uncleanable(TOPIC)
+    if how == "pause":
+        assert lab.run(cleaner.turn()).topic is None
+        cleaner.resume(TOPIC)
+    if how != "delete":
+        assert cleaner.states.is_free(TOPIC)
+        assert lab.kafka.partition.checkpoint is None
+        assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
+
+
+def test_a_manifest_that_is_not_the_plans_changes_nothing(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    fill(lab)
+
+    async def clean(plan: CleanPlan) -> CleanManifest:
+        return CleanManifest(end_offset=plan.upper_bound + 1)
+
+    worker.clean = clean  # type: ignore[method-assign]
+    turn = lab.run(lab.broker.cleaner.turn())
+    assert isinstance(turn.failure, CompactionFailed)
+    assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
+
+
+def test_records_below_the_logs_start_go_with_their_segments(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    fill(lab)
+    lab.run(lab.kafka.set_log_start(2))
+    worker.go_on.set()
+    turn = lab.run(lab.broker.cleaner.turn())
+    assert turn.deleted_segments == 1
+    assert [each.base_offset for each in lab.kafka.log.segments] == [2]
+    lab.crash()
+    assert [each.base_offset for each in lab.kafka.log.segments] == [2]
+    assert [offset for offset, *_ in lab.records()] == [2]
+
+
+def test_retention_takes_what_is_old(lab: KafkaLab) -> None:
+    lab.run(
+        change_topic_config(
+            lab.broker, lab.kafka, {"cleanup.policy": "delete", "retention.ms": "1000"}
+        )
+    )
+    fill(lab)
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + 5_000))
+    assert lab.run(lab.broker.cleaner.retain()) == 2
+    assert lab.kafka.partition.log_start_offset == 3
+    lab.crash()
+    assert lab.add([B]) == [(3, 3)]
+    assert [offset for offset, *_ in lab.records()] == [3]

@@ -1,0 +1,134 @@
+"""What a Kafka topic knows of itself, and of producers, after a load, as time goes on, after a roll
+and after a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
+from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+from ledgerfold.v1.kafka_pb2 import DescribeLogResponse
+from tests.support.kafka_lab import KafkaLab
+
+A, B = (b"a", b"1"), (b"b", b"2")
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({"cleanup.policy": "compact", "index.interval.bytes": "100"})
+    yield lab
+    lab.close()
+
+
+def described(lab: KafkaLab) -> DescribeLogResponse:
+    return lab.run(lab.kafka.describe(batches=False))
+
+
+def producers(lab: KafkaLab) -> dict[int, int]:
+    return {each.producer_id: each.last_sequence for each in described(lab).producers}
+
+
+def send(lab: KafkaLab, sequence: int) -> None:
+    lab.add([A], producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> None:
+    """Closed well, the time index has an entry more; what was counted since the last one is not."""
+    for _ in range(4):
+        lab.add([A])
+    (segment,) = described(lab).segments
+    entries = segment.offset_index_bytes // 8
+    assert segment.time_index_bytes == 12 * entries
+    getattr(lab, ending)()
+    (again,) = described(lab).segments
+    assert again.offset_index_bytes == 8 * entries
+    assert again.time_index_bytes == 12 * (entries + 1)
+    lab.add([A])
+    assert described(lab).segments[0].offset_index_bytes == 8 * entries
+
+
+def test_a_segment_that_ended_is_not_counted_anew(lab: KafkaLab) -> None:
+    """A load in its midst has its effect on its indexes, also after the next one."""
+    lab.add([A], [A])
+    lab.restart()
+    lab.add([A], [A])
+    lab.run(lab.kafka.roll())
+    before = described(lab).segments[0]
+    lab.add([B])
+    for ending in (lab.restart, lab.crash):
+        ending()
+        again = described(lab).segments[0]
+        assert again.offset_index_bytes == before.offset_index_bytes
+        assert again.time_index_bytes == before.time_index_bytes
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_a_producer_is_known_when_its_batches_are_gone(lab: KafkaLab, ending: str) -> None:
+    send(lab, 0)
+    lab.run(lab.kafka.roll())
+    lab.add([B])
+    lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
+    getattr(lab, ending)()
+    assert producers(lab) == {7: 0}
+    send(lab, 1)
+    with pytest.raises(KafkaError, match="Out of order"):
+        send(lab, 5)
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_what_lies_below_the_logs_start_is_not_asked_for_producers(
+    lab: KafkaLab, ending: str
+) -> None:
+    """A snapshot there tells of nothing that is left, as in Kafka."""
+    send(lab, 0)
+    lab.run(lab.kafka.set_log_start(1))
+    getattr(lab, ending)()
+    assert producers(lab) == {}
+
+
+def test_producers_are_forgotten_as_time_goes_on(lab: KafkaLab) -> None:
+    """Looked for every ten minutes; one with an open transaction stays."""
+    send(lab, 0)
+    lab.add([A], producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True)
+    lab.advance(DAY_MS - PRODUCERS_CHECKED_MS)
+    assert producers(lab) == {7: 0, 8: 0}
+    lab.advance(2 * PRODUCERS_CHECKED_MS)
+    assert producers(lab) == {8: 0}
+
+
+def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) -> None:
+    """Its own first offset is the last stable one, though it lies below the log's start."""
+    lab.add([B])
+    lab.add([A, B, A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    lab.run(lab.kafka.set_log_start(3))
+    assert described(lab).last_stable_offset == 1
+    lab.restart()
+    assert described(lab).last_stable_offset == 1
+
+
+def test_what_was_appended_before_a_refusal_can_be_read(lab: KafkaLab) -> None:
+    with pytest.raises(KafkaError):
+        lab.add([A], [(None, b"keyless")])
+    assert described(lab).high_watermark == 1
+
+
+def test_an_empty_segment_that_cannot_take_an_offset_ends(lab: KafkaLab) -> None:
+    lab.add([A], origin=Origin.REPLICATION, base_offset=2**31)
+    assert [each.base_offset for each in described(lab).segments] == [0, 2**31]
+
+
+def test_an_empty_segment_that_is_rolled_is_as_young_as_that(lab: KafkaLab) -> None:
+    """It ages by the clock, where its first record has no time."""
+    lab.run(lab.kafka.partition.change_config({"segment.ms": "60000"}))
+    lab.advance(100_000)
+    lab.run(lab.kafka.roll())
+    undated = build_batch([KafkaRecord(0, -1, b"a", b"1")])
+    lab.run(lab.kafka.append_batches(undated * 2, Origin.CLIENT))
+    assert len(described(lab).segments) == 1

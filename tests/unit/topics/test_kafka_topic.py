@@ -1,0 +1,176 @@
+"""A Kafka topic on a whole broker: offsets, segments, durability, what readers may see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, NotAllowed
+from ledgerfold.v1.data_pb2 import StartPosition
+from tests.model.broker_lab import TOPIC
+from tests.support.kafka_lab import KafkaLab
+
+A, B = (b"a", b"1"), (b"b", b"2")
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    yield lab
+    lab.close()
+
+
+def bases(lab: KafkaLab) -> list[int]:
+    return [each.base_offset for each in lab.kafka.log.segments]
+
+
+def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
+    assert lab.add([A, B], [A], [B, A, B]) == [(0, 1), (2, 2), (3, 5)]
+    assert [offset for offset, *_ in lab.records()] == [0, 1, 2, 3, 4, 5]
+    assert [offset for offset, *_ in lab.records(4)] == [4, 5]
+    assert lab.records(6) == []
+
+
+@pytest.mark.parametrize("offset", [-1, 7])
+def test_an_offset_outside_of_the_log_is_refused(lab: KafkaLab, offset: int) -> None:
+    lab.add([A])
+    with pytest.raises(KafkaError) as refused:
+        lab.records(offset)
+    assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+
+
+def test_a_segment_goes_on_over_ledgers_and_ends_when_kafkas_does(lab: KafkaLab) -> None:
+    """The lab's ledgers end after six entries."""
+    for _ in range(8):
+        lab.add([A])
+    assert bases(lab) == [0]
+    assert len(lab.kafka.log.segments.active.parts) == 2
+    assert lab.run(lab.kafka.roll()) == 8
+    lab.add([B])
+    lab.restart()
+    lab.add([B])
+    assert bases(lab) == [0, 8]
+    assert [offset for offset, *_ in lab.records(6)] == [6, 7, 8, 9]
+
+
+def test_a_roll_of_an_empty_segment_is_none(lab: KafkaLab) -> None:
+    lab.add([A])
+    lab.run(lab.kafka.roll())
+    lab.run(lab.kafka.roll())
+    lab.restart()
+    lab.run(lab.kafka.roll())
+    assert bases(lab) == [0, 1]
+    assert lab.add([B]) == [(1, 1)]
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_what_was_acknowledged_is_there_again(lab: KafkaLab, ending: str) -> None:
+    for at in range(10):
+        lab.add([A, B])
+        if at % 4 == 3:
+            lab.run(lab.kafka.roll())
+    before = lab.records()
+    getattr(lab, ending)()
+    assert lab.records() == before
+    assert bases(lab) == [0, 8, 16]
+    assert lab.add([A]) == [(20, 20)]
+
+
+def test_a_batch_that_is_sent_again_is_stored_once(lab: KafkaLab) -> None:
+    first = lab.add([A, B], producer_id=7, producer_epoch=0, base_sequence=0)
+    assert lab.add([A, B], producer_id=7, producer_epoch=0, base_sequence=0) == first
+    lab.crash()
+    assert lab.add([A, B], producer_id=7, producer_epoch=0, base_sequence=0) == first
+    assert lab.add([A], producer_id=7, producer_epoch=0, base_sequence=2) == [(2, 2)]
+    with pytest.raises(KafkaError) as refused:
+        lab.add([A], producer_id=7, producer_epoch=0, base_sequence=9)
+    assert refused.value.kind is KafkaErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_record_without_a_key_is_refused_with_all_of_its_batch(lab: KafkaLab) -> None:
+    with pytest.raises(KafkaError) as refused:
+        lab.add([A, (None, b"1")])
+    assert refused.value.kind is KafkaErrorKind.INVALID_RECORD
+    assert lab.add([A]) == [(0, 0)]
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_transactions_are_seen_when_they_are_decided(lab: KafkaLab, is_reloaded: bool) -> None:
+    def send(producer_id: int, sequence: int) -> None:
+        lab.add(
+            [A],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+    def end(producer_id: int, *, commit: bool) -> None:
+        work = lab.kafka.end_transaction(producer_id, 0, commit=commit, timestamp_ms=5)
+        lab.run(work)
+
+    send(1, 0)
+    send(2, 0)
+    lab.add([B])
+    assert lab.records(committed=True) == []
+    end(1, commit=False)
+    assert lab.records(committed=True) == []
+    if is_reloaded:
+        lab.crash()
+    end(2, commit=True)
+    assert [offset for offset, *_ in lab.records(committed=True)] == [1, 2]
+    assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
+    assert [each.first_offset for each in lab.kafka.partition.aborted()] == [0]
+    if is_reloaded:
+        lab.restart()
+        assert [offset for offset, *_ in lab.records(committed=True)] == [1, 2]
+
+
+def test_a_high_watermark_that_is_held_back_hides_what_lies_above(lab: KafkaLab) -> None:
+    lab.add([A], [B])
+    lab.kafka.partition.hold_high_watermark(1)
+    assert [offset for offset, *_ in lab.records()] == [0]
+    lab.kafka.partition.hold_high_watermark(None)
+    assert [offset for offset, *_ in lab.records()] == [0, 1]
+
+
+def test_a_follower_takes_offsets_as_they_are(lab: KafkaLab) -> None:
+    lab.add([A], base_offset=40, origin=Origin.REPLICATION)
+    lab.add([B], base_offset=90, origin=Origin.REPLICATION)
+    lab.crash()
+    assert [offset for offset, *_ in lab.records(41)] == [90]
+    assert lab.add([B]) == [(91, 91)]
+
+
+def test_the_log_starts_where_records_were_deleted(lab: KafkaLab) -> None:
+    lab.add([A], [B], [A])
+    assert lab.run(lab.kafka.set_log_start(2)) == 2
+    lab.crash()
+    assert [offset for offset, *_ in lab.records()] == [2]
+    with pytest.raises(KafkaError):
+        lab.records(1)
+
+
+def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
+    with pytest.raises(NotAllowed, match="is a Kafka topic"):
+        lab.run(lab.broker.topic(TOPIC))
+    lab.run(lab.broker.create_topic(TOPIC + "2"))
+    with pytest.raises(NotAllowed, match="is no Kafka topic"):
+        lab.run(lab.broker.kafka_topic(TOPIC + "2"))
+
+
+def test_a_time_is_found_by_record(lab: KafkaLab) -> None:
+    lab.add([A, B], [A])
+    times = [each.facts.max_timestamp_ms for each in lab.kafka.log.segments]
+    start = StartPosition(publish_time_ms=times[-1])
+    assert lab.run(lab.kafka.resolve_start(start, read_committed=False)) == 2
+
+
+def test_a_deleted_topic_leaves_nothing(lab: KafkaLab) -> None:
+    lab.add([A])
+    lab.run(lab.broker.delete_topic(TOPIC, force=True))
+    assert lab.metadata.ledgers() == []
+    lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "delete"}))
+    assert lab.add([(None, b"1")]) == [(0, 0)]
