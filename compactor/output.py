@@ -8,20 +8,43 @@ removed it, a task that is still on its way cannot bring it back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
+
+import numpy as np
 
 from ledgerfold.compactor.plan import Output
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rebuild import RawEntry
 from ledgerfold.compactor.rows import WriteTimes
 from ledgerfold.storage.entry import Buffer, EntryHeader
-from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.storage.segment import SegmentWriter, Totals
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 # Entries are handed over in groups: one call of the kernel for many.
 _PENDING_BYTES_MAX = 1024 * 1024
+
+
+class Block(Protocol):
+    """Entries that are written together, and as many as fit into each file."""
+
+    @property
+    def ends(self) -> Integers:
+        """How many bytes they take up to the end of each."""
+        ...
+
+    def ordinal(self, index: int) -> int:
+        """The entry's place in the run's input."""
+        ...
+
+    def totals(self, start: int, end: int) -> Totals: ...
+
+    def buffers(self, start: int, end: int) -> Sequence[Buffer]:
+        """Those of the entries from `start` on, end to end."""
+        ...
 
 
 class LedgerOutput:
@@ -66,6 +89,26 @@ class LedgerOutput:
         self._pending_bytes += header.size_bytes
         if self._pending_bytes >= _PENDING_BYTES_MAX:
             self._write(self._writer)
+
+    def append_block(self, block: Block) -> None:
+        """Raises DiskFailure."""
+        start = 0
+        while start < len(block.ends):
+            if self._writer is None:
+                output, ordinal = self._output, block.ordinal(start)
+                self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+            writer, before = self._writer, int(block.ends[start - 1]) if start else 0
+            room = self._output.segment_bytes_max - writer.size_bytes
+            end = int(np.searchsorted(block.ends, before + room, side="right"))
+            if not writer.size_bytes:
+                # One that is larger than a file may be has a file of its own.
+                end = max(end, start + 1)
+            if start < end:
+                with self._timed():
+                    writer.append_totalled(block.totals(start, end), block.buffers(start, end))
+            start = end
+            if start < len(block.ends):
+                self.finish()
 
     def finish(self) -> None:
         """Seals the open file, if any. Raises DiskFailure."""

@@ -33,13 +33,13 @@ def check_plan(plan: CompactionPlan) -> None:
 
 def check_input(plan: CompactionPlan) -> None:
     """What a plan reads. Raises InvalidRequest."""
-    _check_folder(plan.ledgers_dir)
+    check_folder(plan.ledgers_dir)
     if not 0 <= plan.compacted_segments <= len(plan.segments) < SEGMENTS_MAX:
         raise InvalidRequest(
             f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
         )
     for record in plan.segments:
-        _check_name(record)
+        check_name(record)
     for number, (before, after) in enumerate(pairwise(plan.segments), 1):
         # A raw segment may reach back below the horizon: from there on only it belongs to the run.
         is_boundary = number == plan.compacted_segments
@@ -49,7 +49,7 @@ def check_input(plan: CompactionPlan) -> None:
             )
 
 
-def _check_folder(path: str) -> None:
+def check_folder(path: str) -> None:
     is_plain = os.path.isabs(path) and os.path.normpath(path) == path
     if not is_plain or os.path.basename(path) != LEDGERS:
         raise InvalidRequest(
@@ -57,7 +57,7 @@ def _check_folder(path: str) -> None:
         )
 
 
-def _check_name(record: SegmentRecord) -> None:
+def check_name(record: SegmentRecord) -> None:
     folder, _, name = record.path.partition("/")
     found, number = parse_ledger_dir(folder), parse_segment_name(name)
     if found is None or number is None or record.path != segment_path(found, number):

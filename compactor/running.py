@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
+from typing import Generic
 
-from ledgerfold.compactor.run import CompactionRun
+from ledgerfold.compactor.spark_run import Result, SparkRun
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
-from ledgerfold.v1.compactor_pb2 import Manifest
 
 # Progress at most this often, and a cancellation repeated this often.
 _TICK_SECONDS = 0.1
 
 
-class RunningCompaction:
+class RunningCompaction(Generic[Result]):
     """Begins when the executor gets to it. `on_end` is called once, on the event loop."""
 
-    def __init__(self, run: CompactionRun, executor: Executor, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
+    ) -> None:
         self._run = run
-        self._future: Future[Manifest] = executor.submit(run.execute)
+        self._future: Future[Result] = executor.submit(run.execute)
         self._end = asyncio.wrap_future(self._future)
         self._end.add_done_callback(lambda end: on_end())
         self._cancelling: asyncio.Task[None] | None = None
@@ -36,7 +38,7 @@ class RunningCompaction:
                 yield now
             await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
 
-    async def result(self) -> Manifest:
+    async def result(self) -> Result:
         """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest."""
         await asyncio.wait({self._end})
         if self._future.cancelled():

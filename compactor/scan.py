@@ -69,7 +69,7 @@ def reduce_chunk(
     found = encoded.dictionary
     if folded.codes is not None:
         found = found.take(to_arrow(folded.codes))
-    yield from _in_buckets(found, folded.fragments, buckets)
+    yield from in_buckets(found, folded.fragments, buckets)
     yield (
         0,
         Counts(
@@ -83,7 +83,10 @@ def reduce_chunk(
     )
 
 
-def _in_buckets(keys: pa.BinaryArray, fragments: FragmentColumns, buckets: int) -> Iterator[Row]:
+def in_buckets(
+    keys: pa.BinaryArray, fragments: FragmentColumns, buckets: int
+) -> Iterator[tuple[int, Fragments]]:
+    """By the hashes of the keys."""
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return

@@ -41,7 +41,7 @@ class SegmentMap:
         self.first_position = segment.ordinal << ROW_BITS
 
     def __enter__(self) -> SegmentMap:
-        self._bytes = _map(self.path, self.segment.record.size_bytes)
+        self._bytes = map_file(self.path, self.segment.record.size_bytes)
         return self
 
     def __exit__(
@@ -102,7 +102,7 @@ class SegmentMap:
             raise Corruption(self.path, offset, f"{name} section CRC32C {crc:08x}", f"{found:08x}")
 
 
-def _map(path: str, size_bytes: int) -> mmap.mmap:
+def map_file(path: str, size_bytes: int) -> mmap.mmap:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError as error:

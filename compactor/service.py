@@ -21,10 +21,12 @@ from typing import Any
 
 import grpc
 
+from ledgerfold.compactor.kafka.run import CleanRun
 from ledgerfold.compactor.pipeline import Clock
 from ledgerfold.compactor.run import CompactionRun
 from ledgerfold.compactor.running import RunningCompaction
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.spark_run import Result, SparkRun
 from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.trial import Trials
@@ -49,6 +51,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CancelResponse,
     CheckStrategyRequest,
     CheckStrategyResponse,
+    CleanRequest,
+    CleanResponse,
     CompactionPlan,
     GetCompactorInfoRequest,
     GetCompactorInfoResponse,
@@ -82,7 +86,7 @@ class CompactorService(CompactorServiceServicer):
         self._secret = secret
         self._why_stopped = ""
         self._executor, self._files, self._clock, self._info = executor, files, clock, info
-        self._runs: dict[str, RunningCompaction] = {}
+        self._runs: dict[str, RunningCompaction[Any]] = {}
         self._analyses: set[RunningAnalysis] = set()
 
     async def Run(  # noqa: N802 - the wire contract's name
@@ -90,11 +94,26 @@ class CompactorService(CompactorServiceServicer):
     ) -> AsyncIterator[RunResponse]:
         async with errors_told_to(context):
             await self._check_secret(context)
-            run = self._start(request.plan, await self._own_of(request.plan))
+            plan = request.plan
+            own = await self._own_of(plan)
+            session = self._check_startable(plan.run_id)
+            run = self._start(CompactionRun(plan, session, self._files, self._clock, own))
             context.add_done_callback(lambda _: run.cancel())
             async for progress in run.progress():
                 yield RunResponse(progress=progress)
             yield RunResponse(manifest=await run.result())
+
+    async def Clean(  # noqa: N802
+        self, request: CleanRequest, context: Any
+    ) -> AsyncIterator[CleanResponse]:
+        async with errors_told_to(context):
+            await self._check_secret(context)
+            session = self._check_startable(request.plan.run_id)
+            run = self._start(CleanRun(request.plan, session, self._files, self._clock))
+            context.add_done_callback(lambda _: run.cancel())
+            async for progress in run.progress():
+                yield CleanResponse(progress=progress)
+            yield CleanResponse(manifest=await run.result())
 
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
@@ -175,7 +194,7 @@ class CompactorService(CompactorServiceServicer):
         """
         if plan.strategy in MAKERS or not is_own(plan.strategy):
             return None
-        self._check_startable(plan)
+        self._check_startable(plan.run_id)
         trial = self._trials.of(plan.strategy, plan.strategy_settings)
         trying = self._trying[plan.run_id] = asyncio.create_task(trial)
         try:
@@ -185,7 +204,7 @@ class CompactorService(CompactorServiceServicer):
             trying.cancel()
             del self._trying[plan.run_id]
         if trying.cancelled():
-            self._check_startable(plan)
+            self._check_startable(plan.run_id)
             raise CompactionCancelled("The compaction was cancelled.")
         return trying.result()
 
@@ -202,22 +221,18 @@ class CompactorService(CompactorServiceServicer):
 
         return await asyncio.gather(*map(tried, strategies))
 
-    def _start(self, plan: CompactionPlan, own: Own | None) -> RunningCompaction:
-        session = self._check_startable(plan)
-        run = RunningCompaction(
-            CompactionRun(plan, session, self._files, self._clock, own),
-            self._executor,
-            lambda: self._forget(plan.run_id),
-        )
-        self._runs[plan.run_id] = run
+    def _start(self, run: SparkRun[Result]) -> RunningCompaction[Result]:
+        run_id = run.run_id
+        running = RunningCompaction(run, self._executor, lambda: self._forget(run_id))
+        self._runs[run_id] = running
         for analysis in self._analyses:
             analysis.give_way()
-        return run
+        return running
 
-    def _check_startable(self, plan: CompactionPlan) -> Session:
+    def _check_startable(self, run_id: str) -> Session:
         session = self._ready_session()
-        if plan.run_id in self._runs or plan.run_id in self._trying:
-            raise InvalidRequest(f"Run {plan.run_id!r} is on its way already.")
+        if run_id in self._runs or run_id in self._trying:
+            raise InvalidRequest(f"Run {run_id!r} is on its way already.")
         return session
 
     def _forget(self, run_id: str) -> None:

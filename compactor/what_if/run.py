@@ -17,8 +17,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ledgerfold.compactor.plan import cut_segments, input_segments
 from ledgerfold.compactor.plan_check import check_input
-from ledgerfold.compactor.run import WORKER_ENDED, is_end_of_worker, sentence_of
 from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.spark_run import WORKER_ENDED, is_end_of_worker, sentence_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "compact-small",
     "compact-large",
     "strategic",
+    "kafka-clean",
     "memory",
     "what-if",
     "stalls",

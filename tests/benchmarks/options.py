@@ -28,6 +28,7 @@ class Options:
     rounds: int | None = None
     quick: bool = False
     folder: Path | None = None
+    kafka: bool = False
 
     def messages_or(self, default: int) -> int:
         if self.messages is not None:
@@ -65,8 +66,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--messages", type=int, help="how many, instead of the default")
     parser.add_argument("--rounds", type=int, help="how often, instead of the default")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the size, one round")
+    parser.add_argument(
+        "--kafka", action="store_true", help="send: also to a Kafka topic, in turns, and the ratio"
+    )
     parser.add_argument("--dir", type=Path, help="where the data goes for the time being")
 
 
 def options_from(arguments: argparse.Namespace) -> Options:
-    return Options(arguments.messages, arguments.rounds, arguments.quick, arguments.dir)
+    return Options(
+        arguments.messages, arguments.rounds, arguments.quick, arguments.dir, arguments.kafka
+    )

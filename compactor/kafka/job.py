@@ -1,0 +1,286 @@
+"""The Spark jobs of a round: the map, then the copy.
+
+    files -> scan -> (bucket, fragments) -> merge -> offsets that stay     driver: clean point,
+    offsets that stay -> route -> (copy task, offsets) -> copy -> files    groups, markers
+
+The driver decides between them, from what is small: how many keys there are, what transactions were
+met. The offsets that stay wait where the first job left them. When there are more keys than the map
+takes, the driver finds where it stops, and the map is made again up to there.
+
+Memory of the driver: 24 bytes for each transactional batch and each batch that is left, and 16 for
+each key of the limit when it is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from operator import index
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pyspark import SparkContext, StorageLevel
+from pyspark.accumulators import Accumulator
+
+from ledgerfold.compactor.kafka.facts import facts_of
+from ledgerfold.compactor.kafka.grouping import Limits, groups_of
+from ledgerfold.compactor.kafka.keep import Rules
+from ledgerfold.compactor.kafka.plan import Range, RoundPlan, copy_runs
+from ledgerfold.compactor.kafka.rows import (
+    Copied,
+    Distinct,
+    Facts,
+    Firsts,
+    Mapped,
+    Row,
+    Shown,
+    Span,
+)
+from ledgerfold.compactor.kafka.stop import Stop, full_at, stop_behind
+from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
+from ledgerfold.compactor.kafka.transactions import Line, decide
+from ledgerfold.compactor.pipeline import Clock
+from ledgerfold.compactor.plan import InputSegment, Output, position_of
+from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.rows import Failure, Positions, Written
+from ledgerfold.v1.compactor_pb2 import (
+    CleanedGroup,
+    CleanManifest,
+    CleanPlan,
+    CleanSegment,
+    MappedKey,
+)
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+Kind = TypeVar("Kind")
+# Of the keys that a dry run tells.
+MAP_SHOWN_MAX = 1_000
+# An RDD of rows: pyspark's own type of it takes no part in checking.
+Rows = Any
+
+
+class RoundJob:
+    """One round on Spark. `progress` is told as tasks end."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: CleanPlan,
+        tasks: RoundPlan,
+        progress: Accumulator[Parts],
+        clock: Clock,
+    ) -> None:
+        self._context, self._plan, self._tasks = context, plan, tasks
+        self._progress, self._clock = progress, clock
+        # Of the copy, once they are known.
+        self.copies = 0
+        numbered = iter(tasks.files)
+        self._segments: list[tuple[CleanSegment, tuple[InputSegment, ...]]] = [
+            (segment, tuple(next(numbered) for _ in segment.files)) for segment in plan.segments
+        ]
+
+    def run(self, make: Callable[[Path], None]) -> CleanManifest:
+        """`make`: makes a new ledger's folder, before anything is written into it.
+
+        Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors.
+        """
+        began = self._clock()
+        with self._map() as offset_map:
+            mapped = self._clock()
+            manifest = self._copy(offset_map, make)
+        manifest.stats.map_ms = round((mapped - began) * 1000)
+        manifest.stats.copy_ms = round((self._clock() - mapped) * 1000)
+        return manifest
+
+    @contextmanager
+    def _map(self) -> Iterator[_Map]:
+        """The map of the round, its offsets within reach until the end."""
+        first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
+        with self._mapped(Range(first, bound - 1, bound)) as found:
+            stop = self._stop(found)
+            if stop is None:
+                yield found
+                return
+        with self._mapped(Range(first, stop.last_mapped, stop.offset)) as found:
+            yield found
+
+    @contextmanager
+    def _mapped(self, mapped: Range) -> Iterator[_Map]:
+        tasks, progress = self._tasks, self._progress
+        firsts_max = tasks.keys_max if tasks.may_fill else 0
+        rows: Rows = self._context.parallelize(tasks.scans, max(len(tasks.scans), 1)).mapPartitions(
+            ScanTask(tasks.lines, mapped, tasks.buckets, progress)
+        )
+        if not tasks.is_solo:
+            rows = rows.partitionBy(tasks.buckets, index)
+        shown_max = MAP_SHOWN_MAX if self._plan.dry_run else 0
+        rows = rows.mapPartitions(MergeTask(firsts_max, progress, shown_max))
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            told = [content for _, content in rows.filter(_is_told).collect()]
+            _raise_failure(told)
+            yield _Map(mapped.last, rows, told)
+        finally:
+            rows.unpersist()
+
+    def _stop(self, found: _Map) -> Stop | None:
+        """Where the map is full; None: nowhere."""
+        if sum(each.keys for each in found.of(Distinct)) < self._plan.keys_max:
+            return None
+        firsts = (content for _, content in found.rows.filter(_is_first).toLocalIterator())
+        at = full_at(firsts, self._plan.keys_max)
+        assert at is not None
+        segments = [
+            (segment.next_base_offset, files)
+            for segment, files in self._segments
+            if segment.next_base_offset > at
+        ]
+        return stop_behind(segments, self._tasks.lines, at)
+
+    def _copy(self, found: _Map, make: Callable[[Path], None]) -> CleanManifest:
+        plan = self._plan
+        end_offset = found.latest + 1
+        groups = groups_of(
+            [segment for segment in plan.segments if segment.base_offset < end_offset],
+            Limits(plan.log_segment_bytes, plan.index_bytes_max),
+            plan.upper_bound,
+        )
+        facts = chain.from_iterable(each.rows.tolist() for each in found.facts())
+        bound = groups[-1][-1].next_base_offset
+        decided = decide((tuple(fact) for fact in facts if fact[0] < bound), self._tasks.lines)
+        rules = Rules(
+            latest=found.latest,
+            upper_bound=plan.upper_bound,
+            time_ms=plan.time_ms,
+            delete_retention_ms=plan.delete_retention_ms,
+            lines=self._tasks.lines,
+            discardable=decided.discardable,
+            producers={
+                each.producer_id: (each.producer_epoch, each.last_data_offset)
+                for each in plan.producers
+            },
+        )
+        runs, owners = self._copy_runs(groups, found)
+        self.copies = len(runs)
+        for output in dict.fromkeys(run.output for run in runs if run.output is not None):
+            make(output.folder)
+        copied = self._copied(found.rows, runs, rules)
+        manifest = CleanManifest(run_id=plan.run_id, end_offset=end_offset)
+        for number, group in enumerate(groups):
+            own = [content for task, content in copied if owners[task] == number]
+            ledger_id = 0 if plan.dry_run else plan.ledger_ids[number]
+            manifest.groups.append(self._group(group, own, decided.lines, ledger_id))
+        self._count(manifest, groups, found, [content for _, content in copied])
+        manifest.map.extend(_shown(found.of(Shown)))
+        return manifest
+
+    def _copy_runs(
+        self, groups: list[list[CleanSegment]], found: _Map
+    ) -> tuple[tuple[CopyRun, ...], list[int]]:
+        """What each copy task reads and writes, and the group that each is for."""
+        first_offsets = {span.ordinal: span.first_offset for span in found.of(Span)}
+        plan, runs, owners = self._plan, list[CopyRun](), list[int]()
+        segments = iter(self._segments)
+        for number, group in enumerate(groups):
+            files = tuple(chain.from_iterable(next(segments)[1] for _ in group))
+            output = None
+            if not plan.dry_run:
+                output = Output(plan.ledgers_dir, plan.ledger_ids[number], plan.segment_bytes_max)
+            for run in copy_runs(files, max(self._context.defaultParallelism, 1)):
+                first = next(
+                    (first_offsets[each.ordinal] for each in run if each.ordinal in first_offsets),
+                    None,
+                )
+                if first is not None:
+                    runs.append(CopyRun(run, output, first))
+                    owners.append(number)
+        return tuple(runs), owners
+
+    def _copied(self, rows: Rows, runs: tuple[CopyRun, ...], rules: Rules) -> list[Row]:
+        if not runs:
+            return []
+        routed = rows.mapPartitions(RouteTask(tuple(run.first_offset for run in runs)))
+        if self._tasks.buckets > 1 or len(runs) > 1:
+            routed = routed.partitionBy(len(runs), index)
+        copied = routed.mapPartitionsWithIndex(CopyTask(runs, rules, self._progress)).collect()
+        _raise_failure([content for _, content in copied])
+        return list(copied)
+
+    def _group(
+        self, group: list[CleanSegment], copied: list[Any], lines: list[Line], ledger_id: int
+    ) -> CleanedGroup:
+        parts = sorted(each for each in copied if isinstance(each, Copied))
+        batches = np.frombuffer(b"".join(part.batches for part in parts), "<i8").reshape(-1, 3)
+        base_offset, bound = group[0].base_offset, group[-1].next_base_offset
+        found = facts_of(map(tuple, batches.tolist()), base_offset, self._plan.index_interval_bytes)
+        found.ledger_id, found.source_segments = ledger_id, len(group)
+        files = [
+            SegmentRecord.FromString(each.record) for each in copied if isinstance(each, Written)
+        ]
+        found.files.extend(sorted(files, key=lambda file: position_of(file.first)))
+        found.aborted.extend(
+            line.record() for line in lines if base_offset <= line.last_offset < bound
+        )
+        return found
+
+    def _count(
+        self,
+        manifest: CleanManifest,
+        groups: list[list[CleanSegment]],
+        found: _Map,
+        copied: list[Any],
+    ) -> None:
+        stats = manifest.stats
+        stats.map_keys = sum(each.keys for each in found.of(Distinct))
+        for scanned in found.of(Mapped):
+            stats.map_messages_read += scanned.messages
+            stats.invalid_messages_read += scanned.keyless
+        for part in copied:
+            if isinstance(part, Copied):
+                stats.messages_read += part.messages_read
+                stats.messages_written += part.messages_written
+        stats.bytes_read = sum(segment.size_bytes for group in groups for segment in group)
+        stats.bytes_written = sum(group.size_bytes for group in manifest.groups)
+
+
+@dataclass(frozen=True)
+class _Map:
+    """The last offset that it covers, where its offsets are, and what tasks told beside them."""
+
+    latest: int
+    rows: Rows
+    told: list[Any]
+
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        return [each for each in self.told if isinstance(each, kind)]
+
+    def facts(self) -> list[Facts]:
+        """In order of offset."""
+        return sorted(self.of(Facts), key=lambda each: int(each.rows[0, 0]))
+
+
+def _shown(buckets: list[Shown]) -> list[MappedKey]:
+    """The lowest offsets of all."""
+    entries = sorted(
+        (offset, key)
+        for each in buckets
+        for key, offset in zip(each.keys, each.offsets, strict=True)
+    )
+    return [MappedKey(key=key, offset=offset) for offset, key in entries[:MAP_SHOWN_MAX]]
+
+
+def _is_told(row: Row) -> bool:
+    return not isinstance(row[1], Positions | Firsts)
+
+
+def _is_first(row: Row) -> bool:
+    return isinstance(row[1], Firsts)
+
+
+def _raise_failure(told: list[Any]) -> None:
+    for content in told:
+        if isinstance(content, Failure):
+            raise content.error()

@@ -1,0 +1,172 @@
+"""A round's plan as the tasks see it: checked, and its files in order.
+
+Each file has an ordinal, its place among all files of the log. Tasks take contiguous runs of files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ledgerfold.compactor.kafka.transactions import Line
+from ledgerfold.compactor.plan import InputSegment, contiguous
+from ledgerfold.compactor.plan_check import check_folder, check_name
+from ledgerfold.storage.entry import EARLIEST, LATEST
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.names import parse_ledger_dir
+from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+# One task reads about this much of the log: large, so that many keys fold before they are shuffled.
+TASK_BYTES = 256 * 1024 * 1024
+# What one merge task holds of keys is at most about this, were they as large as the log.
+BUCKET_BYTES = 256 * 1024 * 1024
+# Below it one task does it all, without a shuffle.
+SOLO_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is mapped: records from `first` to `last`. What is read for that: those before `stop`,
+    which is behind the last one where nothing stops the scan.
+    """
+
+    first: int
+    last: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class RoundPlan:
+    """The scans of a round, and what all of its tasks go by."""
+
+    scans: tuple[tuple[InputSegment, ...], ...]
+    buckets: int
+    lines: tuple[Line, ...]
+    # Whether there may be as many keys as the map takes.
+    may_fill: bool
+    keys_max: int
+
+    @property
+    def is_solo(self) -> bool:
+        return len(self.scans) == self.buckets == 1
+
+    @property
+    def files(self) -> tuple[InputSegment, ...]:
+        return tuple(file for run in self.scans for file in run)
+
+
+def cut(plan: CleanPlan, cores: int) -> RoundPlan:
+    """Raises InvalidRequest."""
+    check_plan(plan)
+    files = files_of(plan)
+    size_bytes = sum(file.record.size_bytes for file in files)
+    tasks = buckets = 1
+    if size_bytes > SOLO_BYTES:
+        tasks = _rounds(size_bytes, TASK_BYTES, cores)
+        buckets = _rounds(size_bytes, BUCKET_BYTES, cores)
+    start = max(plan.log_start_offset, plan.segments[0].base_offset) if plan.segments else 0
+    return RoundPlan(
+        scans=contiguous(files, tasks, _size_bytes),
+        buckets=buckets,
+        lines=tuple(
+            Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            for each in plan.aborted
+            if each.last_offset >= start
+        ),
+        may_fill=sum(file.record.messages for file in files) >= plan.keys_max,
+        keys_max=plan.keys_max,
+    )
+
+
+def files_of(plan: CleanPlan) -> tuple[InputSegment, ...]:
+    """All files of the plan's segments, in order."""
+    files: list[InputSegment] = []
+    entries = 0
+    for segment in plan.segments:
+        for record in segment.files:
+            files.append(
+                InputSegment(
+                    ordinal=len(files),
+                    path=str(Path(plan.ledgers_dir) / record.path),
+                    record=record,
+                    is_compacted=segment.is_cleaned,
+                    after=EARLIEST,
+                    up_to=LATEST,
+                    entries_before=entries,
+                )
+            )
+            entries += record.entries
+    return tuple(files)
+
+
+def _size_bytes(file: InputSegment) -> int:
+    return file.record.size_bytes
+
+
+def _rounds(total: int, each: int, cores: int) -> int:
+    """Enough tasks of that size, in full rounds of the cores."""
+    return cores * max(-(-total // (each * cores)), 1)
+
+
+def copy_runs(files: tuple[InputSegment, ...], cores: int) -> tuple[tuple[InputSegment, ...], ...]:
+    """Those of one group, for copy tasks."""
+    size_bytes = sum(map(_size_bytes, files))
+    if size_bytes <= SOLO_BYTES:
+        return (files,) if files else ()
+    return contiguous(files, _rounds(size_bytes, TASK_BYTES, cores), _size_bytes)
+
+
+def check_plan(plan: CleanPlan) -> None:
+    """Raises InvalidRequest."""
+    check_folder(plan.ledgers_dir)
+    if plan.keys_max < 1:
+        raise InvalidRequest(f"A map of {plan.keys_max} keys: one is the least.")
+    if not plan.segments or plan.segments[-1].next_base_offset != plan.upper_bound:
+        raise InvalidRequest(f"The plan's segments do not end at its bound {plan.upper_bound}.")
+    if not plan.segments[0].base_offset <= plan.first_dirty_offset < plan.upper_bound:
+        raise InvalidRequest(
+            f"The plan's first dirty offset {plan.first_dirty_offset} is in none of its segments."
+        )
+    for before, after in pairwise(plan.segments):
+        if not before.base_offset < before.next_base_offset == after.base_offset:
+            raise InvalidRequest(
+                f"The plan's segments {before.base_offset} and {after.base_offset} do not follow "
+                "one another."
+            )
+    for segment in plan.segments:
+        _check_files(segment)
+    _check_output(plan)
+
+
+def _check_output(plan: CleanPlan) -> None:
+    if plan.dry_run:
+        return
+    ids = plan.ledger_ids
+    if len(ids) < len(plan.segments) or len(set(ids)) < len(ids) or min(ids) <= 0:
+        raise InvalidRequest(
+            f"The plan has {len(plan.segments)} segments: it needs as many ledger ids of its own."
+        )
+    if plan.segment_bytes_max < 1:
+        raise InvalidRequest(f"Files of {plan.segment_bytes_max} bytes at most.")
+    read = {_ledger_of(file) for segment in plan.segments for file in segment.files}
+    if read & set(ids):
+        raise InvalidRequest(
+            f"The plan reads ledger {min(set(ids) & read)}, into which it writes, too."
+        )
+
+
+def _check_files(segment: CleanSegment) -> None:
+    for record in segment.files:
+        check_name(record)
+        # Those of a cleaned one stand at ledger 0.
+        ledger_id = record.first.ledger_id
+        if not segment.is_cleaned and _ledger_of(record) != ledger_id:
+            raise InvalidRequest(f"{record.path} is no file of ledger {ledger_id}.")
+        if not record.sealed:
+            raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
+
+
+def _ledger_of(file: SegmentRecord) -> int | None:
+    return parse_ledger_dir(file.path.partition("/")[0])

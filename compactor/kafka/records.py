@@ -1,0 +1,251 @@
+"""The records of many batches at once: where each begins, and what is in it, as columns.
+
+Only the lengths are read one after the other: in step i that of record i, of all batches that have
+so many, so that a stretch takes as many steps as its longest batch has records. (A few long batches
+that are left alone are walked by themselves.) All else is read of all records at once, and where
+nothing is compressed, in the mapped file itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.arrow_integers import to_arrow
+from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
+from ledgerfold.compactor.kafka.varints import (
+    NOWHERE,
+    Bytes,
+    read_varints,
+    spans,
+    varint_ends,
+)
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
+from ledgerfold.storage.kafka.varints import read_varint
+
+# Of decompressed batches that are read at once: with what one may have, a bound of a task's memory.
+SECTIONS_BYTES = 64 * 1024 * 1024
+# As many batches are walked together, else each by itself.
+TOGETHER_MIN = 8
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows are records, in order; places are those in `blob`, where the batches' sections are."""
+
+    source: Batches
+    blob: Bytes
+    # Which batch of the stretch each batch read is, how many records each has, whose each row is.
+    batches: Integers
+    counts: Integers
+    batch: Integers
+    start: Integers
+    end: Integers
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @cached_property
+    def offset(self) -> Integers:
+        """Of each. Raises Corruption.
+
+        Where no offset is without a record, there is but one way that they can rise, so that those
+        of records which nobody takes are not read.
+        """
+        base = self.source.base_offset[self.batches]
+        spans = self.source.last_offset[self.batches] - base + 1
+        if not np.array_equal(spans, self.counts):
+            return self.columns().offset
+        firsts = np.cumsum(self.counts) - self.counts
+        offset: Integers = np.arange(len(self)) + (base - firsts)[self.batch]
+        return offset
+
+    def columns(self, rows: Integers | None = None) -> Columns:
+        """What is in these, ascending, or in all. Raises Corruption."""
+        if rows is None:
+            return self._columns(np.arange(len(self)), self.start, self.end, self.batch)
+        found = self._columns(rows, self.start[rows], self.end[rows], self.batch[rows])
+        found.check(found.offset == self.offset[rows])
+        return found
+
+    def _columns(self, rows: Integers, start: Integers, end: Integers, batch: Integers) -> Columns:
+        # Behind the length and the attributes.
+        time_at = varint_ends(self.blob, start) + 1
+        offset_at = varint_ends(self.blob, time_at)
+        delta, key_size_at = read_varints(self.blob, offset_at)
+        key_bytes, key_at = read_varints(self.blob, key_size_at)
+        base, last = (
+            each[self.batches] for each in (self.source.base_offset, self.source.last_offset)
+        )
+        offset = base[batch] + delta
+        found = Columns(self, rows, time_at, offset_at, key_at, key_bytes, end, offset)
+        fits = (
+            (key_bytes < NOWHERE)
+            & (key_at + np.maximum(key_bytes, 0) < end)
+            & (delta >= 0)
+            & (offset <= last[batch])
+        )
+        # Across batches they rise if the log is in order, within one if its producer was.
+        fits[1:] &= (offset[1:] > offset[:-1]) | (batch[1:] != batch[:-1])
+        found.check(fits)
+        return found
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is in some of the records."""
+
+    records: Records
+    rows: Integers
+    # Where the timestamp, the offset delta, the key begin; -1 byte of key: null.
+    time_at: Integers
+    offset_at: Integers
+    key_at: Integers
+    key_bytes: Integers
+    end: Integers
+    offset: Integers
+
+    @property
+    def has_key(self) -> Booleans:
+        return self.key_bytes >= 0
+
+    def is_null(self) -> Booleans:
+        """Which have no value. Raises Corruption."""
+        size_at = self.key_at + np.maximum(self.key_bytes, 0)
+        value_bytes, value_at = read_varints(self.records.blob, size_at)
+        self.check((value_bytes < NOWHERE) & (value_at + np.maximum(value_bytes, 0) < self.end))
+        found: Booleans = value_bytes < 0
+        return found
+
+    def timestamp_deltas(self) -> Integers:
+        """To the base timestamps of their batches."""
+        return read_varints(self.records.blob, self.time_at)[0]
+
+    def keys(self, which: Integers) -> pa.BinaryArray:
+        """Of those of them that have one, ascending."""
+        starts = self.key_at[which]
+        return slices(self.records.blob, starts, starts + self.key_bytes[which])
+
+    def check(self, fits: Booleans) -> None:
+        """Raises Corruption, unless all do."""
+        if not fits.all():
+            records = self.records
+            batch = records.batch[self.rows[int(np.argmin(fits))]]
+            records.source.refuse(int(records.batches[batch]), "a record that is none")
+
+
+def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:
+    """The parts of `blob` between these places, which ascend and do not overlap."""
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    places = np.empty(2 * count, "<i4")
+    places[0::2], places[1::2] = starts, ends
+    # Every other element is what lies between two of ours.
+    all_parts = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(places), pa.py_buffer(blob)]
+    )
+    return all_parts.take(to_arrow(np.arange(0, 2 * count, 2)))
+
+
+def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
+    """Those of these batches, which have some: at once, unless they are large when decompressed.
+
+    Raises Corruption; sections are verified.
+    """
+    if not len(which):
+        return
+    starts, ends = batches.sections(which)
+    codecs = batches.attributes[which] & COMPRESSION
+    if not codecs.any():
+        origin = starts[0]
+        blob = batches.file.view[origin : ends[-1]]
+        yield _read(batches, which, blob, starts - origin, ends - origin)
+        return
+    sections: list[bytes] = []
+    first = size_bytes = 0
+    places = zip(which.tolist(), codecs.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    for number, (index, codec, start, end) in enumerate(places, 1):
+        sections.append(_section(batches, index, codec, batches.file.bytes[start:end]))
+        size_bytes += len(sections[-1])
+        if size_bytes >= SECTIONS_BYTES or number == len(which):
+            sizes = np.fromiter(map(len, sections), np.int64, len(sections))
+            blob, section_ends = np.frombuffer(b"".join(sections), np.uint8), np.cumsum(sizes)
+            yield _read(batches, which[first:number], blob, section_ends - sizes, section_ends)
+            sections, first, size_bytes = [], number, 0
+
+
+def _section(batches: Batches, index: int, codec: int, section: bytes) -> bytes:
+    if codec == KafkaCompression.NONE:
+        return section
+    try:
+        return decompress(codec, section)
+    except KafkaError as error:
+        batches.refuse(index, error.message)
+
+
+def _read(
+    batches: Batches, which: Integers, blob: Bytes, section_starts: Integers, ends: Integers
+) -> Records:
+    counts = batches.record_count[which]
+    starts, bad = _record_starts(blob, section_starts, ends, counts)
+    if bad >= 0:
+        batches.refuse(int(which[bad]), "its records do not fill it")
+    of = np.repeat(np.arange(len(which)), counts)
+    end = np.empty_like(starts)
+    end[:-1] = starts[1:]
+    end[np.cumsum(counts) - 1] = ends
+    return Records(batches, blob, which, counts, of, starts, end)
+
+
+def _record_starts(
+    buffer: Bytes, section_starts: Integers, section_ends: Integers, counts: Integers
+) -> tuple[Integers, int]:
+    """Where each record begins, in order; and a batch whose records do not fill it, or -1.
+
+    Places only grow: a batch whose last record ends where its section does has no other in between.
+    """
+    # There is no room for more.
+    has_too_many = counts > section_ends - section_starts
+    if has_too_many.any():
+        return np.empty(0, np.int64), int(np.argmax(has_too_many))
+    order = np.argsort(-counts, kind="stable")
+    at, ends, left = section_starts[order], section_ends[order], counts[order]
+    rows = (np.cumsum(counts) - counts)[order]
+    starts = np.empty(int(counts.sum()), np.int64)
+    # How many have so many records, and more.
+    active = np.searchsorted(-left, -np.arange(int(left[0])), side="left")
+    steps = int(np.searchsorted(-active, -TOGETHER_MIN, side="right"))
+    for step, many in enumerate(active[:steps].tolist()):
+        places = at[:many]
+        starts[rows[:many] + step] = places
+        places += spans(buffer, places)
+    for index in range(int(active[steps]) if steps < len(active) else 0):
+        first, behind = int(rows[index]) + steps, int(rows[index]) + int(left[index])
+        starts[first:behind], at[index] = _walked(
+            buffer[: int(ends[index])], int(at[index]), behind - first
+        )
+    unfilled = np.flatnonzero(at != ends)
+    return starts, int(order[unfilled[0]]) if len(unfilled) else -1
+
+
+def _walked(buffer: Bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Where `count` records begin, one behind the other, and where the last one ends."""
+    data = buffer[at:].tobytes()
+    places, place = [at] * count, 0
+    try:
+        for number in range(count):
+            places[number] = at + place
+            length, body = read_varint(data, place)
+            if length < 0:
+                return places, NOWHERE
+            place = body + length
+    except (KafkaError, IndexError):
+        return places, NOWHERE
+    return places, at + place

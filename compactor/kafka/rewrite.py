@@ -1,0 +1,94 @@
+"""Batches that lost records, or get a delete horizon: built anew, many at once.
+
+As storage/kafka/filtering.py builds one, byte for byte, but without decoding what stays: of a
+record only its length and its timestamp change, which are told from the batch's base timestamp;
+all behind that is copied.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import compute
+
+from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
+from ledgerfold.compactor.kafka.keep import Kept
+from ledgerfold.compactor.kafka.records import Columns, Records, slices
+from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
+from ledgerfold.storage.kafka.compression import compress
+
+
+def rebuilt(
+    batches: Batches, records: Records, kept: Kept, which: Integers, horizon_ms: int
+) -> tuple[NDArray[Any], list[Bytes]]:
+    """These of the batches read, with the records that stay, of which each has some.
+
+    One gets `horizon_ms` if it has no horizon and keeps a tombstone. Gives headers, whose lengths
+    and checksums are still to come, and records.
+    """
+    is_theirs = np.zeros(len(records.batches), np.bool_)
+    is_theirs[which] = True
+    chosen = is_theirs[records.batch[kept.rows]]
+    rows, is_null = kept.rows[chosen], kept.is_null[chosen]
+    of = np.searchsorted(which, records.batch[rows])
+    counts = np.bincount(of, minlength=len(which))
+    starts = np.cumsum(counts) - counts
+    indexes = records.batches[which]
+    has_horizon = batches.has_horizon[indexes]
+    stamped = ~has_horizon & np.logical_or.reduceat(is_null, starts)
+    base = batches.column("base_timestamp_ms")[indexes]
+    columns = records.columns(rows)
+    times = base[of] + columns.timestamp_deltas()
+    max_times = batches.column("max_timestamp_ms")[indexes]
+    appended = batches.has_append_time[indexes]
+    times = np.where(appended[of], max_times[of], times)
+    new_base = np.where(has_horizon, base, np.where(stamped, horizon_ms, times[starts]))
+    found_max = np.maximum(np.maximum.reduceat(times, starts), NO_TIMESTAMP)
+    blob, ends = _sections(columns, times - new_base[of])
+    attributes = batches.attributes[indexes]
+    headers = batches.headers[indexes]
+    headers["attributes"] = (attributes & (COMPRESSION | KIND)) | np.where(
+        has_horizon | stamped, HORIZON, 0
+    )
+    headers["base_timestamp_ms"] = new_base
+    headers["max_timestamp_ms"] = np.where(appended, max_times, found_max)
+    headers["record_count"] = counts
+    section_ends = [0, *ends[np.cumsum(counts) - 1].tolist()]
+    sections = [blob[start:end] for start, end in pairwise(section_ends)]
+    for number in np.flatnonzero(attributes & COMPRESSION).tolist():
+        compressed = compress(int(attributes[number]) & COMPRESSION, sections[number].tobytes())
+        sections[number] = np.frombuffer(compressed, np.uint8)
+    return headers, sections
+
+
+def _sections(columns: Columns, timestamp_deltas: Integers) -> tuple[Bytes, Integers]:
+    """These records end to end, and where each ends."""
+    offset_at, end, count = columns.offset_at, columns.end, len(columns.rows)
+    rests = slices(columns.records.blob, offset_at, end)
+    time_sizes, time_columns = varint_bytes(timestamp_deltas)
+    length_sizes, length_columns = varint_bytes(1 + time_sizes + end - offset_at)
+    # Length, attributes (none), time.
+    sizes = length_sizes + 1 + time_sizes
+    starts = np.cumsum(sizes) - sizes
+    fronts = np.zeros(int(sizes.sum()), np.uint8)
+    for at, part_sizes, part_columns in (
+        (starts, length_sizes, length_columns),
+        (starts + length_sizes + 1, time_sizes, time_columns),
+    ):
+        for number, column in enumerate(part_columns):
+            has_it = part_sizes > number
+            fronts[at[has_it] + number] = column[has_it]
+    offsets = np.append(starts, len(fronts)).astype("<i4")
+    front = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(fronts)]
+    )
+    joined = compute.binary_join_element_wise(front, rests, pa.scalar(b"", pa.binary()))
+    _, places, blob = joined.buffers()
+    ends = np.frombuffer(places, "<i4", count, (joined.offset + 1) * 4).astype(np.int64)
+    return np.frombuffer(blob, np.uint8), ends

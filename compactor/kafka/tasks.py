@@ -1,0 +1,116 @@
+"""What Spark runs of a round: three kinds of task, as in compactor/tasks.py.
+
+An error of ours becomes a Failure row, which a task that sees it hands on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+
+import numpy as np
+from pyspark.accumulators import Accumulator
+
+from ledgerfold.compactor.kafka.copy import Copy
+from ledgerfold.compactor.kafka.keep import Rules
+from ledgerfold.compactor.kafka.merge import merge
+from ledgerfold.compactor.kafka.plan import Range
+from ledgerfold.compactor.kafka.rows import Row
+from ledgerfold.compactor.kafka.scan import scan
+from ledgerfold.compactor.kafka.transactions import Line
+from ledgerfold.compactor.plan import InputSegment, Output
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.rows import Failure, Positions
+from ledgerfold.storage.errors import LedgerfoldError
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Files -> fragments by bucket."""
+
+    lines: tuple[Line, ...]
+    mapped: Range
+    buckets: int
+    progress: Accumulator[Parts]
+
+    def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
+        files = tuple(chain.from_iterable(runs))
+        try:
+            yield from scan(files, self.lines, self.mapped, self.buckets)
+        except LedgerfoldError as error:
+            yield 0, Failure.of(error)
+        self.progress.add(
+            Parts(
+                scans=1,
+                scanned_messages=sum(file.record.messages for file in files),
+                scanned_bytes=sum(file.record.size_bytes for file in files),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """What is in a bucket -> the offsets that the map keeps."""
+
+    firsts_max: int
+    progress: Accumulator[Parts]
+    shown_max: int = 0
+
+    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
+        yield from merge(rows, self.firsts_max, self.shown_max)
+        self.progress.add(Parts(merges=1))
+
+
+@dataclass(frozen=True)
+class CopyRun:
+    """The files of a copy task, all of one group. Offsets from `first_offset` on are its own."""
+
+    files: tuple[InputSegment, ...]
+    output: Output | None
+    first_offset: int
+
+
+@dataclass(frozen=True)
+class RouteTask:
+    """Offsets that the map keeps -> copy tasks."""
+
+    firsts: tuple[int, ...]
+
+    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
+        for _, content in rows:
+            if isinstance(content, Positions):
+                offsets = content.values
+                bounds = [*np.searchsorted(offsets, self.firsts).tolist(), len(offsets)]
+                for task, (start, end) in enumerate(pairwise(bounds)):
+                    if start < end:
+                        yield task, Positions.of(offsets[start:end])
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """The offsets that stay of a task's files -> files of the new ledger."""
+
+    runs: tuple[CopyRun, ...]
+    rules: Rules
+    progress: Accumulator[Parts]
+
+    def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
+        run = self.runs[index]
+        try:
+            yield from Copy(index, self.rules, _joined(rows), run.output).run(run.files)
+        except LedgerfoldError as error:
+            yield index, Failure.of(error)
+        self.progress.add(
+            Parts(
+                copies=1,
+                copied_messages=sum(file.record.messages for file in run.files),
+                copied_bytes=sum(file.record.size_bytes for file in run.files),
+            )
+        )
+
+
+def _joined(rows: Iterable[Row]) -> Integers:
+    found = [content.values for _, content in rows if isinstance(content, Positions)]
+    return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)

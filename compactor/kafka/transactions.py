@@ -1,0 +1,153 @@
+"""What transactions let a round leave out.
+
+Rules:
+* A data batch of an aborted transaction goes, and adds no keys to the map. It is aborted when the
+  transaction index has its producer from an offset at or below its last one to a marker behind it.
+* A marker may go when no batch of its transaction was met before it, headers alone included; so may
+  a control batch without a record. Until it has gone, the line of the index goes with its marker:
+  it is copied when a batch was met.
+
+The index is that of the whole log from its start: a transaction that was aborted in front of the
+log's start, or of the segments, is none of it. Since a batch is looked up by its own offset, a line
+whose marker lies before it never counts.
+
+Source: CleanedTransactionMetadata of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfold.compactor.kafka.batches import Batches
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.records import records_of
+from ledgerfold.v1.records_pb2 import AbortedTransaction
+
+
+class Kind(IntEnum):
+    """What a transactional or control batch is. An abort and a commit are as Kafka has it."""
+
+    ABORT = 0
+    COMMIT = 1
+    DATA = 2
+    EMPTY = 3
+    OTHER = 4
+
+
+class Line(NamedTuple):
+    """One of the transaction index."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+    def record(self) -> AbortedTransaction:
+        return AbortedTransaction(**self._asdict())
+
+
+class AbortedIndex:
+    """The lines that count, looked up by a batch's producer and offset."""
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        self._lines: defaultdict[int, list[Line]] = defaultdict(list)
+        for line in sorted(lines, key=lambda line: line.last_offset):
+            self._lines[line.producer_id].append(line)
+
+    def covers(self, batches: Batches) -> Booleans:
+        """Of which batches the data were aborted."""
+        found = np.zeros(len(batches), np.bool_)
+        if not self._lines:
+            return found
+        for index in np.flatnonzero(batches.is_transactional & ~batches.is_control).tolist():
+            offset = int(batches.last_offset[index])
+            found[index] = self._has(int(batches.producer_id[index]), offset)
+        return found
+
+    def _has(self, producer_id: int, offset: int) -> bool:
+        lines = self._lines.get(producer_id, [])
+        at = bisect_right(lines, offset, key=lambda line: line.last_offset)
+        return at < len(lines) and lines[at].first_offset <= offset
+
+
+def facts_of(batches: Batches) -> Integers:
+    """Rows of (last offset, producer id, kind), one for each batch that transactions are about.
+
+    Raises Corruption.
+    """
+    indexes = np.flatnonzero(batches.is_transactional | batches.is_control)
+    kinds = [
+        _kind(batches, index) if batches.is_control[index] else Kind.DATA
+        for index in indexes.tolist()
+    ]
+    rows: Integers = np.stack(
+        (
+            batches.last_offset[indexes],
+            batches.producer_id[indexes],
+            np.array(kinds, np.int64),
+        ),
+        axis=1,
+    )
+    return rows
+
+
+def _kind(batches: Batches, index: int) -> Kind:
+    try:
+        record = next(records_of(b"".join(batches.raw(index)[1:])), None)
+    except KafkaError as error:
+        batches.refuse(index, error.message)
+    if record is None:
+        return Kind.EMPTY
+    # A version and a type, 16 bits each.
+    kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
+    return Kind(kind) if kind in (Kind.ABORT, Kind.COMMIT) and record.key else Kind.OTHER
+
+
+class Decided(NamedTuple):
+    """Last offsets of the control batches that may go, ascending; the lines that stay, each with
+    the marker at its last offset.
+    """
+
+    discardable: Integers
+    lines: list[Line]
+
+
+def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Decided:
+    """`facts` of all batches of the round's segments, in order of offset.
+
+    Memory: what is in the index, and a number for each marker.
+    """
+    waiting = sorted(lines, key=lambda line: line.first_offset, reverse=True)
+    aborted: dict[int, Line] = {}
+    was_seen: set[int] = set()
+    committed: set[int] = set()
+    discardable: list[int] = []
+    kept: list[Line] = []
+    for offset, producer_id, kind in facts:
+        while waiting and waiting[-1].first_offset <= offset:
+            line = waiting.pop()
+            aborted.setdefault(line.producer_id, line)
+        match kind:
+            case Kind.DATA if producer_id in aborted:
+                was_seen.add(producer_id)
+            case Kind.DATA:
+                committed.add(producer_id)
+            case Kind.ABORT:
+                line_of = aborted.pop(producer_id, None)
+                if line_of is not None and producer_id in was_seen:
+                    kept.append(line_of)
+                else:
+                    discardable.append(offset)
+                was_seen.discard(producer_id)
+            case Kind.COMMIT if producer_id in committed:
+                committed.discard(producer_id)
+            case Kind.COMMIT | Kind.EMPTY:
+                discardable.append(offset)
+    return Decided(np.array(discardable, np.int64), kept)

@@ -1,0 +1,119 @@
+"""Varints of many places at once: as storage/kafka/varints.py has them, column by column.
+
+Numbers of one or two bytes, which nearly all are, are looked up in tables.
+
+>>> import numpy as np
+>>> buffer = np.frombuffer(b"\\x02\\x01\\xc8\\x01", np.uint8)
+>>> [column.tolist() for column in read_varints(buffer, np.array([0, 1, 2]))]
+[[1, -1, 100], [1, 2, 4]]
+>>> sizes, columns = varint_bytes(np.array([1, -1, 100]))
+>>> sizes.tolist(), [column.tolist() for column in columns]
+([1, 1, 2], [[2, 1, 200], [0, 0, 1]])
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.positions import Integers
+
+Bytes = NDArray[np.uint8]
+_BYTES_MAX = 10
+# Behind every place of a file: as long is what says that it is longer, or has a negative length.
+NOWHERE = 1 << 40
+
+
+def _decoded(bits: NDArray[np.uint64]) -> Integers:
+    signs = -(bits & np.uint64(1)).astype(np.int64)
+    decoded: Integers = (bits >> np.uint64(1)).astype(np.int64) ^ signs
+    return decoded
+
+
+# By the first two bytes, little-endian: the number and how many bytes it takes, 0 if more than two;
+# and how many it takes together with as many bytes as it says.
+_CODES = np.arange(1 << 16, dtype=np.uint64)
+_IS_SHORT = (_CODES & np.uint64(0x80)) == 0
+_NUMBERS = _decoded(
+    np.where(
+        _IS_SHORT,
+        _CODES & np.uint64(0x7F),
+        (_CODES & np.uint64(0x7F)) | ((_CODES >> np.uint64(1)) & np.uint64(0x3F80)),
+    )
+)
+_WIDTHS = np.where(_IS_SHORT, 1, np.where(_CODES < 1 << 15, 2, 0))
+_SPANS = np.where(_WIDTHS == 0, 0, np.where(_NUMBERS < 0, NOWHERE, _WIDTHS + _NUMBERS))
+
+
+def read_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
+    """The numbers at these places, and where each ends.
+
+    One of more than ten bytes is cut there; what is read behind the buffer's end is its last byte.
+    """
+    codes = _codes(buffer, at)
+    numbers, widths = _NUMBERS.take(codes), _WIDTHS.take(codes)
+    ends = at + widths
+    if not widths.all():
+        rest = np.flatnonzero(widths == 0)
+        numbers[rest], ends[rest] = _long_varints(buffer, at[rest])
+    return numbers, ends
+
+
+def varint_ends(buffer: Bytes, at: Integers) -> Integers:
+    """Where the numbers at these places end, which nobody asks for."""
+    widths = _WIDTHS.take(_codes(buffer, at))
+    ends = at + widths
+    if not widths.all():
+        rest = np.flatnonzero(widths == 0)
+        ends[rest] = _long_varints(buffer, at[rest])[1]
+    return ends
+
+
+def spans(buffer: Bytes, at: Integers) -> Integers:
+    """What a number takes together with as many bytes as it says: NOWHERE if it is negative."""
+    found = _SPANS.take(_codes(buffer, at))
+    if not found.all():
+        rest = np.flatnonzero(found == 0)
+        numbers, ends = _long_varints(buffer, at[rest])
+        is_sound = (numbers >= 0) & (numbers < NOWHERE)
+        found[rest] = np.where(is_sound, ends - at[rest] + numbers, NOWHERE)
+    return found
+
+
+def _codes(buffer: Bytes, at: Integers) -> NDArray[np.uint16]:
+    first = buffer.take(at, mode="clip")
+    if first.max(initial=0) < 128:
+        return first.astype(np.uint16)
+    second = buffer.take(at + 1, mode="clip").astype(np.uint16)
+    second <<= 8
+    second |= first
+    return second
+
+
+def _long_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
+    bits = np.zeros(len(at), np.uint64)
+    ends = at.copy()
+    rest = np.arange(len(at))
+    for shift in range(0, 7 * _BYTES_MAX, 7):
+        if not len(rest):
+            break
+        byte = buffer.take(ends[rest], mode="clip")
+        ends[rest] += 1
+        bits[rest] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+        rest = rest[byte > 127]
+    return _decoded(bits), ends
+
+
+def varint_bytes(numbers: Integers) -> tuple[Integers, list[Bytes]]:
+    """How many bytes each takes, and the first of each, the second of each, and so on."""
+    left = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
+    sizes = np.ones(len(numbers), np.int64)
+    columns: list[Bytes] = []
+    while True:
+        goes_on = left > 127
+        column = (left & np.uint64(127)).astype(np.uint8)
+        columns.append(column | np.where(goes_on, np.uint8(128), np.uint8(0)))
+        if not goes_on.any():
+            return sizes, columns
+        sizes += goes_on
+        left >>= np.uint64(7)

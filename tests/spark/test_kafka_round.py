@@ -1,0 +1,113 @@
+"""A round of Kafka's cleaner on Spark, with real shuffles, and over gRPC."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.compactor.kafka import plan as plan_module
+from ledgerfold.compactor.kafka.run import CleanRun
+from ledgerfold.compactor.session import Session
+from ledgerfold.storage.errors import CompactionCancelled, Corruption, InvalidRequest
+from ledgerfold.storage.files import REAL
+from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanRequest
+from tests.support.compaction import damage
+from tests.support.compactor_process import CompactorProcess
+from tests.support.kafka_log import KafkaLog, batches_of, run_round
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> KafkaLog:
+    """Two segments of several files each."""
+    log = KafkaLog(tmp_path)
+    for start in (0, 60):
+        pairs = (f"[{n}:k{n % 17}=v{n} {n + 1}:k{n % 5}]" for n in range(start, start + 60, 2))
+        log.write(" ".join(pairs), compression=start // 60)
+        log.roll(7)
+    return log
+
+
+@pytest.fixture
+def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a little log is spread over several of each kind."""
+    monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
+    monkeypatch.setattr(plan_module, "TASK_BYTES", 1_000)
+    monkeypatch.setattr(plan_module, "BUCKET_BYTES", 2_000)
+
+
+def _comparable(manifest: CleanManifest) -> CleanManifest:
+    copied = CleanManifest.FromString(manifest.SerializeToString())
+    copied.run_id = ""
+    copied.stats.map_ms = copied.stats.copy_ms = copied.stats.worker_peak_bytes = 0
+    for group in copied.groups:
+        group.ledger_id = 0
+        del group.files[:]
+    return copied
+
+
+@pytest.mark.usefixtures("small_tasks")
+@pytest.mark.parametrize("keys_max", [1_000, 6])
+def test_spark_leaves_what_one_process_leaves(
+    session: Session, log: KafkaLog, keys_max: int
+) -> None:
+    """The map whole, and full."""
+    plan = log.plan(keys_max=keys_max, run_id=f"round-{keys_max}")
+    run = CleanRun(plan, session, REAL, time.time)
+    manifest = run.execute()
+    alone = run_round(log.plan(keys_max=keys_max))
+    assert _comparable(manifest) == _comparable(alone)
+    assert manifest.stats.worker_peak_bytes > 0
+    assert run.progress.tasks_done == run.progress.tasks_total > 1
+    before = log.segments
+    log.take(alone)
+    expected = log.batches()
+    log.segments = before
+    log.take(manifest)
+    assert log.batches() == expected
+
+
+def test_a_dry_run_makes_no_folder(session: Session, log: KafkaLog) -> None:
+    before = sorted(log.ledgers_dir.rglob("*"))
+    plan = log.plan(dry_run=True, ledger_ids=[])
+    assert CleanRun(plan, session, REAL, time.time).execute().stats.messages_written > 0
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+
+
+def test_a_damaged_file_ends_the_round_and_leaves_nothing(session: Session, log: KafkaLog) -> None:
+    path = log.ledgers_dir / log.segments[1].files[0].path
+    damage(path, path.stat().st_size - 5)
+    before = sorted(log.ledgers_dir.rglob("*"))
+    with pytest.raises(Corruption, match="value section"):
+        CleanRun(log.plan(), session, REAL, time.time).execute()
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+
+
+def test_a_cancelled_round_leaves_nothing(session: Session, log: KafkaLog) -> None:
+    before = sorted(log.ledgers_dir.rglob("*"))
+    run = CleanRun(log.plan(), session, REAL, time.time)
+    run.cancel()
+    with pytest.raises(CompactionCancelled):
+        run.execute()
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+
+
+def test_a_folder_that_is_there_is_anothers(session: Session, log: KafkaLog) -> None:
+    plan = log.plan()
+    theirs = log.ledgers_dir / str(plan.ledger_ids[0])
+    theirs.mkdir()
+    with pytest.raises(InvalidRequest, match="is there already"):
+        CleanRun(plan, session, REAL, time.time).execute()
+    assert theirs.exists()
+
+
+def test_a_worker_cleans(worker: CompactorProcess, log: KafkaLog) -> None:
+    """Progress, then the manifest."""
+    plan = log.plan(run_id="cleaned-over-grpc")
+    responses = list(worker.stub.Clean(CleanRequest(plan=plan)))
+    assert responses[0].HasField("progress")
+    manifest = responses[-1].manifest
+    assert manifest.end_offset == 120
+    log.take(manifest)
+    assert len(batches_of(log.ledgers_dir, log.segments)) == manifest.groups[0].batches

@@ -1,0 +1,260 @@
+"""Whole rounds over real files, without Spark: the worked examples, batch by batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.storage.kafka.records import ControlType, KafkaRecord, build_batch, end_marker
+from ledgerfold.v1.records_pb2 import AbortedTransaction
+from tests.support.kafka_log import DAY_MS, KafkaLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> KafkaLog:
+    return KafkaLog(tmp_path)
+
+
+def test_basic(log: KafkaLog) -> None:
+    """One segment named 0, a gap at its start, the checkpoint at the active segment."""
+    log.write("0:A=a0 1:B=b0 2:A=a1 3:C=c0 | 4:B=b1 5:A=a2 6:D=d0 |")
+    manifest = log.clean()
+    assert log.text() == "3:C=c0 4:B=b1 5:A=a2 6:D=d0"
+    (group,) = manifest.groups
+    assert (group.base_offset, group.next_offset, group.source_segments) == (0, 7, 2)
+    assert log.checkpoint == 7
+
+
+def test_a_tombstone_stays_for_its_retention(log: KafkaLog) -> None:
+    """It gets its horizon at the first copy and goes at that very millisecond."""
+    log.write("0:A=v 1:A 2:Z=1 |")
+    log.clean(time_ms=1_000)
+    assert log.text() == f"1:A~{1_000 + DAY_MS} 2:Z=1"
+    log.write("3:Y=1 |")
+    log.clean(time_ms=DAY_MS + 999)
+    assert log.text() == f"1:A~{1_000 + DAY_MS} 2:Z=1 3:Y=1"
+    log.write("4:Y=2 |")
+    log.clean(time_ms=DAY_MS + 1_000)
+    assert log.text() == "2:Z=1 4:Y=2"
+
+
+def test_the_map_fills(log: KafkaLog) -> None:
+    """A round that removes nothing moves on all the same."""
+    log.write("0:k0=1 1:k1=1 2:k0=2 3:k1=2 4:k2=1 |")
+    log.settings["keys_max"] = 2
+    log.clean()
+    assert (log.checkpoint, log.text()) == (2, "0:k0=1 1:k1=1 2:k0=2 3:k1=2 4:k2=1")
+    log.clean()
+    assert (log.checkpoint, log.text()) == (4, "2:k0=2 3:k1=2 4:k2=1")
+    log.clean()
+    assert (log.checkpoint, log.text()) == (5, "2:k0=2 3:k1=2 4:k2=1")
+
+
+def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: KafkaLog) -> None:
+    """Those without a key before it are read, too; of what follows it nothing is."""
+    log.write("0:a=1 | [1:b=1 2:=x 3:c=1 4:=y] |")
+    log.settings["keys_max"] = 2
+    manifest = log.clean()
+    assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
+
+
+def test_the_map_stops_inside_a_batch(log: KafkaLog) -> None:
+    """A batch that lost its first record still spans it."""
+    log.write("[0:a=1 1:b=1 2:c=1 3:a=2] 4:b=2 |")
+    log.settings["keys_max"] = 2
+    log.clean()
+    assert (log.checkpoint, log.text()) == (2, "0..3[0:a=1 1:b=1 2:c=1 3:a=2] 4:b=2")
+    log.clean()
+    assert (log.checkpoint, log.text()) == (4, "0..3[1:b=1 2:c=1 3:a=2] 4:b=2")
+    log.clean()
+    assert (log.checkpoint, log.text()) == (5, "0..3[2:c=1 3:a=2] 4:b=2")
+
+
+def test_the_last_batch_of_a_round_leaves_its_header(log: KafkaLog) -> None:
+    """Until it is the last one no more."""
+    log.write("0:a=1 1:=none |")
+    manifest = log.clean()
+    assert log.text() == "0:a=1 1:{}"
+    assert manifest.stats.invalid_messages_read == 1
+    log.write("2:b=1 |")
+    log.clean()
+    assert log.text() == "0:a=1 2:b=1"
+
+
+def test_a_producers_last_batch_leaves_its_header(log: KafkaLog) -> None:
+    """Batches keep their ends, and so their sequences, as long as a producer is remembered."""
+    log.write("[0:1=a 1:2=a 2:3=a]", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.write("[3:3=b 4:1=b 5:4=b]", producer_id=2, producer_epoch=0, base_sequence=0)
+    log.write("[6:1=c 7:4=c] |", producer_id=3, producer_epoch=0, base_sequence=0)
+    log.clean()
+    assert log.text() == "0..2[1:2=a] 3..5[3:3=b] 6..7[6:1=c 7:4=c]"
+    log.write("8:2=d |", producer_id=4, producer_epoch=0, base_sequence=0)
+    log.clean()
+    assert log.text() == "2:{} 3..5[3:3=b] 6..7[6:1=c 7:4=c] 8:2=d"
+    del log.producers[1]
+    log.write("9:9=d |")
+    log.clean()
+    assert log.text() == "3..5[3:3=b] 6..7[6:1=c 7:4=c] 8:2=d 9:9=d"
+
+
+def _marker(log: KafkaLog, offset: int, producer_id: int, kind: ControlType) -> None:
+    fields = {"base_offset": offset, "producer_id": producer_id, "producer_epoch": 0}
+    log.add(end_marker(kind, timestamp_ms=0, **fields))
+
+
+def _transactional(log: KafkaLog, text: str, producer_id: int, sequence: int = 0) -> None:
+    log.write(
+        text,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+
+
+def test_an_aborted_write_replaces_nothing(log: KafkaLog) -> None:
+    """Its header stays as long as its producer is remembered, and so do its marker and its line."""
+    log.write("0:k=old")
+    _transactional(log, "1:k=x", 9)
+    _marker(log, 2, 9, ControlType.ABORT)
+    log.write("3:x=1 |")
+    line = AbortedTransaction(producer_id=9, first_offset=1, last_offset=2, last_stable_offset=3)
+    log.aborted = [line]
+    manifest = log.clean()
+    assert log.text() == "0:k=old 1:{} 2:marker 3:x=1"
+    assert list(manifest.groups[0].aborted) == [line]
+    log.producers.clear()
+    log.write("4:y=1 |")
+    manifest = log.clean(time_ms=2_000)
+    # Its batch was met in this round, too.
+    assert log.text() == "0:k=old 2:marker 3:x=1 4:y=1"
+    log.write("5:y=1 |")
+    manifest = log.clean(time_ms=3_000)
+    assert log.text() == f"0:k=old 2:marker~{3_000 + DAY_MS} 3:x=1 5:y=1"
+    assert not manifest.groups[0].aborted
+
+
+def test_a_markers_life(log: KafkaLog) -> None:
+    """No horizon with its data, one behind them, gone when that has come; unless data live."""
+    _transactional(log, "0:A=1", 1)
+    _marker(log, 1, 1, ControlType.COMMIT)
+    _transactional(log, "2:A=2", 1, 1)
+    _marker(log, 3, 1, ControlType.COMMIT)
+    log.write("|")
+    log.settings["delete_retention_ms"] = 100
+    log.clean(time_ms=0)
+    assert log.text() == "1:marker 2:A=2 3:marker"
+    log.write("4:Z=1 |")
+    log.clean(time_ms=10)
+    assert log.text() == "1:marker~110 2:A=2 3:marker 4:Z=1"
+    log.write("5:Y=1 |")
+    log.clean(time_ms=109)
+    assert log.text() == "1:marker~110 2:A=2 3:marker 4:Z=1 5:Y=1"
+    log.write("6:X=1 |")
+    log.clean(time_ms=110)
+    assert log.text() == "2:A=2 3:marker 4:Z=1 5:Y=1 6:X=1"
+
+
+def test_retention_zero_takes_two_rounds(log: KafkaLog) -> None:
+    """In the same millisecond."""
+    log.write("0:k=v 1:k 2:o=x |")
+    log.settings["delete_retention_ms"] = 0
+    log.clean(time_ms=500)
+    assert log.text() == "1:k~500 2:o=x"
+    log.write("3:p=1 |")
+    log.clean(time_ms=500)
+    assert log.text() == "2:o=x 3:p=1"
+
+
+def test_a_batchs_tombstones_share_its_horizon(log: KafkaLog) -> None:
+    """It stays with the batch when they are gone."""
+    log.write("0:a=1 [1:a 2:b=v 3:c] 4:z=1 |")
+    log.settings["delete_retention_ms"] = 100
+    log.clean(time_ms=0)
+    assert log.text() == "1..3[1:a 2:b=v 3:c]~100 4:z=1"
+    log.write("5:c=back |")
+    log.clean(time_ms=50)
+    assert log.text() == "1..3[1:a 2:b=v]~100 4:z=1 5:c=back"
+    log.write("6:y=1 |")
+    log.clean(time_ms=100)
+    assert log.text() == "1..3[2:b=v]~100 4:z=1 5:c=back 6:y=1"
+
+
+def test_a_tombstone_beyond_the_clean_point_is_stamped(log: KafkaLog) -> None:
+    """A round early."""
+    log.write("0:a=1 1:b=1 2:c 3:d=1 |")
+    log.clean(keys_max=2, time_ms=1_000)
+    assert (log.checkpoint, log.text()) == (2, f"0:a=1 1:b=1 2:c~{1_000 + DAY_MS} 3:d=1")
+
+
+def test_statistics(log: KafkaLog) -> None:
+    """As Kafka's own test of them has it."""
+    log.write("0:0=a 1:1=a 2:0=b 3:1=b 4:0=c |")
+    size_bytes = log.segments[0].size_bytes
+    stats = log.clean(first_dirty_offset=2, keys_max=3).stats
+    assert log.checkpoint == 5
+    assert (stats.messages_read, stats.messages_written) == (5, 2)
+    assert (stats.bytes_read, stats.bytes_written) == (size_bytes, sum(map(len, log.batches())))
+    assert stats.invalid_messages_read == 0
+
+
+def test_a_dry_run_tells_what_the_map_holds(log: KafkaLog) -> None:
+    """The worked example, offsets from 0; a round that writes tells nothing of it."""
+    log.write("0:1001=Privet 1:1002=Baker 2:1003=Milkman |")
+    assert not log.clean().map
+    log.write("3:1002=Jump 4:1001=Paper 5:1001=Road |")
+    told = log.clean(dry_run=True, ledger_ids=[])
+    assert [(each.key, each.offset) for each in told.map] == [(b"1002", 3), (b"1001", 5)]
+    assert (told.stats.map_keys, told.end_offset) == (2, 6)
+
+
+def test_of_a_large_map_the_lowest_offsets_are_told(log: KafkaLog) -> None:
+    """As many as a person may want."""
+    log.write(" ".join(f"{at}:k{at}=1" for at in range(1_500)) + " |")
+    told = log.clean(dry_run=True, ledger_ids=[], keys_max=5_000)
+    assert [each.offset for each in told.map] == list(range(1_000))
+    assert told.stats.map_keys == 1_500
+
+
+def test_a_dry_run_counts_and_writes_nothing(log: KafkaLog) -> None:
+    """The same figures, but no files."""
+    log.write("0:A=a0 1:B=b0 2:A=a1 | 3:B=b1 |")
+    before = sorted(log.ledgers_dir.rglob("*"))
+    told = log.clean(dry_run=True, ledger_ids=[])
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+    assert told.stats == log.clean().stats
+    assert (told.end_offset, told.groups[0].batches) == (4, 2)
+
+
+def test_the_same_plan_gives_the_same_bytes(log: KafkaLog) -> None:
+    log.write("[0:a=1 1:b=2 2:c] [3:a=2 4:d=3] | [5:c=1 6:d] |", compression=4)
+    plan = log.plan()
+    log.clean(ledger_ids=[50, 51])
+    first = log.batches()
+    log.segments, log.checkpoint = list(plan.segments), 0
+    log.clean(ledger_ids=[60, 61])
+    assert log.batches() == first
+
+
+def test_untouched_batches_are_copied_as_bytes(log: KafkaLog) -> None:
+    """Compressed ones as well."""
+    for compression in range(5):
+        first = 4 * compression
+        records = [KafkaRecord(n, n, b"%d" % n, b"v" * 50, ()) for n in range(first, first + 4)]
+        log.add(build_batch(records, base_offset=first, compression=compression))
+    log.roll()
+    before = log.batches()
+    log.clean()
+    assert log.batches() == before
+
+
+def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
+    """A broker that starts anew goes on with the active segment in another ledger."""
+    log.write("0:a=1 1:b=1 | 2:a=2 |")
+    first, second = log.segments
+    first.files.extend(second.files)
+    first.next_base_offset, first.size_bytes = 3, first.size_bytes + second.size_bytes
+    log.segments = [first]
+    log.clean()
+    assert log.text() == "1:b=1 2:a=2"

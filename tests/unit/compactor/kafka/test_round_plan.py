@@ -1,0 +1,88 @@
+"""What a round's plan may not say, and batches that tasks read one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfold.compactor.kafka.plan import cut
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
+from tests.support.compaction import damage
+from tests.support.kafka_log import KafkaLog
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> KafkaLog:
+    log = KafkaLog(tmp_path)
+    log.write("0:a=1 1:b=1 | 2:a=2 |")
+    return log
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"keys_max": 0}, "one is the least"),
+        ({"segments": []}, "do not end at its bound"),
+        ({"upper_bound": 4}, "do not end at its bound 4"),
+        ({"first_dirty_offset": 3}, "in none of its segments"),
+        ({"ledger_ids": [7]}, "needs as many ledger ids"),
+        ({"ledger_ids": [7, 7]}, "needs as many ledger ids"),
+        ({"ledger_ids": [1, 7]}, "reads ledger 1"),
+        ({"segment_bytes_max": 0}, "Files of 0 bytes"),
+        ({"ledgers_dir": "relative/ledgers"}, "absolute path"),
+    ],
+)
+def test_a_plan_that_makes_no_sense(log: KafkaLog, fields: dict[str, Any], why: str) -> None:
+    """It is refused before anything is touched."""
+    with pytest.raises(InvalidRequest, match=why):
+        cut(log.plan(**fields), 2)
+
+
+def test_segments_that_do_not_follow_one_another(log: KafkaLog) -> None:
+    log.segments[0].next_base_offset = 1
+    with pytest.raises(InvalidRequest, match="do not follow"):
+        cut(log.plan(), 2)
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_one_long_batch_among_short_ones(tmp_path: Path, compression: int) -> None:
+    """Steps that only it takes are taken for itself, headers and all kinds of numbers included."""
+    log = KafkaLog(tmp_path)
+    headers = (("h", b"v"), ("none", None))
+    records = [
+        KafkaRecord(n, n * 10**6, b"k" * (n % 200 + 1), b"v" * (n % 150), headers[: n % 3])
+        for n in range(3_000)
+    ]
+    log.add(build_batch(records, base_offset=0, compression=compression))
+    log.write(" ".join(f"{n}:short{n}=1" for n in range(3_000, 3_020)) + " |")
+    log.clean()
+    last = {record.key: record for record in records}
+    kept = [record for batch in log.batches() for record in records_of(batch)]
+    assert kept[:-20] == sorted(last.values())
+
+
+def test_a_damaged_header_is_named(log: KafkaLog) -> None:
+    path = log.ledgers_dir / log.segments[0].files[0].path
+    damage(path, 90)
+    with pytest.raises(Corruption, match="key section"):
+        log.clean()
+
+
+def test_a_segment_of_several_ledgers(log: KafkaLog) -> None:
+    """Its topic was unloaded meanwhile: it went on in another one."""
+    first, second = log.segments
+    first.files.extend(second.files)
+    first.next_base_offset = second.next_base_offset
+    first.size_bytes += second.size_bytes
+    log.segments.remove(second)
+    log.clean()
+    assert log.text() == "1:b=1 2:a=2"
+
+
+def test_a_file_of_another_ledger(log: KafkaLog) -> None:
+    log.segments[0].files[0].first.ledger_id = 9
+    with pytest.raises(InvalidRequest, match="no file of ledger 9"):
+        cut(log.plan(), 2)
