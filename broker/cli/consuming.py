@@ -3,6 +3,7 @@
 ledgerfold consume prices -s audit -p Earliest -n 0 --until-end
 ledgerfold read prices --read-compacted --until-end -o jsonl | jq .value
 ledgerfold read prices --from 12:3 -i -n 1
+ledgerfold read addresses --offset 3 --isolation read_committed
 
 Options are those of `pulsar-client consume` and `read` where it has them. One difference: a `read`
 creates no topic that is not there, unless `--create` says so. What came is written out before the
@@ -21,7 +22,7 @@ from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
 from ledgerfold.broker.cli.start_positions import parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
-from ledgerfold.storage.errors import Timeout, TopicIsPartitioned, TopicNotFound
+from ledgerfold.storage.errors import InvalidRequest, Timeout, TopicIsPartitioned, TopicNotFound
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Consumer, Message
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Commands = argparse._SubParsersAction
 _FORMATS = ("text", "json", "jsonl")
+_FIRST = "earliest"
 _TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 # How long a message that the broker has sent may take to come.
 _ON_ITS_WAY_MS = 200
@@ -68,7 +70,7 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
     add(
         *("-m", "--from", "--start-message-id"),
         dest="start",
-        default="earliest",
+        default=_FIRST,
         metavar="earliest|latest|L:E[[:P]:I]|TIME",
         help="TIME: ms since the epoch, or ISO 8601; default earliest",
     )
@@ -76,6 +78,14 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         *("-i", "--inclusive", "--start-message-id-inclusive"),
         action="store_true",
         help="with the message at --from",
+    )
+    offset = "of a Kafka topic: with that offset, or the next one that is there"
+    add("--offset", type=parse_count, metavar="N", help=offset)
+    add(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        help="of a Kafka topic: without what is not committed; default read_uncommitted",
     )
     add("-n", "--number", "--num-messages", type=parse_count, default=0, help="default 0: no limit")
     add("--create", action="store_true", help="the topic, when there is none")
@@ -135,22 +145,25 @@ def _position(text: str) -> tuple[int, ...]:
 
 
 def _read(options: argparse.Namespace) -> None:
-    from ledgerfold.broker.client import MessageId
-
+    if options.offset is not None and options.start != _FIRST:
+        raise InvalidRequest("A read begins in one place: --from or --offset.")
     start = parse_start(options.start)
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
     if not options.create:
         _check_exists(options, topic)
     client = client_of(options)
     try:
+        at_time = start if isinstance(start, int) else None
+        at_id = None if isinstance(start, int) or options.offset is not None else start
         reader = client.create_reader(
             topic,
-            MessageId.earliest if isinstance(start, int) else start,
+            at_id,
             is_read_compacted=options.read_compacted,
             start_message_id_inclusive=options.inclusive,
+            start_offset=options.offset,
+            start_time_ms=at_time,
+            isolation=options.isolation,
         )
-        if isinstance(start, int):
-            reader.seek(start)
         # What a reader says of the end is exact: nothing is on its way then.
         with message_printer(options) as show:
             for message in _messages(options, reader.read_next, reader.has_message_available, 0):

@@ -9,26 +9,22 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ledgerfold.broker.cli import kafka_demos
+from ledgerfold.broker.cli.demo_stage import SHOWN, Stage, differences, verdict
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.output import message_id_text
-from ledgerfold.broker.cli.producing import Outgoing, send_all
+from ledgerfold.broker.cli.producing import Outgoing
 from ledgerfold.broker.cli.tables import aligned
-from ledgerfold.broker.cli.units import format_size, parse_positive
+from ledgerfold.broker.cli.units import parse_positive
 from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
 from ledgerfold.storage.words import counted
 
-if TYPE_CHECKING:
-    from ledgerfold.broker.client import Client, Message, MessageId
-
 Commands = argparse._SubParsersAction
-_SHOWN = 8
 
 
 def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -41,8 +37,14 @@ def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
         ticker.add_argument(
             option, type=parse_positive, default=default, help="default %(default)s", metavar="N"
         )
-    _demo(verbs, "addresses", "six addresses of three people", _addresses)
-    _demo(verbs, "prices", "seven prices of three products", _prices)
+    addresses = _demo(verbs, "addresses", "six addresses of three people", _addresses)
+    prices = _demo(verbs, "prices", "seven prices of three products", _prices)
+    for parser in (git, addresses, prices):
+        parser.add_argument(
+            "--cleanup-policy",
+            choices=("compact", "compact,delete"),
+            help="on a Kafka topic, which Kafka's cleaner cleans",
+        )
 
 
 def _demo(
@@ -56,68 +58,6 @@ def _demo(
     parser.add_argument("--keep", action="store_true", help="do not delete the topic in the end")
     parser.set_defaults(run=lambda options: _on_stage(options, name, run))
     return parser
-
-
-class Stage:
-    """A broker, a topic, and what every demonstration does with them."""
-
-    def __init__(self, options: argparse.Namespace, url: str, topic: str) -> None:
-        from ledgerfold.broker.client import Client
-
-        self.options = options
-        self.url = url
-        self.topic = topic
-        self.client: Client = Client(url)
-
-    def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
-        """The ids, in order. Raises what the producer met."""
-        began = time.monotonic()
-        ids: list[MessageId] = []
-        with self.client.create_producer(
-            self.topic, batching_enabled=batching, batching_max_messages=10_000
-        ) as producer:
-            count = send_all(producer, messages, on_stored=ids.append)
-        print(f"published   {counted(count, 'message')} in {time.monotonic() - began:.2f} s")
-        return ids
-
-    def compact(self) -> int:
-        """Compacts and waits; prints the run's figures."""
-        from ledgerfold.broker.cli.compaction import (
-            WARMING_UP,
-            is_warming_up,
-            report_end,
-            wait_for_end,
-        )
-        from ledgerfold.broker.client.admin import Admin
-
-        with Admin(self.url) as admin:
-            if is_warming_up(admin):
-                print(f"compacting  {WARMING_UP}", flush=True)
-            admin.trigger_compaction(self.topic)
-            print("compacted   ", end="")
-            return report_end(wait_for_end(admin, self.topic))
-
-    def read(self, *, compacted: bool) -> Iterator[Message]:
-        from ledgerfold.broker.client import MessageId
-
-        reader = self.client.create_reader(
-            self.topic, MessageId.earliest, is_read_compacted=compacted
-        )
-        while reader.has_message_available():
-            yield reader.read_next()
-        reader.close()
-
-    def print_sizes(self) -> None:
-        from ledgerfold.broker.client.admin import Admin
-
-        with Admin(self.url) as admin:
-            internal = admin.internal_stats(self.topic)
-        ledger = internal["compactedLedger"]
-        print(
-            f"stored      {counted(internal['numberOfEntries'], 'raw entry', 'raw entries')}, "
-            f"{format_size(internal['totalSize'])}; compacted "
-            f"{counted(ledger['entries'], 'entry', 'entries')}, {format_size(ledger['size'])}"
-        )
 
 
 @contextmanager
@@ -159,28 +99,11 @@ def _delete(url: str, topic: str) -> None:
         print("deleted     the topic; --keep leaves it there")
 
 
-def _verdict(wrong: list[str], right: str) -> int:
-    if not wrong:
-        print(f"checked     {right}")
-        return DONE
-    print(f"checked     {counted(len(wrong), 'difference')}:")
-    for line in wrong[:_SHOWN]:
-        print(f"  {line}")
-    return FAILED
-
-
-def _differences(found: dict[str, object], expected: dict[str, object]) -> list[str]:
-    keys = sorted(found.keys() | expected.keys())
-    return [
-        f"{key}: {found.get(key)} instead of {expected.get(key)}"
-        for key in keys
-        if found.get(key) != expected.get(key)
-    ]
-
-
 def _git(stage: Stage) -> int:
     from ledgerfold.broker.demo import git_history
 
+    if stage.options.cleanup_policy is not None:
+        return kafka_demos.git(stage)
     repository = stage.options.repository
     commit = git_history.last_commit(repository)
     if git_history.is_shallow(repository):
@@ -207,15 +130,15 @@ def _git(stage: Stage) -> int:
     for message in stage.read(compacted=True):
         document = json.loads(message.data())
         found[message.partition_key()] = (document["mode"], document["blob"])
-        if len(rows) < _SHOWN:
+        if len(rows) < SHOWN:
             place = {"id": message_id_text(message.message_id()), "path": message.partition_key()}
             rows.append(place | {"mode": document["mode"], "commit": document["commit"][:12]})
     stage.print_sizes()
     if rows:
         print(f"\nThe compacted view, first {len(rows)} of {len(found):,}:\n{aligned(rows)}\n")
     expected: dict[str, object] = dict(git_history.tree(repository, commit))
-    return _verdict(
-        _differences(found, expected),
+    return verdict(
+        differences(found, expected),
         f"the compacted view equals git ls-tree -r {commit[:12]}, {counted(len(found), 'path')}",
     )
 
@@ -237,10 +160,10 @@ def _ticker(stage: Stage) -> int:
     last = {each.partition_key(): each.data() for each in stage.read(compacted=True)}
     found: dict[str, object] = dict(last)
     stage.print_sizes()
-    shown = [{"symbol": key, "last": last[key].decode()} for key in islice(last, _SHOWN)]
+    shown = [{"symbol": key, "last": last[key].decode()} for key in islice(last, SHOWN)]
     print(f"\n{aligned(shown)}\n")
     right = f"the last price of {counted(len(found), 'symbol')}"
-    return _verdict(_differences(found, expected), right)
+    return verdict(differences(found, expected), right)
 
 
 def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
@@ -263,16 +186,20 @@ def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
     expected = [(message_id_text(ids[place]), key, value) for place, key, value in compacted(pairs)]
     print()
     wrong = [] if found == expected else [f"{found} instead of {expected}"]
-    return _verdict(wrong, "of each key the last message, in order, under its own id")
+    return verdict(wrong, "of each key the last message, in order, under its own id")
 
 
 def _addresses(stage: Stage) -> int:
     from ledgerfold.broker.demo.examples import ADDRESSES
 
+    if stage.options.cleanup_policy is not None:
+        return kafka_demos.addresses(stage)
     return _example(stage, ADDRESSES)
 
 
 def _prices(stage: Stage) -> int:
     from ledgerfold.broker.demo.examples import PRICES
 
+    if stage.options.cleanup_policy is not None:
+        return kafka_demos.prices(stage)
     return _example(stage, PRICES)

@@ -35,12 +35,19 @@ def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
     what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
     what.add_argument("--at", metavar="L:E[[:P]:I]", help="one message, by its id")
+    what.add_argument("--offset", type=int, metavar="N", help="one of a Kafka topic, by its offset")
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> None:
+    from ledgerfold.broker.client import MessageId
+
     topic, message_id = options.topic, None
+    if options.offset is not None and options.offset < 0:
+        raise InvalidRequest("Offsets count from 0.")
+    if options.offset is not None:
+        message_id = MessageId(-1, 0, options.offset, -1)
     if options.at is not None:
         message_id = _message_id(options.at)
         topic = topic_of(topic, message_id)

@@ -17,6 +17,12 @@ from typing import NamedTuple
 
 from ledgerfold.broker.cli.connecting import client_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.import_kafka import (
+    KAFKA_LOG,
+    add_kafka_log,
+    import_kafka_log,
+    refuse_kafka_options,
+)
 from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
 from ledgerfold.broker.cli.producing import Outgoing, send_all
 from ledgerfold.storage.errors import InvalidRequest
@@ -49,8 +55,8 @@ def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.set_defaults(run=_import)
     add = parser.add_argument
-    add("file", metavar="FILE.csv|FILE.jsonl|-", help="-: standard input")
-    add("--key", required=True, metavar="FIELD", help="its text is the key")
+    add("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
+    add("--key", metavar="FIELD", help="its text is the key")
     add(
         "--value",
         metavar="FIELD",
@@ -67,6 +73,7 @@ def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
         default="stop",
         help="at a row that cannot be imported; skip ends with 1 if it skipped any; default stop",
     )
+    add_kafka_log(parser)
 
 
 def to_message(row: Row, rules: RowRules) -> Outgoing:
@@ -162,6 +169,11 @@ class _Import:
 
 
 def _import(options: argparse.Namespace) -> int:
+    if options.file == KAFKA_LOG:
+        return import_kafka_log(options)
+    refuse_kafka_options(options)
+    if options.key is None:
+        raise InvalidRequest("Say which field is the key: --key FIELD.")
     if options.topic is None and options.file == "-":
         raise InvalidRequest("Standard input has no name: say --topic.")
     topic = options.topic or Path(options.file).stem

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ledgerfold.broker.cli.cleaner import add_cleaner
 from ledgerfold.broker.cli.clock import add_clock
 from ledgerfold.broker.cli.compacting import add_compact
 from ledgerfold.broker.cli.compaction import add_runs
@@ -20,6 +21,7 @@ from ledgerfold.broker.cli.damage import add_repair, add_verify
 from ledgerfold.broker.cli.demos import add_demo
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
 from ledgerfold.broker.cli.explaining import add_explain
+from ledgerfold.broker.cli.exporting import add_export
 from ledgerfold.broker.cli.importing import add_import
 from ledgerfold.broker.cli.inspecting import add_info, add_segment
 from ledgerfold.broker.cli.parsing import Parser
@@ -51,11 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
         add_topic_policies,
         add_compact,
         add_runs,
+        add_cleaner,
         add_explain,
         add_what_if,
         add_info,
         add_clock,
         add_import,
+        add_export,
         add_segment,
         add_verify,
         add_repair,

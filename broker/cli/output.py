@@ -96,9 +96,12 @@ def print_document(document: Any) -> None:
 
 def message_row(message: Message) -> dict[str, Any]:
     """A message as JSON."""
+    offset = message.offset()
     return {
         "id": message_id_text(message.message_id()),
+        **({} if offset is None else {"offset": offset}),
         **content(_key(message), message.value()),
+        "tombstone": message.is_tombstone(),
         "properties": message.properties(),
         "event_time": message.event_timestamp(),
         "publish_time": message.publish_timestamp(),
@@ -123,10 +126,10 @@ def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:
 
 def message_text(message: Message, width: int | None = None) -> str:
     """id, key, value on a line."""
-    data = message.data()
+    data = None if message.is_tombstone() else message.data()
     line = (
         f"{message_id_text(message.message_id()):<14} {_shown(_key(message), '(no key)'):<20} "
-        f"{_shown(data or None, '(tombstone)')}"
+        f"{_shown(data, '(tombstone)')}"
     )
     return cut(line, width)
 

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.kafka_config import add_creation_options, created_with
 from ledgerfold.broker.cli.output import print_document
 from ledgerfold.broker.cli.units import parse_positive
 
@@ -27,6 +28,7 @@ def add_partition_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
 
     create = add("create-partitioned-topic", "create a topic and its partitions", _create)
     _add_partitions(create, "how many")
+    add_creation_options(create)
     update = add("update-partitioned-topic", "make more partitions", _update)
     _add_partitions(update, "how many in all")
     add("get-partitioned-topic-metadata", "how many partitions; 0: not partitioned", _metadata)
@@ -45,7 +47,9 @@ def _add_partitions(parser: argparse.ArgumentParser, text: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> None:
-    admin_of(options).create_partitioned_topic(options.topic, options.partitions)
+    admin_of(options).create_partitioned_topic(
+        options.topic, options.partitions, kafka=created_with(options)
+    )
 
 
 def _update(options: argparse.Namespace) -> None:

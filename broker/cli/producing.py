@@ -64,8 +64,8 @@ def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
     add(
         "--compression",
         type=str.lower,
-        choices=("zstd", "lz4", "zlib", "snappy"),
-        help="of values; default none",
+        choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
+        help="of values; default none; a Kafka topic knows gzip, and the others zlib",
     )
     add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
     add("-Z", "--empty-is-tombstone", action="store_true", help="an empty value becomes none")

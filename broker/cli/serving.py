@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.kafka_config import add_serve_options, serve_config
 from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_and_service_of
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
@@ -66,6 +67,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     )
     _add_compactor(parser.add_argument_group("compaction").add_argument)
     _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
+    add_serve_options(parser.add_argument_group("Kafka topics"))
     _add_sizes(parser.add_argument_group("the end of segments and ledgers").add_argument)
 
 
@@ -179,6 +181,7 @@ def _serve(options: argparse.Namespace) -> int:
             strategy_timeout_ms=options.strategy_timeout,
             strategy_memory_bytes=options.strategy_memory,
             emulation=emulation_of(options),
+            kafka_config=serve_config(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             compactor=options.compactor,
             spark_master=options.spark_master,

@@ -10,6 +10,12 @@ from ledgerfold.broker.cli.compaction import add_compaction_verbs
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.cursors import add_cursor_verbs
 from ledgerfold.broker.cli.emulation import add_emulation_verbs
+from ledgerfold.broker.cli.kafka_config import (
+    add_creation_options,
+    add_topic_config_verbs,
+    created_with,
+)
+from ledgerfold.broker.cli.kafka_logs import add_log_verbs
 from ledgerfold.broker.cli.message_ttl import add_message_ttl_verbs
 from ledgerfold.broker.cli.operations import add_operation_verbs
 from ledgerfold.broker.cli.output import message_id_text, print_document
@@ -35,7 +41,7 @@ Run = Callable[[argparse.Namespace], int | None]
 def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("topics", help="topics, their policies, their compaction")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "create", "create a topic", _create)
+    add_creation_options(_verb(verbs, "create", "create a topic", _create))
     delete = _verb(verbs, "delete", "delete a topic and its data", _delete)
     delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses it")
     listing = verbs.add_parser("list", help="list topics")
@@ -72,6 +78,8 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     add_partition_verbs(verbs)
     add_cursor_verbs(verbs)
     add_compaction_verbs(verbs)
+    add_topic_config_verbs(verbs)
+    add_log_verbs(verbs)
     _add_policies(verbs, "topic")
 
 
@@ -128,7 +136,7 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
 
 
 def _create(options: argparse.Namespace) -> None:
-    admin_of(options).create_topic(options.topic)
+    admin_of(options).create_topic(options.topic, kafka=created_with(options))
 
 
 def _delete(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ of storage/errors.py: TopicNotFound and the like, Unavailable when there is no b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -21,6 +21,7 @@ import grpc
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.admin_policies import PolicyCalls
+from ledgerfold.broker.client.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.outlook import Outlook
 from ledgerfold.rpc_errors import error_from_rpc
@@ -29,6 +30,7 @@ from ledgerfold.v1 import (
     admin_pb2_grpc,
     data_pb2,
     data_pb2_grpc,
+    kafka_pb2_grpc,
     records_pb2,
 )
 
@@ -49,6 +51,8 @@ class Admin(PolicyCalls, Outlook):
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
         self._admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
         self._data: Any = data_pb2_grpc.DataServiceStub(self._channel)
+        # What there is to ask of Kafka topics alone.
+        self.kafka = KafkaAdmin(kafka_pb2_grpc.KafkaServiceStub(self._channel), timeout_seconds)
         forks.channel_opened(self._channel)
         forks.belongs_to_this_process(self)
 
@@ -85,9 +89,16 @@ class Admin(PolicyCalls, Outlook):
 
     # Topics.
 
-    def create_topic(self, topic: str) -> None:
-        """Raises TopicExists."""
-        self._call(self._admin.CreateTopic, admin_pb2.CreateTopicRequest(topic=topic))
+    def create_topic(self, topic: str, *, kafka: Mapping[str, str] | None = None) -> None:
+        """`kafka`: settings by Kafka's names, none or more: it is a Kafka topic then.
+
+        Raises TopicExists, KafkaError (INVALID_CONFIG).
+        """
+        request = admin_pb2.CreateTopicRequest(topic=topic)
+        if kafka is not None:
+            request.kafka.SetInParent()
+            request.kafka.values.update(kafka)
+        self._call(self._admin.CreateTopic, request)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Deletes it with its data. `force` disconnects its clients, else TopicBusy is raised."""
@@ -99,9 +110,17 @@ class Admin(PolicyCalls, Outlook):
         request = admin_pb2.ListTopicsRequest(namespace=namespace)
         return list(self._call(self._admin.ListTopics, request).topics)
 
-    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
-        """With its partitions, the topics `<topic>-partition-0` and so on. Raises TopicExists."""
+    def create_partitioned_topic(
+        self, topic: str, partitions: int, *, kafka: Mapping[str, str] | None = None
+    ) -> None:
+        """With its partitions, the topics `<topic>-partition-0` and so on. `kafka`: their settings.
+
+        Raises TopicExists, KafkaError.
+        """
         request = admin_pb2.CreatePartitionedTopicRequest(topic=topic, partitions=partitions)
+        if kafka is not None:
+            request.kafka.SetInParent()
+            request.kafka.values.update(kafka)
         self._call(self._admin.CreatePartitionedTopic, request)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
@@ -295,7 +314,9 @@ class Admin(PolicyCalls, Outlook):
         channel = self._channel
         self._channel = None
         # Nothing may refer to the channel any more (forks.py).
-        self._admin = self._data = forks.Gone("The admin is closed.")
+        gone = forks.Gone("The admin is closed.")
+        self._admin = self._data = gone
+        self.kafka.close(gone)
         if channel is not None:
             channel.close()
 

@@ -50,7 +50,7 @@ from ledgerfold.broker.client.options import (
     PartitionsRoutingMode,
 )
 from ledgerfold.broker.client.producer_core import PENDING_MESSAGES_MAX, ProducerConfig
-from ledgerfold.broker.client.reader_core import ReaderConfig
+from ledgerfold.broker.client.reader_core import Isolation, ReaderConfig
 from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view_core import TableViewConfig, TableViewCore
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
@@ -178,12 +178,15 @@ class Client:
     async def create_reader(
         self,
         topic: str,
-        start_message_id: MessageId,
+        start_message_id: MessageId | None = None,
         *,
         receiver_queue_size: int = 1000,
         reader_name: str | None = None,
         is_read_compacted: bool = False,
         start_message_id_inclusive: bool = False,
+        start_offset: int | None = None,
+        start_time_ms: int | None = None,
+        isolation: str = Isolation.READ_UNCOMMITTED,
     ) -> Reader:
         """As `ledgerfold.Client.create_reader`."""
         config = ReaderConfig(
@@ -193,6 +196,9 @@ class Client:
             is_read_compacted,
             receiver_queue_size,
             reader_name or "",
+            start_offset,
+            start_time_ms,
+            isolation,
         )
         core = await open_reader(self._connection, config)
         reader = Reader(core, self._forget)

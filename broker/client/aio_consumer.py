@@ -14,6 +14,7 @@ from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.partitioned_consumer import PartitionedConsumerCore
 from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
 from ledgerfold.broker.client.reader_core import ReaderCore
+from ledgerfold.broker.client.start import id_of_offset
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 
@@ -132,6 +133,11 @@ class Reader:
         """Moves to a message id, or to the first entry published at or after a time in ms."""
         async with self._moving:
             await self._core.seek(messageid)
+
+    async def seek_offset(self, offset: int, partition: int = -1) -> None:
+        """Of a Kafka topic: see `ledgerfold.Reader.seek_offset`."""
+        async with self._moving:
+            await self._core.seek(id_of_offset(offset, partition), inclusive=True)
 
     async def close(self) -> None:
         self._forget(self)

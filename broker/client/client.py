@@ -46,7 +46,7 @@ from ledgerfold.broker.client.options import (
 from ledgerfold.broker.client.producer import Producer
 from ledgerfold.broker.client.producer_core import PENDING_MESSAGES_MAX, ProducerConfig
 from ledgerfold.broker.client.reader import Reader
-from ledgerfold.broker.client.reader_core import ReaderConfig
+from ledgerfold.broker.client.reader_core import Isolation, ReaderConfig
 from ledgerfold.broker.client.table import Schema
 from ledgerfold.broker.client.table_view import TableView
 from ledgerfold.broker.client.table_view_core import TableViewConfig
@@ -207,20 +207,30 @@ class Client:
     def create_reader(
         self,
         topic: str,
-        start_message_id: MessageId,
+        start_message_id: MessageId | None = None,
         *,
         receiver_queue_size: int = 1000,
         reader_name: str | None = None,
         is_read_compacted: bool = False,
         start_message_id_inclusive: bool = False,
+        start_offset: int | None = None,
+        start_time_ms: int | None = None,
+        isolation: str = Isolation.READ_UNCOMMITTED,
     ) -> Reader:
         """Opens a reader; the topic is created if need be.
 
         It begins behind `start_message_id`, or with it if `start_message_id_inclusive`. `latest`
-        means the last message there is now; on a partitioned topic only `earliest` and `latest`
-        will do. `is_read_compacted`: of what was compacted, read the last message of each key only.
+        means the last message there is now; on a partitioned topic only `earliest`, `latest` and
+        a time will do. `start_time_ms`: with the first message of that time or later, instead.
+        `is_read_compacted`: of what was compacted, read the last message of each key only.
         `receiver_queue_size`: messages held here ahead of time, at least 1; one entry may exceed
-        it. Raises NotAllowed, InvalidRequest, Unavailable.
+        it.
+
+        Of a Kafka topic: `start_offset`, instead of an id, begins with the message at that offset,
+        or the first behind it that is there. `isolation`: "read_committed" leaves out what is of
+        transactions that were aborted or are open, and waits for those that are open.
+
+        Raises NotAllowed, InvalidRequest, KafkaError, Unavailable.
         """
         config = ReaderConfig(
             topic,
@@ -229,6 +239,9 @@ class Client:
             is_read_compacted,
             receiver_queue_size,
             reader_name or "",
+            start_offset,
+            start_time_ms,
+            isolation,
         )
         core = self._call(lambda connection: open_reader(connection, config))
         reader = Reader(core, self._io, self._forget)

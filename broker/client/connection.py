@@ -21,7 +21,7 @@ from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, Timeout
-from ledgerfold.v1 import data_pb2, data_pb2_grpc
+from ledgerfold.v1 import data_pb2, data_pb2_grpc, kafka_pb2, kafka_pb2_grpc
 
 _SERVICE = "/ledgerfold.v1.DataService/"
 CHANNEL_OPTIONS = (
@@ -93,6 +93,7 @@ class Connection:
         )
         forks.channel_opened(self._channel)
         self.stub: Any = data_pb2_grpc.DataServiceStub(self._channel)
+        self._kafka: Any = kafka_pb2_grpc.KafkaServiceStub(self._channel)
         # Bulk directions travel as raw bytes (broker/wire/frames.py).
         self.publish: Any = self._stream("Publish", data_pb2.PublishResponse.FromString)
         self.subscribe: Any = self._stream("Subscribe", None)
@@ -132,10 +133,17 @@ class Connection:
             await asyncio.sleep(wait_s)
         raise AlreadyClosed("The client is closed.")
 
+    async def new_producer_id(self) -> int:
+        """One that no producer of a Kafka topic ever had. Raises as `call`."""
+        request = kafka_pb2.InitProducerIdRequest()
+        response = await self.call(self._kafka.InitProducerId, request)
+        return int(response.producer_id)
+
     async def close(self) -> None:
         """Further calls raise AlreadyClosed. Closing twice is fine."""
         channel, self._channel = self._channel, None
         # Nothing may refer to the channel any more (forks.py).
-        self.stub = self.publish = self.subscribe = self.read = forks.Gone("The client is closed.")
+        gone = forks.Gone("The client is closed.")
+        self.stub = self._kafka = self.publish = self.subscribe = self.read = gone
         if channel is not None:
             await channel.close(None)

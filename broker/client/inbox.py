@@ -25,6 +25,8 @@ class Delivery(NamedTuple):
     header: EntryHeader
     data: memoryview
     redelivery_count: int = 0
+    # Kafka topics: records before this offset are not the reader's.
+    first_offset: int = 0
 
 
 class Bell:

@@ -16,20 +16,18 @@ _log = logging.getLogger(__name__)
 
 def tell(outcome: Outcome, partition: int) -> None:
     """Tells each listener of an entry what became of its message."""
-    entry, (ledger_id, entry_id), error = outcome
+    entry, position, error = outcome
     listeners = entry.listeners
     if listeners.count(None) == len(listeners):
         return
     result = Result.Ok if error is None else result_of(error)
-    if ledger_id < 0:
-        partition = -1
-    has_index = ledger_id >= 0 and not entry.is_plain
-    message_id: MessageId | None = None
+    is_stored_before = position.ledger_id < 0
+    message_id = MessageId() if error is None else None
     for index, listener in enumerate(listeners):
         if listener is None:
             continue
-        if error is None:
-            message_id = MessageId(partition, ledger_id, entry_id, index if has_index else -1)
+        if error is None and not is_stored_before:
+            message_id = entry.message_id(partition, position, index)
         if not callable(listener):
             _settle(listener, message_id, error)
             continue

@@ -15,7 +15,8 @@ from typing import TypeVar
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EntryHeader
-from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
+from ledgerfold.storage.kafka.entries import KafkaBatch
 
 Part = TypeVar("Part")
 
@@ -41,17 +42,45 @@ class ReceivedEntry:
         # All values, once one of them was asked for: at once they cost a third of one by one.
         self.contents: list[bytes] | None = None
 
+    def message_id(self, row: int) -> MessageId:
+        header = self.header
+        return MessageId(
+            self.partition, header.ledger_id, header.entry_id, self.batch.batch_index(row)
+        )
+
+    def offset(self, row: int) -> int | None:
+        return None
+
+    def is_tombstone(self, row: int) -> bool:
+        return not self.batch.value_bytes(row)
+
     def load(self) -> list[bytes]:
         try:
             self.contents = self.batch.contents()
-        except InvalidRequest as error:
+        except (InvalidRequest, KafkaError) as error:
             raise self.damage(error) from error
         return self.contents
 
-    def damage(self, error: InvalidRequest) -> Corruption:
+    def damage(self, error: InvalidRequest | KafkaError) -> Corruption:
         """What it means that the entry does not decode."""
         path = f"entry {self.header.position} of {self.topic}"
-        return Corruption(path, 0, "a native entry", error.message)
+        return Corruption(path, 0, "an entry that decodes", error.message)
+
+
+class ReceivedRecords(ReceivedEntry):
+    """Of a Kafka topic: the id of the message at offset o is 0:o, wherever its batch lies."""
+
+    __slots__ = ()
+    batch: KafkaBatch
+
+    def message_id(self, row: int) -> MessageId:
+        return MessageId(self.partition, 0, self.batch.offset(row))
+
+    def offset(self, row: int) -> int | None:
+        return self.batch.offset(row)
+
+    def is_tombstone(self, row: int) -> bool:
+        return self.batch.is_null(row)
 
 
 def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
@@ -61,7 +90,7 @@ def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
     def decoded(message: Message) -> Part:
         try:
             return part(message)
-        except InvalidRequest as error:
+        except (InvalidRequest, KafkaError) as error:
             raise message[0].damage(error) from error
 
     return decoded
@@ -99,12 +128,22 @@ class Message(tuple[ReceivedEntry, int]):
     def has_null_value(self) -> bool:
         return self._entry.batch.is_null(self._row)
 
+    @_decoding
+    def is_tombstone(self) -> bool:
+        """Whether it takes its key away: a null or an empty value; in Kafka topics a null one."""
+        entry, row = self
+        return entry.is_tombstone(row)
+
+    @_decoding
     def message_id(self) -> MessageId:
         entry, row = self
-        header = entry.header
-        return MessageId(
-            entry.partition, header.ledger_id, header.entry_id, entry.batch.batch_index(row)
-        )
+        return entry.message_id(row)
+
+    @_decoding
+    def offset(self) -> int | None:
+        """Its place in a Kafka topic's log; None on other topics."""
+        entry, row = self
+        return entry.offset(row)
 
     def has_key(self) -> bool:
         """Whether the message has a key at all; the empty key is a key. (Java's `hasKey`.)"""

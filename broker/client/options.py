@@ -16,6 +16,7 @@ from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,
+    KafkaError,
     LedgerfoldError,
     NotAllowed,
     Overloaded,
@@ -28,13 +29,17 @@ from ledgerfold.storage.errors import (
 
 
 class CompressionType(IntEnum):
-    """What a producer compresses the values of an entry with (`pulsar.CompressionType`)."""
+    """What a producer compresses the values of an entry with (`pulsar.CompressionType`).
+
+    A Kafka topic takes what Kafka has: all but ZLib, and GZIP, which no other topic takes.
+    """
 
     NONE = Compression.NONE
     LZ4 = Compression.LZ4
     ZLib = Compression.ZLIB
     ZSTD = Compression.ZSTD
     SNAPPY = Compression.SNAPPY
+    GZIP = 5
 
 
 class ConsumerType(IntEnum):
@@ -98,6 +103,7 @@ _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
     (Overloaded, Result.ProducerQueueIsFull),
     (Unavailable, Result.ConnectError),
     (InvalidRequest, Result.InvalidMessage),
+    (KafkaError, Result.InvalidMessage),
     (NotAllowed, Result.NotAllowedError),
     (TopicNotFound, Result.TopicNotFound),
     (ProducerBusy, Result.ProducerBusy),

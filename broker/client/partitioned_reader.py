@@ -1,8 +1,8 @@
 """A reader of a partitioned topic: one reader on each partition, taking turns.
 
-Rules (Pulsar's MultiTopicsReaderImpl): it begins at earliest or latest; a seek to a message id
-moves the id's partition alone, to earliest, latest or a time all of them. There is more when there
-is in one partition. A partition that comes later is read from its beginning.
+Rules (Pulsar's MultiTopicsReaderImpl): it begins at earliest, latest or a time; a seek to a message
+id moves the id's partition alone, to earliest, latest or a time all of them. There is more when
+there is in one partition. A partition that comes later is read from its beginning.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class PartitionedReaderCore:
     """What ReaderCore is to a topic that is not partitioned. Made on the event loop."""
 
     def __init__(self, connection: Connection, config: ReaderConfig) -> None:
-        if not config.start_message_id.is_boundary:
+        if isinstance(config.start, MessageId) and not config.start.is_boundary:
             raise InvalidRequest(
-                f"{config.topic} is partitioned: a reader begins at earliest or latest, and seeks "
-                "from there; or it reads the one partition."
+                f"{config.topic} is partitioned: a reader begins at earliest or latest, or at a "
+                "time, and seeks from there; or it reads the one partition."
             )
         self.config = config
         self.inbox = MergedInbox()
@@ -71,7 +71,7 @@ class PartitionedReaderCore:
     async def _open_one(self, topic: str, is_new: bool) -> ReaderCore:
         config = replace(self.config, topic=topic)
         if is_new:
-            config = replace(config, start_message_id=MessageId.earliest)
+            config = replace(config, start_message_id=MessageId.earliest, start_time_ms=None)
         return await ReaderCore.open(self._connection, config)
 
     def _on_opened(self, core: ReaderCore) -> None:
@@ -93,10 +93,10 @@ class PartitionedReaderCore:
         """Every partition was terminated, and all of it was taken."""
         return all(core.has_reached_end() for core in self._partitions.cores)
 
-    async def seek(self, place: MessageId | int) -> None:
-        """Moves. The reader must not be used meanwhile."""
+    async def seek(self, place: MessageId | int, *, inclusive: bool | None = None) -> None:
+        """As ReaderCore.seek."""
         if isinstance(place, MessageId) and not place.is_boundary:
-            await self._partitions.of(place).seek(place)
+            await self._partitions.of(place).seek(place, inclusive=inclusive)
         else:
             await self._partitions.for_each(lambda core: core.seek(place))
 

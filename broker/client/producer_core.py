@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledgerfold.broker.client.batching import container_for
 from ledgerfold.broker.client.connection import Connection
@@ -13,9 +13,12 @@ from ledgerfold.broker.client.options import (
     HashingScheme,
     PartitionsRoutingMode,
 )
+from ledgerfold.broker.client.pending import EntryMaker, KafkaEntries, NativeEntries
 from ledgerfold.broker.client.publish_stream import PublishStream
 from ledgerfold.broker.client.send_queue import SendLimits, SendQueue
+from ledgerfold.broker.client.sequences import Sequences
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import data_pb2
 
 # Enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000 is
 # less than one full batch of small messages.
@@ -74,6 +77,30 @@ class ProducerConfig:
         )
 
 
+async def _entry_maker(
+    connection: Connection, stream: PublishStream, config: ProducerConfig
+) -> EntryMaker:
+    """As the topic is that the stream was opened to. Raises InvalidRequest."""
+    compression = CompressionType(config.compression_type)
+    if stream.codec != data_pb2.ENTRY_CODEC_KAFKA:
+        return NativeEntries(compression, is_plain=not config.batching_enabled)
+    if config.initial_sequence_id is not None:
+        raise InvalidRequest(
+            "A Kafka topic keeps no sequence ids of the sender's: leave initial_sequence_id out."
+        )
+    entries = KafkaEntries(compression, lambda: stream.batch_bytes_max)
+    stream.sequences = Sequences(await connection.new_producer_id())
+    return entries
+
+
+def limits_of(config: ProducerConfig, batch_bytes_max: int) -> SendLimits:
+    """`batch_bytes_max`: a Kafka topic's; 0: there is none."""
+    limits = config.limits
+    if not batch_bytes_max:
+        return limits
+    return replace(limits, batch_bytes=min(limits.batch_bytes, batch_bytes_max))
+
+
 class ProducerCore:
     """Stream and queue of one producer. Made on the event loop."""
 
@@ -94,6 +121,11 @@ class ProducerCore:
             send_timeout_s=config.send_timeout_millis / 1000,
         )
         await stream.open()
+        try:
+            entries = await _entry_maker(connection, stream, config)
+        except BaseException:
+            await stream.close()
+            raise
         initial = config.initial_sequence_id
         container = container_for(
             stream.producer_name,
@@ -104,8 +136,8 @@ class ProducerCore:
         queue = SendQueue(
             stream,
             container,
-            config.limits,
-            compression=config.compression_type,
+            limits_of(config, stream.batch_bytes_max),
+            entries=entries,
             clock_ms=connection.settings.clock_ms,
             is_io_thread=is_io_thread,
         )

@@ -8,6 +8,8 @@
 4. If the broker knows a higher sequence id then than was ever sent, another producer published
    under the name meanwhile: what has no receipt would be taken for its. It fails, with NotAllowed.
 5. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
+6. On a Kafka topic it is the numbers in a batch by which one that is sent again is known, and what
+   is refused ends nothing (sequences.py).
 """
 
 from __future__ import annotations
@@ -18,33 +20,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ledgerfold.broker.client.batching import Listener
 from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.kept_stream import KeptStream
+from ledgerfold.broker.client.pending import PendingEntry
+from ledgerfold.broker.client.sequences import Sequences
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
+from ledgerfold.storage.error_codec import decode_error
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
 from ledgerfold.v1 import data_pb2
 
 # A frame costs about as much as 100 KB of it: small entries travel together.
 FRAME_BYTES = 512 * 1024
 _FRAME_ENTRIES_MAX = 1000
-
-
-class PendingEntry:
-    """An entry on its way."""
-
-    __slots__ = ("data", "deadline_s", "is_plain", "listeners", "sequence_id")
-
-    def __init__(
-        self, data: bytes, sequence_id: int, listeners: list[Listener], is_plain: bool
-    ) -> None:
-        self.data = data
-        self.sequence_id = sequence_id
-        self.listeners = listeners
-        self.is_plain = is_plain
-        self.deadline_s = 0.0
 
 
 class Outcome(NamedTuple):
@@ -82,6 +71,11 @@ class PublishStream(KeptStream):
         # Also of what has no receipt.
         self._highest_sent = -1
         self.entry_bytes_max = ENTRY_BYTES_MAX
+        # As the broker said when the stream was first opened.
+        self.codec = data_pb2.ENTRY_CODEC_NATIVE
+        # Of Kafka topics.
+        self.batch_bytes_max = 0
+        self.sequences: Sequences | None = None
         self._send_timeout_s = send_timeout_s
         self._done: Callable[[Sequence[Outcome]], None] = _nobody
         self._ended: Callable[[LedgerfoldError], None] = _nobody
@@ -131,6 +125,12 @@ class PublishStream(KeptStream):
             self.last_sequence_id = ready.last_sequence_id
             self.what = f"producer {ready.producer_name!r} of topic {self._topic}"
             self._highest_sent = ready.last_sequence_id
+            self.codec = ready.codec
+        elif ready.codec != self.codec:
+            raise NotAllowed(
+                f"{self._topic} was deleted, and made again as a topic of another kind: the "
+                f"{self.what} does not fit it. Make a new producer."
+            )
         elif ready.last_sequence_id > self._highest_sent:
             raise NotAllowed(
                 f"Another producer published up to sequence id {ready.last_sequence_id} under the "
@@ -138,9 +138,11 @@ class PublishStream(KeptStream):
                 "receipt may not be stored: make a new producer, and send them again."
             )
         self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
+        self.batch_bytes_max = ready.kafka.batch_bytes_max
 
     def _next_frame(self) -> bytes | None:
         unsent = self._unsent
+        self._close_gap()
         if not unsent:
             self._is_woken = False
             if not unsent:  # again: a submit may have seen the flag before it fell
@@ -148,12 +150,25 @@ class PublishStream(KeptStream):
         entries: list[bytes] = []
         size = 0
         while unsent and size < FRAME_BYTES and len(entries) < _FRAME_ENTRIES_MAX:
+            if self.sequences is not None:
+                if not self.sequences.may_send(unsent[0], len(self._sent)):
+                    break
+                self.sequences.number(unsent[0])
             entry = unsent.popleft()
             self._sent.append(entry)
             entries.append(entry.data)
             size += len(entry.data)
+        if not entries:
+            return None  # receipts must come first: they wake the sender
         self._highest_sent = max(self._highest_sent, self._sent[-1].sequence_id)
         return encode_publish(entries)
+
+    def _close_gap(self) -> None:
+        sequences = self.sequences
+        if sequences is None or not sequences.has_gap or self._sent:
+            return
+        if sequences.is_settled(self._unsent):
+            self._unsent.extendleft(reversed(sequences.close_gap()))
 
     def _on_response(self, response: data_pb2.PublishResponse) -> None:
         outcomes: list[Outcome] = []
@@ -163,12 +178,32 @@ class PublishStream(KeptStream):
                 raise ServiceError(
                     f"A receipt for sequence id {receipt.sequence_id}, which is not the oldest."
                 )
+            entry = self._sent.popleft()
             position = Position(receipt.ledger_id, receipt.entry_id)
-            outcomes.append(Outcome(self._sent.popleft(), position))
+            outcomes += self._outcomes(entry, position, _refusal_of(receipt))
         self._done(outcomes)
+        if self.sequences is not None:
+            self.wake()
+
+    def _outcomes(
+        self, entry: PendingEntry, position: Position, refusal: LedgerfoldError | None
+    ) -> list[Outcome]:
+        sequences = self.sequences
+        if sequences is None:
+            return [Outcome(entry, position, refusal)]
+        answers = sequences.answered(entry, refusal)
+        if not self._sent and sequences.is_settled(self._unsent):
+            answers += sequences.unclear_ones()
+        return [
+            Outcome(each.entry, position if each.entry is entry else NOWHERE, each.refusal)
+            for each in answers
+        ]
 
     def _on_disconnect(self) -> None:
-        self._unsent.extendleft(reversed(self._sent))
+        returned: Sequence[PendingEntry] = self._sent
+        if self.sequences is not None:
+            returned = self.sequences.on_disconnect(self._sent)
+        self._unsent.extendleft(reversed(returned))
         self._sent.clear()
 
     def _on_end(self, error: LedgerfoldError) -> None:
@@ -179,7 +214,8 @@ class PublishStream(KeptStream):
         self._fail_all(error)
 
     def _fail_all(self, error: LedgerfoldError) -> None:
-        failed = [*self._sent, *self._unsent]
+        taken_back = [] if self.sequences is None else self.sequences.all_taken_back()
+        failed = [*taken_back, *self._sent, *self._unsent]
         self._sent.clear()
         self._unsent.clear()
         self._done([Outcome(entry, NOWHERE, error) for entry in failed])
@@ -198,9 +234,19 @@ class PublishStream(KeptStream):
         if was_sent:
             # Receipts of what was given up must not be taken for those of what follows.
             self.drop()
+        if self.sequences is not None:
+            for entry in expired:
+                self.sequences.give_up(entry)
         if expired:
             error = Timeout(
                 f"No receipt within {self._send_timeout_s:g} s for the {self.what}. "
                 "The message may have been stored."
             )
             self._done([Outcome(entry, NOWHERE, error) for entry in expired])
+
+
+def _refusal_of(receipt: data_pb2.Receipt) -> LedgerfoldError | None:
+    if not receipt.HasField("refusal"):
+        return None
+    refusal = receipt.refusal
+    return decode_error(refusal.reason, refusal.message, refusal.attributes)

@@ -4,6 +4,8 @@
   queue size. After a lost connection the broker holds none, and gets the difference.
 * A new connection goes on behind the last entry that came, so nothing is lost or repeated. For the
   same reason a start at "latest" is turned into a message id before the first connection.
+* A Kafka topic's place is an offset; the broker names the first one with each start, because what
+  comes begins with a whole batch.
 * A check ("is there more?") and a seek that were under way are asked again.
 """
 
@@ -19,10 +21,11 @@ from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.inbox import Delivery, Inbox
 from ledgerfold.broker.client.kept_stream import KeptStream
 from ledgerfold.broker.client.permits import Permits
-from ledgerfold.broker.client.start import start_behind
+from ledgerfold.broker.client.start import start_at_offset, start_behind
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
-from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.entry import Codec, read_header
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1 import data_pb2
 
 
@@ -37,6 +40,7 @@ class ReadStream(KeptStream):
         inbox: Inbox,
         *,
         read_compacted: bool,
+        read_committed: bool,
         reader_name: str,
         queue_size: int,
     ) -> None:
@@ -46,13 +50,16 @@ class ReadStream(KeptStream):
         self._start = start
         self._opened_at = start
         self._inbox = inbox
-        self._read_compacted = read_compacted
+        self._read_compacted, self._read_committed = read_compacted, read_committed
         self._reader_name = reader_name
         self._permits = Permits(queue_size)
         self._ids = count(1)
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
         self._requests: deque[bytes] = deque()
+        self._is_kafka = False
+        # Kafka topics: where the last start was.
+        self._first_offset = 0
         # What the broker said: no compaction takes this reader below its horizon any more.
         self._is_raw = False
         # The topic was terminated, and all of it came.
@@ -131,16 +138,20 @@ class ReadStream(KeptStream):
             read_compacted=self._read_compacted,
             reader_name=self._reader_name,
             is_raw=self._is_raw,
+            read_committed=self._read_committed,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 
     def _on_open(self, response: bytes) -> None:
         self._requests.clear()
-        if self._seek is not None and self._opened_at is self._start:
-            # The connection was opened at the place that was sought.
-            self._settle_seek()
-        elif self._seek is not None:
+        ready = data_pb2.ReadResponse.FromString(response).ready
+        self._is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
+        if self._seek is not None and self._opened_at is not self._start:
             self._ask_seek(self._seek[0])
+        else:
+            # The connection was opened at the place that was sought, if one was.
+            self._start_at(ready.first_offset)
+            self._settle_seek()
         self._grant()
         for check_id in self._checks:
             self._ask(data_pb2.ReadRequest(check_id=check_id))
@@ -158,6 +169,7 @@ class ReadStream(KeptStream):
             self.has_reached_end |= message.end_of_topic
         self._on_entries(memoryview(entry) for entry in message.entries)
         if self._seek is not None and message.seek_id == self._seek[0]:
+            self._start_at(message.first_offset)
             self._settle_seek()
         for check_id in message.end_of_data_check_ids:
             self._settle_check(check_id, False)
@@ -165,7 +177,8 @@ class ReadStream(KeptStream):
             self._settle_check(check_id, True)
 
     def _on_entries(self, entries: Iterable[memoryview]) -> None:
-        deliveries = [Delivery(read_header(entry), entry) for entry in entries]
+        first = self._first_offset
+        deliveries = [Delivery(read_header(entry), entry, 0, first) for entry in entries]
         if not deliveries:
             return
         messages = sum(delivery.header.message_count for delivery in deliveries)
@@ -175,14 +188,21 @@ class ReadStream(KeptStream):
             self._permits.taken(messages)
             self._grant()
             return
-        self._start = start_behind(deliveries[-1].header.position)
+        self._start = _behind(deliveries[-1])
         self._inbox.put(deliveries)
         # An answer by itself; the broker's own may have to wait for permits.
         for check_id in self._checks:
             self._settle_check(check_id, True)
 
+    def _start_at(self, first_offset: int) -> None:
+        """The broker stands there now."""
+        if self._is_kafka:
+            self._first_offset = first_offset
+            self._start = start_at_offset(first_offset)
+
     def _settle_seek(self) -> None:
-        assert self._seek is not None
+        if self._seek is None:
+            return
         answer = self._seek[1]
         self._seek = None
         if not answer.done():
@@ -204,3 +224,11 @@ class ReadStream(KeptStream):
         for answer in answers:
             if not answer.done():
                 answer.set_exception(error)
+
+
+def _behind(delivery: Delivery) -> data_pb2.StartPosition:
+    """Where the entry after that one begins."""
+    header = delivery.header
+    if header.codec == Codec.KAFKA:
+        return start_at_offset(read_batch_header(delivery.data, header.header_bytes).next_offset)
+    return start_behind(header.position)

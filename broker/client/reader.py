@@ -24,6 +24,7 @@ from ledgerfold.broker.client.message import Message
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.partitioned_reader import PartitionedReaderCore
 from ledgerfold.broker.client.reader_core import ReaderCore
+from ledgerfold.broker.client.start import id_of_offset
 
 
 class Reader:
@@ -102,6 +103,16 @@ class Reader:
         """
         with self._lock:
             self._io.call(self._core.seek(messageid))
+
+    def seek_offset(self, offset: int, partition: int = -1) -> None:
+        """Of a Kafka topic: the message at that offset is read next, or the first behind it.
+
+        `partition`: of a partitioned topic, the one that moves. Raises as `seek`, and KafkaError
+        (OFFSET_OUT_OF_RANGE) with the next read where the log has no such offset.
+        """
+        place = id_of_offset(offset, partition)
+        with self._lock:
+            self._io.call(self._core.seek(place, inclusive=True))
 
     def close(self) -> None:
         """Further reads raise AlreadyClosed. Closing twice is fine."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.inbox import Inbox
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.read_stream import ReadStream
 from ledgerfold.broker.client.receiver import FirstMessage, Receiver
-from ledgerfold.broker.client.start import start_of, without_latest
+from ledgerfold.broker.client.start import id_of_offset, start_of, without_latest
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
+
+
+class Isolation(StrEnum):
+    """Which records of a Kafka topic a reader gets, named as Kafka's isolation.level."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    # None of a transaction that is not committed, and nothing that lies behind an open one.
+    READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +28,45 @@ class ReaderConfig:
     """What `Client.create_reader` says (its docstring explains each)."""
 
     topic: str
-    start_message_id: MessageId
+    start_message_id: MessageId | None
     start_message_id_inclusive: bool = False
     is_read_compacted: bool = False
     receiver_queue_size: int = 1000
     reader_name: str = ""
+    start_offset: int | None = None
+    start_time_ms: int | None = None
+    isolation: str = Isolation.READ_UNCOMMITTED
 
     def __post_init__(self) -> None:
-        if not isinstance(self.start_message_id, MessageId):
+        starts = (self.start_message_id, self.start_offset, self.start_time_ms)
+        if sum(start is not None for start in starts) != 1:
+            raise InvalidRequest(
+                "A reader begins at a start_message_id, a start_offset or a start_time_ms: name "
+                "one of them."
+            )
+        if not isinstance(self.start, MessageId | int):
             raise InvalidRequest("start_message_id is a MessageId.")
         if self.receiver_queue_size < 1:
             raise InvalidRequest("receiver_queue_size is 1 message or more.")
+        if self.isolation not in [*Isolation]:
+            raise InvalidRequest(f"isolation is {' or '.join(Isolation)}, not {self.isolation!r}.")
+
+    @property
+    def start(self) -> MessageId | int:
+        """A message id, or ms since the epoch."""
+        if self.start_offset is not None:
+            return id_of_offset(self.start_offset)
+        place = self.start_time_ms if self.start_message_id is None else self.start_message_id
+        assert place is not None
+        return place
+
+    @property
+    def is_start_inclusive(self) -> bool:
+        return self.start_message_id_inclusive or self.start_offset is not None
+
+    @property
+    def read_committed(self) -> bool:
+        return self.isolation == Isolation.READ_COMMITTED
 
 
 class ReaderCore:
@@ -46,13 +83,14 @@ class ReaderCore:
     async def open(cls, connection: Connection, config: ReaderConfig) -> ReaderCore:
         """Connects. Raises what the broker answers."""
         core = cls(connection, config)
-        start, first = await core._start(config.start_message_id, config.start_message_id_inclusive)
+        start, first = await core._start(config.start, config.is_start_inclusive)
         core.stream = ReadStream(
             connection,
             config.topic,
             start,
             core.inbox,
             read_compacted=config.is_read_compacted,
+            read_committed=config.read_committed,
             reader_name=config.reader_name,
             queue_size=config.receiver_queue_size,
         )
@@ -71,9 +109,12 @@ class ReaderCore:
     ) -> tuple[data_pb2.StartPosition, FirstMessage | None]:
         """Where the broker shall start, and which rows of the first entry are not wanted."""
         config = self.config
-        place = await without_latest(
-            self._connection, config.topic, place, config.is_read_compacted
-        )
+        # NOTE: who reads committed records begins at the last stable offset, which only the broker
+        # knows; it tells where that was (read_stream.py).
+        if not config.read_committed:
+            place = await without_latest(
+                self._connection, config.topic, place, config.is_read_compacted
+            )
         start = start_of(place, inclusive=inclusive)
         if isinstance(place, MessageId):
             return start, FirstMessage(place, inclusive=inclusive)
@@ -99,9 +140,11 @@ class ReaderCore:
         """The topic was terminated, and all of it was taken."""
         return self.stream.has_reached_end and not self.receiver.has_row() and self.inbox.is_empty
 
-    async def seek(self, place: MessageId | int) -> None:
-        """Moves. The reader must not be used meanwhile."""
-        start, first = await self._start(place, self.config.start_message_id_inclusive)
+    async def seek(self, place: MessageId | int, *, inclusive: bool | None = None) -> None:
+        """Moves. The reader must not be used meanwhile. `inclusive`: None: as it was opened."""
+        if inclusive is None:
+            inclusive = self.config.start_message_id_inclusive
+        start, first = await self._start(place, inclusive)
         try:
             await self.stream.seek(start)
         finally:

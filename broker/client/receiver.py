@@ -15,13 +15,14 @@ from itertools import repeat
 from operator import length_hint
 
 from ledgerfold.broker.client.inbox import Delivery, Inbox
-from ledgerfold.broker.client.message import Message, ReceivedEntry
+from ledgerfold.broker.client.message import Message, ReceivedEntry, ReceivedRecords
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.kafka.entries import KafkaBatch
 
 
 class FirstMessage:
@@ -116,7 +117,7 @@ class Receiver:
             self._return_permits(owed)
 
     def _open(self, delivery: Delivery) -> None:
-        header, data, redelivery_count = delivery
+        header, data, redelivery_count, first_offset = delivery
         self._unreturned += header.message_count
         if self._unreturned >= self._return_at:
             self.flush_permits()
@@ -124,8 +125,14 @@ class Receiver:
         verify_sections(data, header, path=path)
         with decoding(path):
             batch = decode(data, header)
-        entry = ReceivedEntry(header, batch, self._topic, redelivery_count, self._partition)
-        self._rows_left = iter(self._rows_wanted(entry))
+            shared = (header, batch, self._topic, redelivery_count, self._partition)
+            if isinstance(batch, KafkaBatch):
+                entry: ReceivedEntry = ReceivedRecords(*shared)
+                rows: Sequence[int] = range(batch.first_row_at(first_offset), batch.rows)
+            else:
+                entry = ReceivedEntry(*shared)
+                rows = self._rows_wanted(entry)
+        self._rows_left = iter(rows)
         self._messages = map(Message, zip(repeat(entry), self._rows_left))
 
     def _rows_wanted(self, entry: ReceivedEntry) -> Sequence[int]:

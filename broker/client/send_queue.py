@@ -28,7 +28,8 @@ from ledgerfold.broker.client.batching import (
 )
 from ledgerfold.broker.client.listeners import tell
 from ledgerfold.broker.client.new_message import INT64_MAX, NewMessage, checked_message
-from ledgerfold.broker.client.publish_stream import NOWHERE, Outcome, PendingEntry, PublishStream
+from ledgerfold.broker.client.pending import EntryMaker, PendingEntry
+from ledgerfold.broker.client.publish_stream import NOWHERE, Outcome, PublishStream
 from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
 from ledgerfold.storage.errors import (
     AlreadyClosed,
@@ -66,14 +67,14 @@ class SendQueue:
         container: Container,
         limits: SendLimits,
         *,
-        compression: int,
+        entries: EntryMaker,
         clock_ms: Callable[[], int],
         is_io_thread: Callable[[], bool],
     ) -> None:
         self._stream = stream
         self._container = container
         self._limits = limits
-        self._compression = compression
+        self._maker = entries
         self._clock_ms = clock_ms
         self._is_io_thread = is_io_thread
         self._loop = stream.loop
@@ -117,6 +118,7 @@ class SendQueue:
         message = checked_message(
             content, properties, partition_key, ordering_key, sequence_id, event_timestamp
         )
+        self._maker.check(message)
         with self.lock:
             self._sync()
             try:
@@ -236,26 +238,20 @@ class SendQueue:
             for entry in self._entries(batch):
                 self._entries_in += 1
                 self._messages_in += len(entry.listeners)
-                self._bytes_in += len(entry.data)
+                self._bytes_in += entry.size_bytes
                 self._stream.submit(entry)
 
     def _entries(self, batch: Batch) -> Iterator[PendingEntry]:
-        is_plain = self._container.is_plain
-        data = batch.builder.build(
-            sequence_id=batch.sequence_id,
-            publish_time_ms=self._clock_ms(),
-            compression=self._compression,
-            plain=is_plain,
-        )
-        entry = PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
-        size_bytes = entry_bytes_after_rebuild_max(len(data), len(batch.listeners))
-        if size_bytes <= self._stream.entry_bytes_max:
-            yield entry
-        elif len(batch.listeners) > 1:
+        entry = self._maker.pending(batch, self._clock_ms())
+        messages, limit = len(batch.listeners), self._stream.entry_bytes_max
+        size_bytes = entry_bytes_after_rebuild_max(entry.size_bytes, messages)
+        if messages > 1 and (size_bytes > limit or self._maker.is_too_large(entry)):
             for half in batch.halves():
                 yield from self._entries(half)
+        elif size_bytes <= limit:
+            yield entry
         else:
-            error = MessageTooLarge(len(data), 1, size_bytes, self._stream.entry_bytes_max)
+            error = MessageTooLarge(entry.size_bytes, 1, size_bytes, limit)
             if batch.listeners[0] is None:
                 self._note_unheard(error)
             # Not here: the lock is held, and a callback may send.
@@ -290,7 +286,7 @@ class SendQueue:
     def on_done(self, outcomes: Sequence[Outcome]) -> None:
         """Entries were answered, in order."""
         self._messages_out += sum(len(outcome.entry.listeners) for outcome in outcomes)
-        self._bytes_out += sum(len(outcome.entry.data) for outcome in outcomes)
+        self._bytes_out += sum(outcome.entry.size_bytes for outcome in outcomes)
         for outcome in outcomes:
             if outcome.error is None:
                 self.last_sequence_id_stored = outcome.entry.sequence_id

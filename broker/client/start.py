@@ -26,6 +26,18 @@ def start_of(place: MessageId | int, *, inclusive: bool) -> data_pb2.StartPositi
     raise InvalidRequest(f"Seek to a message id or to a publish time in ms, not to {place!r}.")
 
 
+def start_at_offset(offset: int) -> data_pb2.StartPosition:
+    """Of a Kafka topic: at that record, or the first behind it that is there."""
+    return start_at(id_of_offset(offset), inclusive=True)
+
+
+def id_of_offset(offset: int, partition: int = -1) -> MessageId:
+    """Of the message at that offset of a Kafka topic. Raises InvalidRequest."""
+    if isinstance(offset, int) and not isinstance(offset, bool) and 0 <= offset < 2**63:
+        return MessageId(partition, 0, offset)
+    raise InvalidRequest(f"An offset is a whole number, 0 or more, not {offset!r}.")
+
+
 def start_behind(position: Position) -> data_pb2.StartPosition:
     """At the entry that follows `position`."""
     ledger_id, entry_id = position.next
@@ -37,9 +49,27 @@ def start_behind(position: Position) -> data_pb2.StartPosition:
 
 async def last_message_id(connection: Connection, topic: str, read_compacted: bool) -> MessageId:
     """(-1, -1, -1, -1), which is `MessageId.earliest`, when there is none."""
-    request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
-    response = await connection.call(connection.stub.GetLastMessageId, request)
+    response = await _ask_last(connection, topic, read_compacted)
     return MessageId.of_record(response.message_id)
+
+
+async def is_kafka_topic(connection: Connection, topic: str) -> bool:
+    """False also where there is no such topic yet: made by its first client, it is none."""
+    try:
+        response = await _ask_last(connection, topic, False)
+    except TopicNotFound:
+        return False
+    return bool(response.codec == data_pb2.ENTRY_CODEC_KAFKA)
+
+
+async def _ask_last(
+    connection: Connection, topic: str, read_compacted: bool
+) -> data_pb2.GetLastMessageIdResponse:
+    request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
+    response: data_pb2.GetLastMessageIdResponse = await connection.call(
+        connection.stub.GetLastMessageId, request
+    )
+    return response
 
 
 async def without_latest(

@@ -3,7 +3,8 @@
 Rules (Pulsar's TableViewImpl.handleMessage):
 
 * A message without a key is left out.
-* One without content removes its key, and listeners get (key, None).
+* One without content removes its key, and listeners get (key, None). (Of a Kafka topic only one of
+  a null value does.)
 * Any other is decoded and put, and listeners get (key, value).
 * A strategy, where there is one, is asked first (table_strategy.py).
 * A decoder, a strategy or a listener that raises is logged; the other messages and listeners are
@@ -108,15 +109,18 @@ class Table:
         key = message.partition_key()
         if key or message.has_key():
             if self._standing is None or self._standing.takes(TableMessage.of(message)):
-                self.put(key, message.data())
+                self.put(key, message.data(), is_gone=message.is_tombstone())
         elif not self._has_met_keyless:
             self._has_met_keyless = True
             _log.warning("A table view leaves messages without a key out; %r is one.", message)
 
-    def put(self, key: str, content: bytes) -> None:
-        """One message's worth. Raises what the decoder raises; the key then keeps its value."""
+    def put(self, key: str, content: bytes, *, is_gone: bool | None = None) -> None:
+        """One message's worth. Raises what the decoder raises; the key then keeps its value.
+
+        `is_gone`: that it has none any more; None: an empty content says so.
+        """
         value = None
-        if content:
+        if content if is_gone is None else not is_gone:
             value = self._values[key] = self._decode(content)
         else:
             self._values.pop(key, None)

@@ -1,6 +1,7 @@
 """One reader of a table view: it applies what comes, and knows when it has caught up.
 
-* It reads the compacted view from earliest on, entry by entry, in one task.
+* It reads the compacted view from earliest on, entry by entry, in one task; of a Kafka topic, whose
+  log itself is cleaned, the log.
 * Caught up means: everything that was there when one asked is applied. That is so when the last
   message of then has come; and when the broker says that there is no more, for a compaction may
   take that message away before it is read.
@@ -17,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.reader_core import ReaderConfig, ReaderCore
-from ledgerfold.broker.client.start import last_message_id
+from ledgerfold.broker.client.start import is_kafka_topic, last_message_id
 from ledgerfold.broker.client.table import Table
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.storage.entry import EARLIEST
@@ -79,8 +80,9 @@ class TableFollower:
 
     async def _open_reader(self) -> ReaderCore:
         behind = MessageId(-1, *self.applied)
+        is_kafka = await is_kafka_topic(self._connection, self.topic)
         config = ReaderConfig(
-            self.topic, behind, is_read_compacted=True, reader_name=self._reader_name
+            self.topic, behind, is_read_compacted=not is_kafka, reader_name=self._reader_name
         )
         return await ReaderCore.open(self._connection, config)
 

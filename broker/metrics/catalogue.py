@@ -1,14 +1,15 @@
 """Every metric there is: name, type, unit, labels, meaning, and where its value comes from.
 
 Names and labels that begin with `pulsar_` are Pulsar's own (its TopicStats and
-NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Everything else begins
-with `ledgerfold_`. docs/METRICS.md is this catalogue for users; tests/grpc/test_scrape.py holds
-the two, and what a broker exposes, together. (Pulsar calls all of its metrics gauges; counters are
-counters here.)
+NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Those that begin with
+`kafka_` are Kafka's (kafka_metrics.py). Everything else begins with `ledgerfold_`.
+docs/METRICS.md is this catalogue for users; tests/grpc/test_scrape.py holds the two, and what a
+broker exposes, together. (Pulsar calls all of its metrics gauges; counters are counters here.)
 """
 
 from __future__ import annotations
 
+from ledgerfold.broker.metrics.kafka_metrics import kafka_metrics
 from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, HISTOGRAM, TOPIC_LABELS, Metric
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
@@ -72,4 +73,4 @@ def all_metrics() -> tuple[Metric, ...]:
     """In the order of the documentation."""
     per_topic = [each.metric for each in TOPIC_METRICS]
     per_subscription = [each.metric for each in SUBSCRIPTION_METRICS]
-    return (*per_topic, STRATEGY_INFO, *per_subscription, *BROKER_METRICS)
+    return (*per_topic, STRATEGY_INFO, *per_subscription, *kafka_metrics(), *BROKER_METRICS)

@@ -11,15 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.compaction.history import CompactionStats
+from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
 from ledgerfold.broker.metrics.totals import CompactionTotals
 from ledgerfold.broker.policies.effective import effective_strategy
 from ledgerfold.broker.stats import topic as stats
+from ledgerfold.broker.stats.kafka import kafka_stats
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.admin_pb2 import CompactorState
@@ -61,6 +63,9 @@ class Readings(NamedTuple):
     running: int
     compactor_state: CompactorState
     compactor_restarts: int
+    kafka: Sequence[KafkaReading] = ()
+    # Of the cleaner, by Kafka's object names; none where there are no Kafka topics.
+    cleaner: Mapping[str, int] = {}
 
 
 class MetricsReader:
@@ -97,6 +102,8 @@ class MetricsReader:
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
+        kafka = await self._read_kafka(topics)
+        cleaner = self._broker.cleaner
         compaction, compactor = self._broker.compaction, self._broker.compactor
         return Readings(
             topics=topics,
@@ -104,7 +111,25 @@ class MetricsReader:
             running=compaction.running,
             compactor_state=compactor.state,
             compactor_restarts=compactor.restarts,
+            kafka=kafka,
+            cleaner=cleaner.gauge_values() if kafka else {},
         )
+
+    async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:
+        """Adds to `topics` what Kafka topics have in common with the others."""
+        found: list[KafkaReading] = []
+        began = time.perf_counter()
+        for topic in tuple(self._broker.kafka_topics.values()):
+            told, namespace = kafka_stats(topic), self._broker.namespace_of(topic.name)
+            source = TopicSource(told)
+            values = tuple(each.read(source) for each in TOPIC_METRICS)
+            topics.append(TopicReading(namespace, topic.name, values, ()))
+            of_log = tuple(each.read(told) for each in LOG_METRICS)
+            found.append(KafkaReading(namespace, topic.name, of_log))
+            if time.perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        return found
 
     def _read(self, topic: Topic) -> TopicReading:
         source = self._source(topic)

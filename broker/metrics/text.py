@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ledgerfold.broker.metrics import catalogue
+from ledgerfold.broker.metrics.kafka_metrics import CLEANER_METRICS, LOG_METRICS
 from ledgerfold.broker.metrics.metric import CLUSTER, SUBSCRIPTION_LABELS, TOPIC_LABELS, Metric
 from ledgerfold.broker.metrics.readings import Readings, TopicReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
@@ -54,7 +55,19 @@ def parts(readings: Readings) -> Iterator[str]:
     for at, subscription_metric in enumerate(SUBSCRIPTION_METRICS):
         one_each = ((labels, values[at]) for labels, values in subscriptions)
         yield from _part(subscription_metric.metric, one_each)
+    yield from _of_kafka(readings)
     yield from _of_broker(readings)
+
+
+def _of_kafka(readings: Readings) -> Iterator[str]:
+    logs = [
+        (_labels(TOPIC_LABELS, CLUSTER, each.namespace, each.topic), each.values)
+        for each in readings.kafka
+    ]
+    for at, log_metric in enumerate(LOG_METRICS):
+        yield from _part(log_metric.metric, ((labels, values[at]) for labels, values in logs))
+    for name, value in readings.cleaner.items():
+        yield from _part(CLEANER_METRICS[name], [("", value)])
 
 
 def _of_broker(readings: Readings) -> Iterator[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import COMPACTED, existing_names, existing_topics
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.whatif.forecaster import Forecaster
 from ledgerfold.storage.errors import InvalidRequest, TopicIsPartitioned
 from ledgerfold.strategies.catalogue import checked
@@ -23,6 +26,7 @@ class CompactionHandlers:
         self._compaction = PartitionedCompaction(broker)
         self._policies = PolicyStore(broker)
         self._explainer = Explainer(broker)
+        self._kafka_explainer = KafkaExplainer(broker)
         self._forecaster = Forecaster(broker)
 
     @runs_to_its_end
@@ -67,10 +71,13 @@ class CompactionHandlers:
 
     async def explain(self, request: explain_pb2.ExplainRequest) -> explain_pb2.ExplainResponse:
         if request.HasField("message_id"):
-            name = persistent_topic(request.topic, COMPACTED)
-            topics = [await self._broker.topic(name, create=False)]
+            names = [persistent_topic(request.topic, COMPACTED)]
         else:
-            topics = await existing_topics(self._broker, request.topic)
+            names = existing_names(self._broker, request.topic)
+        found = [await self._broker.any_topic(name, create=False) for name in names]
+        if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
+            return await self._kafka_explainer.explain(kafka, request)
+        topics = [each for each in found if isinstance(each, Topic)]
         return await self._explainer.explain(topics, request)
 
     async def what_if(self, request: what_if_pb2.WhatIfRequest) -> what_if_pb2.WhatIfResponse:

@@ -9,8 +9,8 @@ import json
 
 from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.stats.partitioned import partitioned_stats
-from ledgerfold.broker.stats.topic import topic_stats
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.freeing import freeing
 from ledgerfold.storage.errors import TopicNotFound
@@ -26,7 +26,8 @@ class PartitionedTopicHandlers:
         self, request: admin_pb2.CreatePartitionedTopicRequest
     ) -> admin_pb2.CreatePartitionedTopicResponse:
         name = persistent_topic(request.topic, "created")
-        await self._broker.create_partitioned_topic(name, request.partitions)
+        kafka = dict(request.kafka.values) if request.HasField("kafka") else None
+        await self._broker.create_partitioned_topic(name, request.partitions, kafka)
         return admin_pb2.CreatePartitionedTopicResponse()
 
     @runs_to_its_end
@@ -69,7 +70,7 @@ class PartitionedTopicHandlers:
         self._broker.partitions.record(name)
         documents = {}
         for partition in self._broker.partitions.names(name):
-            topic = await self._broker.topic(partition, create=False)
-            documents[partition] = topic_stats(topic, self._broker.compaction.stats(topic))
+            topic = await self._broker.any_topic(partition, create=False)
+            documents[partition] = stats_of(self._broker, topic)
         document = partitioned_stats(documents, per_partition=request.per_partition)
         return admin_pb2.GetPartitionedTopicStatsResponse(json=json.dumps(document))

@@ -7,13 +7,16 @@ partition, and a message is found in one, as in Pulsar.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from ledgerfold.broker.ground.names import parse_namespace, partition_index, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import existing_names, existing_topics
+from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.broker import AnyTopic, Broker
 from ledgerfold.broker.topics.freeing import freeing
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.storage.entry import Position
@@ -28,7 +31,8 @@ class TopicHandlers:
 
     @runs_to_its_end
     async def create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:
-        await self._broker.create_topic(persistent_topic(request.topic, "created"))
+        kafka = dict(request.kafka.values) if request.HasField("kafka") else None
+        await self._broker.create_topic(persistent_topic(request.topic, "created"), kafka)
         return admin_pb2.CreateTopicResponse()
 
     @runs_to_its_end
@@ -46,16 +50,18 @@ class TopicHandlers:
     async def stats(
         self, request: admin_pb2.GetTopicStatsRequest
     ) -> admin_pb2.GetTopicStatsResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-        compaction = self._broker.compaction.stats(topic)
-        document = topic_stats(topic, compaction)
+        topic = await self._broker.any_topic(persistent_topic(request.topic), create=False)
+        document = stats_of(self._broker, topic)
         return admin_pb2.GetTopicStatsResponse(json=json.dumps(document))
 
     async def internal_stats(
         self, request: admin_pb2.GetTopicInternalStatsRequest
     ) -> admin_pb2.GetTopicInternalStatsResponse:
-        topic = await self._broker.topic(persistent_topic(request.topic), create=False)
-        document = internal_stats(self._broker, topic)
+        topic = await self._broker.any_topic(persistent_topic(request.topic), create=False)
+        if isinstance(topic, KafkaTopic):
+            document = kafka_internal_stats(topic, self._broker.cleaner)
+        else:
+            document = internal_stats(self._broker, topic)
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
     @runs_to_its_end
@@ -97,9 +103,20 @@ class TopicHandlers:
         name = persistent_topic(request.topic, "searched")
         if self._broker.partitions.count(name):
             raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
-        topic = await self._broker.topic(name, create=False)
+        topic = await self._broker.any_topic(name, create=False)
+        if isinstance(topic, KafkaTopic):
+            offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)
+            found = Position(0, topic.partition.high_watermark if offset is None else offset)
+            return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
         found = await topic.log.first_published_since(request.publish_time_ms)
         return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
+
+
+def stats_of(broker: Broker, topic: AnyTopic) -> dict[str, Any]:
+    """`topics stats`, of either kind."""
+    if isinstance(topic, KafkaTopic):
+        return kafka_stats(topic)
+    return topic_stats(topic, broker.compaction.stats(topic))
 
 
 def _entry_id(topic: str, position: Position) -> MessageId:

@@ -4,7 +4,8 @@ Requests and responses are raw bytes; entries are sliced out of a frame, checked
 without being decoded. Each write has as many receipts as are durable by then, RECEIPTS_MAX at most.
 
 However many entries a frame holds, others have their turn after every SLICE_ENTRIES of them, and
-the first bad one ends the stream: nothing of what follows it is looked at.
+the first bad one ends the stream: nothing of what follows it is looked at. What Kafka refuses of a
+Kafka topic's batches ends nothing: its receipt says why.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import secrets
 
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.broker import AnyTopic, Broker
+from ledgerfold.broker.topics.kafka_producer import KafkaProducer
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
+from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
 
@@ -30,39 +35,65 @@ async def publish(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    name = persistent_topic(opening.topic, "published to")
-    topic = await broker.topic(name, to_write=True)
-    producer_name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
-    producer = await topic.attach_producer(producer_name)
+    topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
+    producer = await _attach(topic, opening)
     producer.peer = peer_of(context, broker.clock_ms())
     try:
         await exchange(
             context,
             producer,
             lambda frame: take(frame, producer),
-            _deliver(broker, context, producer),
+            _deliver(context, producer, _ready(broker, producer)),
         )
     finally:
         producer.detach()
 
 
-async def _deliver(broker: Broker, context: Context, producer: Producer) -> None:
+async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
+    name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+    if isinstance(topic, KafkaTopic):
+        return topic.attach_producer(name)
+    return await topic.attach_producer(name)
+
+
+def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:
     ready = data_pb2.PublishReady(
         producer_name=producer.name,
-        last_sequence_id=producer.record.last_sequence_id,
+        last_sequence_id=-1,
         entry_bytes_max=broker.settings.entry_bytes_max,
     )
+    if isinstance(producer, Producer):
+        ready.last_sequence_id = producer.record.last_sequence_id
+        return ready
+    config = producer.topic.config
+    ready.codec = data_pb2.ENTRY_CODEC_KAFKA
+    ready.kafka.batch_bytes_max = config.max_message_bytes
+    ready.kafka.needs_keys = config.is_compacted
+    return ready
+
+
+async def _deliver(
+    context: Context, producer: Producer | KafkaProducer, ready: data_pb2.PublishReady
+) -> None:
     await context.write(data_pb2.PublishResponse(ready=ready).SerializeToString())
     while receipts := await producer.receipts():
         response = data_pb2.PublishResponse()
         add = response.receipts.add
         for each in receipts:
             ledger_id, entry_id = each.position
-            add(sequence_id=each.sequence_id, ledger_id=ledger_id, entry_id=entry_id)
+            told = add(sequence_id=each.sequence_id, ledger_id=ledger_id, entry_id=entry_id)
+            if each.refusal is not None:
+                told.refusal.CopyFrom(_refusal(each))
         await context.write(response.SerializeToString())
 
 
-async def take(frame: bytes, producer: Producer) -> None:
+def _refusal(receipt: Receipt) -> data_pb2.Refusal:
+    assert receipt.refusal is not None
+    reason, message, attributes = encode_error(receipt.refusal)
+    return data_pb2.Refusal(reason=reason, message=message, attributes=attributes)
+
+
+async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
     """Returns when the next frame may be read. Raises InvalidRequest, and what appending raises."""
     if not is_bulk(frame):
         raise InvalidRequest("After `open` a Publish stream takes `entries` only.")

@@ -5,6 +5,12 @@ from __future__ import annotations
 from ledgerfold.broker.ground.names import partition_index, persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_reader import (
+    KafkaReader,
+    KafkaReaderOptions,
+    open_kafka_reader,
+)
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.reader import (
     Checked,
     Entries,
@@ -15,9 +21,10 @@ from ledgerfold.broker.topics.reader import (
     Told,
     open_reader,
 )
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_read
 from ledgerfold.storage.codec import last_batch_index
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
@@ -29,9 +36,7 @@ async def read(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    topic = await broker.topic(persistent_topic(opening.topic, "read"))
-    options = ReaderOptions(opening.read_compacted, opening.is_raw, opening.reader_name)
-    reader = await open_reader(topic, opening.start, options)
+    reader = await _open(broker, opening)
     reader.peer = peer_of(context, broker.clock_ms())
     try:
         await exchange(
@@ -41,8 +46,25 @@ async def read(broker: Broker, context: Context) -> None:
         reader.detach()
 
 
-async def _deliver(context: Context, reader: Reader) -> None:
+async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaReader:
+    topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
+    name, start = opening.reader_name, opening.start
+    if isinstance(topic, Topic):
+        options = ReaderOptions(opening.read_compacted, opening.is_raw, name)
+        return await open_reader(topic, start, options)
+    if opening.read_compacted:
+        raise NotAllowed(
+            f"{topic.name} is a Kafka topic: it has no compacted view beside its log. Read it "
+            "without read-compacted; what was cleaned away is gone for every reader."
+        )
+    return await open_kafka_reader(topic, start, KafkaReaderOptions(opening.read_committed, name))
+
+
+async def _deliver(context: Context, reader: Reader | KafkaReader) -> None:
     ready = data_pb2.ReadReady(reader_name=reader.name)
+    if isinstance(reader, KafkaReader):
+        ready.codec = data_pb2.ENTRY_CODEC_KAFKA
+        ready.first_offset = reader.first_offset
     await context.write(data_pb2.ReadResponse(ready=ready).SerializeToString())
     while (steps := await reader.take()) is not None:
         for step in steps:
@@ -57,8 +79,8 @@ def _frame(step: Step) -> bytes:
             response = data_pb2.ReadResponse(more_check_ids=check_ids)
         case Checked(check_ids):
             response = data_pb2.ReadResponse(end_of_data_check_ids=check_ids)
-        case Sought(seek_id):
-            response = data_pb2.ReadResponse(seek_id=seek_id)
+        case Sought(seek_id, first_offset):
+            response = data_pb2.ReadResponse(seek_id=seek_id, first_offset=first_offset)
         case Told.IS_RAW:
             response = data_pb2.ReadResponse(is_raw=True)
         case Told.END_OF_TOPIC:
@@ -66,7 +88,7 @@ def _frame(step: Step) -> bytes:
     return response.SerializeToString()
 
 
-async def _take(frame: bytes, reader: Reader) -> None:
+async def _take(frame: bytes, reader: Reader | KafkaReader) -> None:
     request = REQUESTS.parse(frame)
     step = request.WhichOneof("step")
     if step == "permits":
@@ -83,9 +105,15 @@ async def get_last_message_id(
     broker: Broker, request: data_pb2.GetLastMessageIdRequest
 ) -> data_pb2.GetLastMessageIdResponse:
     """The last id of the view."""
-    topic = await broker.topic(persistent_topic(request.topic, "read"), create=False)
-    entry = await topic.log.last_entry(request.read_compacted)
+    topic = await broker.any_topic(persistent_topic(request.topic, "read"), create=False)
     last = MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)
+    if isinstance(topic, KafkaTopic):
+        offset = topic.last_offset
+        if offset >= 0:
+            last.ledger_id, last.entry_id = 0, offset
+            last.partition = partition_index(topic.name)
+        return data_pb2.GetLastMessageIdResponse(message_id=last, codec=data_pb2.ENTRY_CODEC_KAFKA)
+    entry = await topic.log.last_entry(request.read_compacted)
     if entry is not None:
         last.ledger_id, last.entry_id = entry.header.position
         last.partition = partition_index(topic.name)

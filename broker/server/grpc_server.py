@@ -17,13 +17,15 @@ from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.broker.rpc.handlers import service_handlers
 from ledgerfold.broker.rpc.health import HealthService
+from ledgerfold.broker.rpc.kafka import kafka_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.storage.errors import AddressInUse
-from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 
 DATA_SERVICE = data_pb2.DESCRIPTOR.services_by_name["DataService"]
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+KAFKA_SERVICE = kafka_pb2.DESCRIPTOR.services_by_name["KafkaService"]
 
 OPTIONS = [
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
@@ -49,10 +51,11 @@ class Server:
             (
                 service_handlers(DATA_SERVICE, data_calls(self._broker)),
                 service_handlers(ADMIN_SERVICE, admin_calls(self._broker)),
+                service_handlers(KAFKA_SERVICE, kafka_calls(self._broker)),
             )
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = DATA_SERVICE.full_name, ADMIN_SERVICE.full_name
+        names = DATA_SERVICE.full_name, ADMIN_SERVICE.full_name, KAFKA_SERVICE.full_name
         reflection.enable_server_reflection(
             (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )

@@ -14,21 +14,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Document = Mapping[str, Any]
-_NAMES = ("producerName", "consumerName")
+_NAMES = ("producerName", "consumerName", "readerName")
 # A strategy of compaction, with its settings: one partition's.
 _WHOLE = ("strategy", "lastCompactionStrategy")
+# Offsets and the like: nothing that adds up.
+_OF_A_LOG = "kafka"
 _AVERAGES = ("avgMessagesPerEntry", "averageMsgSize")
 
 
 def partitioned_stats(partitions: Mapping[str, Document], *, per_partition: bool) -> dict[str, Any]:
     """`partitions`: the stats of each, by its full name."""
-    stats = merged(list(partitions.values()))
+    stats = merged([_without(each, _OF_A_LOG) for each in partitions.values()])
     messages = stats["msgInCounter"]
     return stats | {
         "averageMsgSize": stats["bytesInCounter"] / messages if messages else 0.0,
         "metadata": {"partitions": len(partitions), "deleted": False},
         "partitions": dict(partitions) if per_partition else {},
     }
+
+
+def _without(document: Document, name: str) -> Document:
+    return {each: value for each, value in document.items() if each != name}
 
 
 def merged(documents: Sequence[Document]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def run(arguments: Iterable[str], folder: Path) -> str:
 
 def test_the_programs(shared_broker: BrokerProcess, tmp_path: Path) -> None:
     """One after the other, on one broker; what a comment says of a `print` is printed."""
-    assert len(PROGRAMS) == 6
+    assert len(PROGRAMS) == 7
     for snippet in PROGRAMS:
         shown = run(["-c", snippet.replace("127.0.0.1:7650", shared_broker.url)], tmp_path)
         for expected in re.findall(r"print\(.*\)  # (.*)", snippet):
@@ -75,7 +75,8 @@ def test_the_table_of_errors() -> None:
     classes: Mapping[str, type] = {
         name: cls
         for name, cls in vars(tree).items()
-        if isinstance(cls, type) and cls.__module__ == tree.__name__
+        if isinstance(cls, type) and issubclass(cls, tree.LedgerfoldError)
+        if cls.__module__ == tree.__name__
     }
     assert set(told) == set(classes)
     aliases = {name: getattr(errors, name) for name in errors.__all__ if name not in classes}

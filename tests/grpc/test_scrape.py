@@ -61,6 +61,7 @@ def test_a_compaction_is_told_as_pulsar_tells_it(
     broker = broker_process(*ANY_PORT, compactor=compactor.address)
     name = "persistent://public/default/t"
     with Client(broker.url) as client, Admin(broker.url) as admin:
+        admin.create_topic("k", kafka={"cleanup.policy": "compact"})
         producer = client.create_producer("t")
         client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
         for number in range(1000):

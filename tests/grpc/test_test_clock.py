@@ -49,6 +49,23 @@ def test_everything_carries_the_broker_s_time(broker_process: MakeBroker) -> Non
         assert shown == "2020-01-01T00:00:00.000Z"
 
 
+def test_records_of_a_kafka_topic_carry_it_too(broker_process: MakeBroker) -> None:
+    """As timestamps, where they have no event time of their own."""
+    broker = broker_process("--test-clock", START)
+    with Admin(broker.url) as admin, Client(broker.url) as client:
+        admin.create_topic("t", kafka={})
+        producer = client.create_producer("t", batching_enabled=True)
+        for time_ms in (None, 77):
+            producer.send_async(b"first", None, event_timestamp=time_ms)
+        producer.flush()
+        admin.move_clock(advance_ms=HOUR_MS)
+        producer.send(b"second")
+        with client.create_reader("t", start_offset=0) as reader:
+            found = [(each.event_timestamp(), each.publish_timestamp()) for each in reader]
+        later = START_MS + HOUR_MS
+        assert found == [(START_MS, START_MS), (77, START_MS), (later, later)]
+
+
 def test_a_broker_on_the_machine_s_clock_refuses_to_move_it(broker_process: MakeBroker) -> None:
     broker = broker_process()
     with Admin(broker.url) as admin:

@@ -24,16 +24,24 @@ from typing import Any
 import grpc
 
 from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers import Producers
 from ledgerfold.rpc_errors import abort_with
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header
+from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import (
+    KafkaError,
+    KafkaErrorKind,
     LedgerfoldError,
     Moved,
     ProducerBusy,
     SubscriptionBusy,
     Unavailable,
 )
+from ledgerfold.storage.kafka.batch import read_batch_header, stamped_batch_header
+from ledgerfold.storage.kafka.entries import batch_of
+from ledgerfold.storage.kafka.records import KafkaRecord, columns_of, records_of
 from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
 
 LEDGER_ID = 7
@@ -107,11 +115,51 @@ def _short(topic: str) -> str:
     return topic.removeprefix("persistent://public/default/")
 
 
+class FakeKafkaTopic:
+    """Takes batches as a Kafka topic does that is compacted, and knows one that comes again."""
+
+    def __init__(self) -> None:
+        self.producers = Producers("t-0", expiration_ms=10**15)
+        self.batches: list[bytes] = []
+        self.batch_bytes_max = 1_000_000
+
+    def take(self, entry: bytes) -> data_pb2.Receipt:
+        header, batch = read_header(entry), batch_of(entry)
+        receipt = data_pb2.Receipt(sequence_id=header.sequence_id)
+        try:
+            receipt.entry_id = self._append(batch)
+        except KafkaError as error:
+            reason, message, attributes = encode_error(error)
+            refusal = data_pb2.Refusal(reason=reason, message=message, attributes=attributes)
+            receipt.refusal.CopyFrom(refusal)
+        return receipt
+
+    def _append(self, batch: bytes) -> int:
+        stamped = stamped_batch_header(batch, self.producers.end_offset)
+        if None in columns_of(batch).keys:
+            raise KafkaError(KafkaErrorKind.INVALID_RECORD, "Without a key.")
+        prepared = self.producers.prepare([(read_batch_header(stamped), None)], Origin.CLIENT)
+        if prepared.duplicate is not None:
+            return prepared.duplicate.first_offset
+        self.producers.commit(prepared)
+        self.batches.append(stamped + batch[len(stamped) :])
+        return read_batch_header(stamped).base_offset
+
+    def load_anew(self) -> None:
+        """It knows the last batch of each producer alone, as after any clean restart."""
+        self.producers.load(list(self.producers.snapshot()), self.producers.end_offset, now_ms=0)
+
+    def records(self) -> list[KafkaRecord]:
+        return [record for batch in self.batches for record in records_of(batch)]
+
+
 class FakeDataService(data_pb2_grpc.DataServiceServicer):
     """The service. What a test may set stands at the top."""
 
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
+        # These are looked for first; producers alone know them.
+        self.kafka_topics: dict[str, FakeKafkaTopic] = {}
         # How many, by the name of the partitioned topic.
         self.partitions: dict[str, int] = {}
         # Called with each entry before and after it is stored; may raise to break the stream.
@@ -143,7 +191,7 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         )
 
     async def Publish(self, requests: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802
-        name, topic = "", FakeTopic()
+        name, topic, kafka = "", FakeTopic(), None
         try:
             async for request in requests:
                 if request.HasField("open"):
@@ -153,10 +201,11 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
                         raise ProducerBusy(request.open.topic, wanted)
                     name = wanted
                     topic.connected.add(name)
-                    yield self._publish_ready(topic, name)
+                    kafka = self.kafka_topics.get(_short(request.open.topic))
+                    yield self._publish_ready(topic, name, kafka)
                     continue
                 self.frames_published += 1
-                receipts = [self._store(topic, name, entry) for entry in request.entries]
+                receipts = [self._store(topic, name, entry, kafka) for entry in request.entries]
                 await self.may_answer.wait()
                 yield data_pb2.PublishResponse(receipts=receipts)
         except LedgerfoldError as error:
@@ -164,19 +213,29 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         finally:
             topic.connected.discard(name)
 
-    def _publish_ready(self, topic: FakeTopic, name: str) -> data_pb2.PublishResponse:
-        return data_pb2.PublishResponse(
-            ready=data_pb2.PublishReady(
-                producer_name=name,
-                last_sequence_id=topic.sequence_ids.get(name, -1),
-                entry_bytes_max=self.entry_bytes_max,
-            )
+    def _publish_ready(
+        self, topic: FakeTopic, name: str, kafka: FakeKafkaTopic | None
+    ) -> data_pb2.PublishResponse:
+        ready = data_pb2.PublishReady(
+            producer_name=name,
+            last_sequence_id=topic.sequence_ids.get(name, -1),
+            entry_bytes_max=self.entry_bytes_max,
         )
+        if kafka is not None:
+            ready.codec = data_pb2.ENTRY_CODEC_KAFKA
+            ready.kafka.batch_bytes_max = kafka.batch_bytes_max
+        return data_pb2.PublishResponse(ready=ready)
 
-    def _store(self, topic: FakeTopic, name: str, entry: bytes) -> data_pb2.Receipt:
+    def _store(
+        self, topic: FakeTopic, name: str, entry: bytes, kafka: FakeKafkaTopic | None
+    ) -> data_pb2.Receipt:
         sequence_id = read_header(entry).sequence_id
         position = Position(-1, -1)
         self.before_store(entry)
+        if kafka is not None:
+            receipt = kafka.take(entry)
+            self.after_store(entry)
+            return receipt
         if sequence_id > topic.sequence_ids.get(name, -1):
             topic.sequence_ids[name] = sequence_id
             position = topic.store(entry)

@@ -22,10 +22,17 @@ from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.choice_model import CLASSES, is_strategic, left_by
+from tests.support.kafka_round import KafkaRound
 
 OnProgress = Callable[[CompactionProgress], None]
 
@@ -81,6 +88,16 @@ class MemoryCompactor:
             failure, self.failure = self.failure, None
             raise failure
         return TopicWhatIf()
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner. `may_go` and `failure` are as for a run."""
+        self.has_begun.set()
+        await self.may_go.wait()
+        manifest = KafkaRound(plan, self._files).run()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        return manifest
 
     def _write(self, plan: CompactionPlan) -> Manifest:
         entries = list(self._entries(plan))

@@ -90,6 +90,10 @@ class MemoryConnection:
         self._calls.append(MemoryCall(self._service))
         return self._calls[-1]
 
+    async def new_producer_id(self) -> int:
+        await asyncio.sleep(0)
+        return 7
+
     def backoff(self) -> Backoff:
         return Backoff(0, 0)
 

@@ -201,7 +201,7 @@ def test_initial_sequence_id_replays_without_doubling(
 
 def test_send_timeout(broker: ThreadedFakeBroker, client: Client) -> None:
     """A receipt that does not come fails the message; the next one is not confused by it."""
-    producer = client.create_producer("t", send_timeout_millis=100)
+    producer = client.create_producer("t", send_timeout_millis=1000)
     broker.do(broker.service.may_answer.clear)
     with pytest.raises(Timeout):
         producer.send(b"1")

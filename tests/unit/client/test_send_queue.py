@@ -16,9 +16,10 @@ from ledgerfold.broker.client.io_thread import IoThread
 from ledgerfold.broker.client.options import BatchingType
 from ledgerfold.broker.client.partition_set import PartitionSet
 from ledgerfold.broker.client.partitioned_producer import RoutedQueue
+from ledgerfold.broker.client.pending import NativeEntries, PendingEntry
 from ledgerfold.broker.client.producer import Producer
 from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
-from ledgerfold.broker.client.publish_stream import Outcome, PendingEntry, PublishStream
+from ledgerfold.broker.client.publish_stream import Outcome, PublishStream
 from ledgerfold.broker.client.routing import Router
 from ledgerfold.broker.client.send_queue import SendQueue
 from ledgerfold.storage.codec import decode
@@ -80,7 +81,7 @@ def producer_of(**options: Any) -> tuple[Producer, SendQueue, Stream]:
         cast(PublishStream, stream),
         container,
         config.limits,
-        compression=config.compression_type,
+        entries=NativeEntries(config.compression_type, is_plain=not config.batching_enabled),
         clock_ms=lambda: 1,
         is_io_thread=lambda: False,
     )

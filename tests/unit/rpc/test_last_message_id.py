@@ -29,7 +29,7 @@ def test_the_last_message_id_needs_no_values() -> None:
     async def topic(name: str, create: bool) -> Any:
         return SimpleNamespace(name=name, log=SimpleNamespace(last_entry=last_entry))
 
-    broker = cast(Any, SimpleNamespace(topic=topic))
+    broker = cast(Any, SimpleNamespace(any_topic=topic))
 
     async def ask() -> GetLastMessageIdResponse:
         request = GetLastMessageIdRequest(topic="t")

@@ -13,7 +13,8 @@ from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.rpc.stream import EOF, feed
-from ledgerfold.broker.topics.producer import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX, Producer
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.receipts import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import (

@@ -1,0 +1,225 @@
+"""`import kafka-log`: a Kafka partition's folder as a topic, batch for batch.
+
+    ledgerfold import kafka-log copies/orders-0 --config min.cleanable.dirty.ratio=0.2
+
+The folder is a copy of what lies in a broker's log directory, and is only read; the checkpoints
+that lie beside it are taken along if they are there. The topic's segments are the partition's, with
+their offsets, their gaps, and the times at which they were last written to; what a crash of Kafka's
+left there half-way is reckoned with as Kafka itself would (storage/kafka/folder.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.broker.cli.exit_codes import DONE
+from ledgerfold.broker.cli.exporting import LOG_START_FILE
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.words import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client.kafka_logs import KafkaLogs
+    from ledgerfold.storage.kafka.folder import SegmentFile, TornTail
+
+KAFKA_LOG = "kafka-log"
+# How many bytes of batches are sent at once, beside one that is larger.
+_FRAME_BYTES = 4 * 1024 * 1024
+_ROWS_ONLY = ("key", "value", "format", "event_time", "tombstone_when")
+
+
+class Imported(NamedTuple):
+    """`checkpoint`: where the next cleaning starts; None: none was stored."""
+
+    segments: int
+    batches: int
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+    checkpoint: int | None
+    torn: TornTail | None
+
+
+class Checkpoints(NamedTuple):
+    """What lies beside a partition's folder says of it."""
+
+    first_dirty_offset: int | None
+    log_start_offset: int | None
+
+
+def add_kafka_log(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "import kafka-log DIR",
+        "a Kafka partition's folder, such as DIR/orders-0; it is only read",
+    )
+    group.add_argument("folder", nargs="?", metavar="DIR", help="--topic: default its name")
+    group.add_argument(
+        "--cleanup-policy", metavar="POLICY", help="compact (the default), delete, or both"
+    )
+    group.add_argument(
+        "--config",
+        action="append",
+        metavar="K=V",
+        help="a setting of the topic, by Kafka's name; may be given several times",
+    )
+    group.add_argument(
+        "--paused", action="store_true", help="leave the cleaner paused on the topic afterwards"
+    )
+
+
+def refuse_kafka_options(options: argparse.Namespace) -> None:
+    """They are of no file of rows. Raises InvalidRequest."""
+    if options.folder or options.config or options.cleanup_policy or options.paused:
+        raise InvalidRequest(
+            "A folder, --config, --cleanup-policy and --paused are for `import kafka-log DIR`."
+        )
+
+
+def import_kafka_log(options: argparse.Namespace) -> int:
+    from ledgerfold.broker.client.kafka_logs import KafkaLogs
+    from ledgerfold.storage.kafka.folder import partition_of
+
+    if options.folder is None:
+        raise InvalidRequest("Say which folder: `import kafka-log DIR`.")
+    if any(getattr(options, name) is not None for name in _ROWS_ONLY):
+        raise InvalidRequest("A Kafka log has no rows: --key and the like are for files.")
+    folder = Path(options.folder)
+    topic = options.topic or partition_of(folder)[0]
+    config = {"cleanup.policy": options.cleanup_policy or "compact", **settings_of(options.config)}
+    with KafkaLogs(options.url) as logs:
+        imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
+    if imported.torn is not None:
+        print(f"ledgerfold: {_torn(imported.torn)}", file=sys.stderr)
+    print(_told(imported, topic), file=sys.stderr)
+    return DONE
+
+
+def settings_of(given: list[str] | None) -> dict[str, str]:
+    """
+    >>> settings_of(["segment.ms=1000", "cleanup.policy=compact,delete"])
+    {'segment.ms': '1000', 'cleanup.policy': 'compact,delete'}
+    """
+    found = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise InvalidRequest(f"--config {each}: write NAME=VALUE.")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def import_folder(
+    logs: KafkaLogs,
+    folder: Path,
+    topic: str,
+    config: Mapping[str, str],
+    *,
+    stays_paused: bool = False,
+) -> Imported:
+    """As a new topic, which is deleted again if anything goes wrong: half a log is none.
+
+    Raises TopicExists, InvalidRequest, Corruption, KafkaError, OSError, ServiceError.
+    """
+    from ledgerfold.storage.kafka.folder import segments_of
+
+    segments, checkpoints = segments_of(folder), checkpoints_of(folder)
+    logs.create(topic, config)
+    try:
+        # A turn in between would find half a log.
+        logs.pause_cleaning(topic)
+        imported = _Copy(logs, topic).run(list(segments), checkpoints)
+    except BaseException:
+        logs.delete(topic)
+        raise
+    if not stays_paused:
+        logs.resume_cleaning(topic)
+    return imported
+
+
+class _Copy:
+    """The batches of a folder on their way into a topic."""
+
+    def __init__(self, logs: KafkaLogs, topic: str) -> None:
+        self._logs, self._topic = logs, topic
+        self._batches = 0
+        self._torn: TornTail | None = None
+
+    def run(self, segments: list[SegmentFile], checkpoints: Checkpoints) -> Imported:
+        logs, topic = self._logs, self._topic
+        empty_modified_ms = None
+        for number, segment in enumerate(segments, 1):
+            logs.begin_segment(topic, segment.base_offset, empty_modified_ms)
+            for frame in self._frames(segment, is_last=number == len(segments)):
+                logs.take_over(topic, frame, append_time_ms=segment.modified_ms)
+            # Where it held nothing it stays all the same, once another one follows.
+            empty_modified_ms = segment.modified_ms
+        log_end = logs.describe(topic).log_end_offset
+        start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
+        if start:
+            logs.set_log_start(topic, min(start, log_end))
+        if checkpoints.first_dirty_offset is not None:
+            logs.set_checkpoint(topic, checkpoints.first_dirty_offset)
+        size_bytes = sum(each.size_bytes for each in segments)
+        size_bytes -= self._torn.size_bytes if self._torn is not None else 0
+        return Imported(
+            segments=len(segments),
+            batches=self._batches,
+            size_bytes=size_bytes,
+            start_offset=start,
+            end_offset=log_end,
+            checkpoint=checkpoints.first_dirty_offset,
+            torn=self._torn,
+        )
+
+    def _frames(self, segment: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
+        from ledgerfold.storage.kafka.folder import SegmentReading
+
+        frame = bytearray()
+        reading = SegmentReading(segment, is_last=is_last)
+        for batch in reading:
+            if frame and len(frame) + len(batch.data) > _FRAME_BYTES:
+                yield bytes(frame)
+                frame.clear()
+            frame += batch.data
+            self._batches += 1
+        if frame:
+            yield bytes(frame)
+        self._torn = reading.torn
+
+
+def checkpoints_of(folder: Path) -> Checkpoints:
+    """Of the partition that the folder's name tells. Raises Corruption, OSError."""
+    from ledgerfold.broker.kafka.checkpoint_file import (
+        CHECKPOINT_FILE,
+        TopicPartition,
+        read_checkpoint,
+    )
+    from ledgerfold.storage.kafka.folder import partition_of
+
+    found = list[int | None]()
+    for name in (CHECKPOINT_FILE, LOG_START_FILE):
+        path = folder.resolve().parent / name
+        text = path.read_text() if path.exists() else ""
+        found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
+    return Checkpoints(*found)
+
+
+def _torn(torn: TornTail) -> str:
+    return (
+        f"{torn.path} ends in {counted(torn.size_bytes, 'byte')} of an append that was not "
+        f"finished (at byte {torn.offset}: {torn.why}): they are left out, as Kafka would."
+    )
+
+
+def _told(imported: Imported, topic: str) -> str:
+    checkpoint = imported.checkpoint
+    cleaned = "no checkpoint" if checkpoint is None else f"clean up to {checkpoint}"
+    return (
+        f"{counted(imported.segments, 'segment')} with "
+        f"{counted(imported.batches, 'batch', 'batches')} of {imported.size_bytes:,} bytes "
+        f"imported into {topic}: offsets from "
+        f"{imported.start_offset} to {imported.end_offset}, {cleaned}"
+    )

@@ -1,0 +1,146 @@
+"""`topics roll`, `delete-records` and `describe-log`: a Kafka topic's log, looked at and moved.
+
+ledgerfold topics describe-log orders --batches
+ledgerfold topics delete-records orders 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
+from ledgerfold.broker.cli.tables import Row, aligned
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client.kafka_answers import LogDescription
+
+Commands = argparse._SubParsersAction
+_ALL = -1
+
+
+def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    roll = verbs.add_parser("roll", help="end a Kafka topic's active segment")
+    add_name(roll)
+    roll.set_defaults(run=_roll)
+    delete = verbs.add_parser(
+        "delete-records", help="of a Kafka topic: nothing below an offset is read any more"
+    )
+    add_name(delete)
+    offset = "the first that stays; -1: none does, up to the high watermark"
+    delete.add_argument("offset", type=_offset, help=offset)
+    delete.set_defaults(run=_delete)
+    describe = verbs.add_parser(
+        "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
+    )
+    add_name(describe)
+    describe.add_argument("--batches", action="store_true", help="every batch, too")
+    add_output(describe, ("table", "json"))
+    describe.set_defaults(run=_describe)
+
+
+def _offset(text: str) -> int:
+    try:
+        offset = int(text)
+    except ValueError:
+        offset = -2
+    if offset < _ALL or offset >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no offset: 0 or more, or -1")
+    return offset
+
+
+def _roll(options: argparse.Namespace) -> None:
+    base = admin_of(options).kafka.roll_segment(options.topic)
+    print(f"The active segment begins at offset {base}.")
+
+
+def _delete(options: argparse.Namespace) -> None:
+    offset = None if options.offset == _ALL else options.offset
+    start = admin_of(options).kafka.set_log_start(options.topic, offset)
+    print(f"The log begins at offset {start}.")
+
+
+def _describe(options: argparse.Namespace) -> None:
+    told = admin_of(options).kafka.describe_log(options.topic, batches=options.batches)
+    document = log_document(told, batches=options.batches)
+    if not wants_table(options):
+        print_document(document)
+        return
+    for name, value in document.items():
+        if not isinstance(value, list):
+            print(f"{name:<20}{'-' if value in (None, '') else value}")
+    for name, rows in document.items():
+        if isinstance(rows, list) and rows:
+            print(f"\n{name}\n{aligned(rows, width_of(options))}")
+
+
+def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "log_start_offset": told.log_start_offset,
+        "log_end_offset": told.log_end_offset,
+        "high_watermark": told.high_watermark,
+        "last_stable_offset": told.last_stable_offset,
+        "checkpoint": told.checkpoint,
+        "cleaning_state": told.cleaning_state,
+        "uncleanable": told.uncleanable_reason,
+        "segments": [
+            {
+                "base_offset": each.base_offset,
+                "next_offset": each.next_offset,
+                "size_bytes": each.size_bytes,
+                "largest_timestamp_ms": each.largest_timestamp_ms,
+                "modified_ms": each.modified_ms,
+                "active": each.is_active,
+                "cleaned": each.is_cleaned,
+            }
+            for each in told.segments
+        ],
+        "producers": [
+            {
+                "producer_id": each.producer_id,
+                "epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_offset": each.last_data_offset,
+                "last_timestamp_ms": each.last_timestamp_ms,
+                "transaction_from": each.transaction_first_offset,
+            }
+            for each in told.producers
+        ],
+        "aborted": [
+            {
+                "producer_id": each.producer_id,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "last_stable_offset": each.last_stable_offset,
+            }
+            for each in told.aborted
+        ],
+    }
+    if batches:
+        document["batches"] = list(_batches(told.batches))
+    return document
+
+
+def _batches(batches: Iterable[bytes]) -> Iterable[Row]:
+    from ledgerfold.storage.kafka.batch import read_batch_header
+    from ledgerfold.storage.kafka.compression import KafkaCompression
+    from ledgerfold.storage.kafka.records import marker_type
+
+    for batch in batches:
+        header, marker = read_batch_header(batch), marker_type(batch)
+        yield {
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "records": header.record_count,
+            "size_bytes": header.size_bytes,
+            "compression": KafkaCompression(header.compression).name.lower(),
+            "max_timestamp_ms": header.max_timestamp_ms,
+            "producer_id": header.producer_id,
+            "epoch": header.producer_epoch,
+            "first_sequence": header.base_sequence,
+            "transactional": header.is_transactional,
+            "marker": "" if marker is None else marker.name.lower(),
+            "delete_horizon_ms": header.delete_horizon_ms,
+        }

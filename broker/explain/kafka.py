@@ -1,0 +1,204 @@
+"""Why a record of a Kafka topic is where it is, and what the next round of the cleaner does to it.
+
+Pure: what the rules are asked of is found before (kafka_scan.py). The rules are those of a round
+(compactor/kafka/keep.py), as sentences:
+
+    >>> round_ = NextRound(first_dirty=40, bound=90, map_end=90, active_base=90, now_ms=5000)
+    >>> record = Record(12, 1000, b"k", b"v", Batch(10, 14))
+    >>> explain(record, round_, mapped=41).next
+    'goes in the next round: superseded by 41'
+    >>> tombstone = Record(60, 1000, b"k", None, Batch(60, 60, horizon_ms=9000))
+    >>> explain(tombstone, round_, mapped=60).next
+    'stays: tombstone, delete horizon at 1970-01-01T00:00:09.000Z, goes in the first round after it'
+    >>> explain(Record(95, 1000, b"k", b"v", Batch(95, 95)), round_, mapped=60).what
+    'in the active segment'
+
+Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord, CleanedTransactionMetadata of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.broker.kafka.cleanable import Limit
+from ledgerfold.v1 import explain_pb2 as pb
+
+
+class Batch(NamedTuple):
+    """`last_of_producer`: whose last batch it is, of those that the broker remembers."""
+
+    first_offset: int
+    last_offset: int
+    horizon_ms: int | None = None
+    is_aborted: bool = False
+    last_of_producer: int | None = None
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    # None: a tombstone, where there is a key.
+    value: bytes | None
+    batch: Batch
+
+
+class Marker(NamedTuple):
+    """`has_data`: something of its transaction is left in the log."""
+
+    offset: int
+    timestamp_ms: int
+    producer_id: int
+    # None: a cleaning has left its header alone.
+    is_commit: bool | None
+    has_data: bool
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class NextRound:
+    """The round that would be taken now. Offsets; `map_end`: behind what its map holds."""
+
+    first_dirty: int
+    bound: int
+    map_end: int
+    active_base: int
+    now_ms: int
+    delete_retention_ms: int = 86_400_000
+    limit: Limit = Limit.ACTIVE_SEGMENT
+    # How many keys its map holds at most.
+    keys_max: int = 0
+    log_start: int = 0
+    log_end: int = 0
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is something to clean at all."""
+        return self.bound > self.first_dirty
+
+
+class Explanation(NamedTuple):
+    what: str
+    next: str
+    rule: pb.CompactionRule = pb.COMPACTION_RULE_UNSPECIFIED
+    by: int | None = None
+
+
+_Rule = tuple[str, pb.CompactionRule]
+
+
+def explain(
+    record: Record, round_: NextRound, *, mapped: int | None, newer: int | None = None
+) -> Explanation:
+    """`mapped`: the offset that the round's map would hold of its key; `newer`: its last one."""
+    what = where(record.offset, round_)
+    if record.offset >= round_.bound:
+        known = f"; superseded by {newer}, which no round maps yet" if newer else ""
+        return Explanation(what, f"{_until(record.offset, round_)}{known}")
+    if not round_.is_any:
+        return Explanation(what, f"stays until there is something to clean{_horizon(record)}")
+    sentence, rule = _fate(record, round_, mapped)
+    if sentence.startswith("goes") and record.batch.last_of_producer is not None:
+        producer = record.batch.last_of_producer
+        sentence += f"; last batch of producer {producer}: its header is kept"
+    by = mapped if rule == pb.COMPACTION_RULE_OBSCURED else None
+    return Explanation(what, sentence, rule, by)
+
+
+def _fate(record: Record, round_: NextRound, mapped: int | None) -> _Rule:
+    if record.batch.is_aborted:
+        return "goes in the next round: aborted transaction", pb.COMPACTION_RULE_SKIPPED
+    if record.offset >= round_.map_end:
+        full = f"stays: map full at {round_.keys_max:,} keys: next round"
+        return full, pb.COMPACTION_RULE_UNSPECIFIED
+    if record.key is None:
+        return "goes in the next round: it has no key", pb.COMPACTION_RULE_NULL_KEY
+    if mapped is not None and mapped > record.offset:
+        return f"goes in the next round: superseded by {mapped}", pb.COMPACTION_RULE_OBSCURED
+    if record.value is None:
+        return _expiry("tombstone", record.batch, round_), pb.COMPACTION_RULE_TOMBSTONE
+    below = "below the clean point" if record.offset < round_.first_dirty else "up to the bound"
+    return f"kept: latest of its key {below}", pb.COMPACTION_RULE_NEWEST
+
+
+def explain_marker(marker: Marker, round_: NextRound) -> Explanation:
+    """Of a transaction's marker, or what is left of one."""
+    ending = {True: "commit", False: "abort", None: "header of a"}[marker.is_commit]
+    named = f"{ending} marker of producer {marker.producer_id}"
+    what = f"{named}, {where(marker.offset, round_)}"
+    if marker.offset >= round_.bound:
+        return Explanation(what, _until(marker.offset, round_))
+    if not round_.is_any:
+        return Explanation(what, "stays until there is something to clean")
+    last = marker.batch.last_of_producer
+    if marker.is_commit is None:
+        if last is not None:
+            return Explanation(what, f"stays: last batch of producer {last}: header kept")
+        return Explanation(what, "goes in the next round: nothing needs it")
+    if marker.has_data:
+        return Explanation(what, "stays: its transaction has batches left")
+    sentence = _expiry("marker of an empty transaction", marker.batch, round_)
+    if sentence.startswith("goes") and last is not None:
+        sentence += f"; last batch of producer {last}: its header is kept"
+    return Explanation(what, sentence)
+
+
+def explain_gone(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
+    """An offset at which there is no record. `batch`: the one whose offsets it is among."""
+    if offset >= round_.log_end:
+        return Explanation("not written yet", f"the log ends at {round_.log_end}")
+    if offset < round_.log_start:
+        return Explanation("gone: below the log's start", f"the log begins at {round_.log_start}")
+    if batch is None:
+        return Explanation("gone: cleaned away", "nothing: offsets are never used again")
+    span = f"{batch.first_offset} to {batch.last_offset}"
+    return Explanation("gone: cleaned away", f"nothing; of its batch, {span}, something is left")
+
+
+def where(offset: int, round_: NextRound) -> str:
+    if offset < round_.log_start:
+        return "below the log's start: nobody reads it"
+    if offset >= round_.active_base:
+        return "in the active segment"
+    if offset >= round_.bound:
+        if round_.limit is Limit.MIN_COMPACTION_LAG:
+            return "below min.compaction.lag"
+        return "behind the last stable offset, or in its segment"
+    if offset < round_.first_dirty:
+        return f"below the clean point {round_.first_dirty}"
+    return "dirty: no round has met it"
+
+
+def _until(offset: int, round_: NextRound) -> str:
+    if offset >= round_.active_base:
+        return "stays until its segment ends"
+    if round_.limit is Limit.MIN_COMPACTION_LAG:
+        return "stays until all of its segment is older than min.compaction.lag.ms"
+    return "stays until the open transaction has ended"
+
+
+def _expiry(name: str, batch: Batch, round_: NextRound) -> str:
+    horizon_ms = batch.horizon_ms
+    if horizon_ms is None:
+        stamped = _time(round_.now_ms + round_.delete_retention_ms)
+        return f"stays: {name}; a round now would set its delete horizon at {stamped}"
+    if horizon_ms <= round_.now_ms:
+        return f"goes in the next round: {name}, its delete horizon {_time(horizon_ms)} has come"
+    return f"stays: {name}, delete horizon at {_time(horizon_ms)}, goes in the first round after it"
+
+
+def _horizon(record: Record) -> str:
+    horizon_ms = record.batch.horizon_ms
+    if record.value is not None or record.key is None or horizon_ms is None:
+        return ""
+    return f"; tombstone, delete horizon at {_time(horizon_ms)}"
+
+
+def _time(time_ms: int) -> str:
+    """A delete.retention.ms may be so long that no calendar has the day."""
+    try:
+        return iso_time(time_ms)
+    except (ValueError, OverflowError):
+        return f"{time_ms} ms"

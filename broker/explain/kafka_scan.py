@@ -1,0 +1,337 @@
+"""Explains records of Kafka topics: reads the whole log once, and asks the rules (kafka.py).
+
+A key, or the record at an offset, by what a round of the cleaner would do that was taken now. The
+log is read as it is, markers and headers alone included.
+
+Bounds: a page of the log, the newest VERSIONS_MAX records of the key, a number for each producer,
+and as many digests of keys as the round's map holds, at most DIGESTS_MAX; where there may be more
+of them, a note says that the map may be full before the bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ledgerfold.broker.explain.kafka import (
+    Batch,
+    Explanation,
+    Marker,
+    NextRound,
+    Record,
+    explain,
+    explain_gone,
+    explain_marker,
+)
+from ledgerfold.broker.explain.rules import VERSIONS_MAX
+from ledgerfold.broker.kafka.choice import Candidate
+from ledgerfold.broker.kafka.cleanable import Plan
+from ledgerfold.broker.kafka.cleaner import plan_of
+from ledgerfold.broker.kafka.producers import AbortedTransaction, LastEntry
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
+from ledgerfold.storage.kafka.records import ControlType, columns_of, read_end_marker
+from ledgerfold.v1 import explain_pb2 as pb
+from ledgerfold.v1.records_pb2 import MessageId
+
+DIGESTS_MAX = 1_000_000
+_PAGE_BYTES = 4 * 1024 * 1024
+
+
+class KafkaExplainer:
+    """One question at a time, as for other topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._one_at_a_time = asyncio.Lock()
+
+    async def explain(
+        self, topics: Sequence[KafkaTopic], request: pb.ExplainRequest
+    ) -> pb.ExplainResponse:
+        """Of one topic, or of all partitions of one. Raises InvalidRequest, StorageError, Moved."""
+        if request.WhichOneof("of") is None:
+            raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
+        if request.HasField("message_id") and request.message_id.ledger_id != 0:
+            raise InvalidRequest("The message at offset N of a Kafka topic has the id 0:N.")
+        answer = pb.ExplainResponse(strategy="kafka")
+        for topic in topics:
+            async with self._one_at_a_time:
+                part = await self._explain_one(topic, request)
+            answer.versions.extend(part.versions)
+            answer.versions_older += part.versions_older
+            prefix = f"{topic.name}: " if len(topics) > 1 else ""
+            answer.notes.extend(prefix + note for note in part.notes)
+        return answer
+
+    async def _explain_one(
+        self, topic: KafkaTopic, request: pb.ExplainRequest
+    ) -> pb.ExplainResponse:
+        partition = topic.partition
+        plan = plan_of(partition, self._broker.clock_ms())
+        round_ = NextRound(
+            first_dirty=plan.first_dirty_offset,
+            bound=plan.bound,
+            map_end=plan.bound,
+            active_base=topic.log.segments.active.base_offset,
+            now_ms=self._broker.clock_ms(),
+            delete_retention_ms=topic.config.delete_retention_ms,
+            limit=plan.limit,
+            keys_max=self._broker.kafka_config.map_keys_max,
+            log_start=partition.log_start_offset,
+            log_end=partition.log.end_offset,
+        )
+        wanted: set[bytes | None] = _keys(request)
+        if request.HasField("message_id"):
+            offset = request.message_id.entry_id
+            found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
+            if found.at is None:
+                return _answer([_told_gone(offset, found)], 0, _notes(topic, plan, found))
+            if isinstance(found.at, Marker):
+                found = await self._read(topic, _Scan(round_, topic, set(), offset), 0)
+            else:
+                found = await self._read(topic, _Scan(round_, topic, {found.at.key}, offset), 0)
+            return _answer(found.told(), 0, _notes(topic, plan, found))
+        found = await self._read(topic, _Scan(round_, topic, wanted, None), 0)
+        return _answer(found.told(), found.older, _notes(topic, plan, found))
+
+    async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
+        """From an offset on; from one that is not 0, only what the offset's own batch tells."""
+        place, end = None, topic.log.durable_end_offset
+        at = offset
+        while True:
+            read = await topic.log.reads.read(at, upto=end, bytes_max=_PAGE_BYTES, place=place)
+            if not read.batches:
+                return scan
+            batches = [each.entry.data[each.entry.header.header_bytes :] for each in read.batches]
+            if offset:
+                scan.take(batches[:1])
+                return scan
+            await asyncio.to_thread(scan.take, batches)
+            at, place = read.next_offset, read.place
+
+
+@dataclass
+class _Scan:
+    """What is found of some keys, or of one offset, while the log goes by."""
+
+    round: NextRound
+    topic: KafkaTopic
+    keys: set[bytes | None]
+    offset: int | None
+    # What is at the offset, and the batch that has it among its offsets.
+    at: Record | Marker | None = None
+    around: Batch | None = None
+    older: int = 0
+    # Of the keys: the map's, and the last one of all.
+    mapped: dict[bytes, int] = field(default_factory=dict)
+    newest: dict[bytes, int] = field(default_factory=dict)
+    dirty_records: int = 0
+    is_map_full: bool = False
+    is_map_unsure: bool = False
+    _records: deque[Record] = field(default_factory=lambda: deque(maxlen=VERSIONS_MAX))
+    _digests: set[bytes] = field(default_factory=set)
+    _last_mapped: int = -1
+    # Producers of whose open transactions a batch was met.
+    _met: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._producers = self.topic.partition.producers.last_entries()
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        for each in self.topic.partition.aborted():
+            self._aborted.setdefault(each.producer_id, []).append(each)
+
+    def take(self, batches: Iterable[bytes]) -> None:
+        for data in batches:
+            header = read_batch_header(data)
+            batch = self._batch(header)
+            if self.offset is not None and header.base_offset <= self.offset <= header.last_offset:
+                self.around = batch
+            if header.is_control:
+                self._take_marker(header, batch, data)
+            else:
+                self._take_records(header, batch, data)
+
+    def _batch(self, header: BatchHeader) -> Batch:
+        is_aborted = header.is_transactional and any(
+            each.first_offset <= header.base_offset <= each.last_offset
+            for each in self._aborted.get(header.producer_id, ())
+        )
+        last = _last_of(header, self._producers.get(header.producer_id))
+        return Batch(
+            header.base_offset,
+            header.last_offset,
+            header.delete_horizon_ms,
+            is_aborted and not header.is_control,
+            header.producer_id if last else None,
+        )
+
+    def _take_marker(self, header: BatchHeader, batch: Batch, data: bytes) -> None:
+        has_data = header.producer_id in self._met
+        self._met.discard(header.producer_id)
+        if self.offset is None or not header.base_offset <= self.offset <= header.last_offset:
+            return
+        end = read_end_marker(data) if header.record_count else None
+        is_commit = None if end is None else end.control_type == ControlType.COMMIT
+        self.at = Marker(
+            header.base_offset,
+            header.max_timestamp_ms,
+            header.producer_id,
+            is_commit,
+            has_data,
+            batch,
+        )
+
+    def _take_records(self, header: BatchHeader, batch: Batch, data: bytes) -> None:
+        if header.is_transactional:
+            self._met.add(header.producer_id)
+        if not header.record_count:
+            return
+        columns = columns_of(data)
+        rows = zip(
+            columns.offsets, columns.timestamps_ms, columns.keys, columns.values, strict=True
+        )
+        for offset, time_ms, key, value in rows:
+            self._map(offset, key, batch)
+            if offset == self.offset:
+                self.at = Record(offset, time_ms, key, value, batch)
+            if key in self.keys and key is not None and not batch.is_aborted:
+                self.newest[key] = offset
+            if key in self.keys and self.offset in (None, offset):
+                if len(self._records) == VERSIONS_MAX:
+                    self.older += 1
+                self._records.append(Record(offset, time_ms, key, value, batch))
+
+    def _map(self, offset: int, key: bytes | None, batch: Batch) -> None:
+        """As a round fills its map: once that is full the scan stops, whatever key comes."""
+        round_ = self.round
+        if self.is_map_full or not round_.first_dirty <= offset < round_.bound:
+            return
+        if key is None or batch.is_aborted:
+            return
+        if not self.is_map_unsure:
+            if len(self._digests) >= round_.keys_max:
+                self.is_map_full = True
+                return
+            self._digests.add(hashlib.md5(key, usedforsecurity=False).digest())
+            if len(self._digests) >= DIGESTS_MAX:
+                self.is_map_unsure = True
+                self._digests.clear()
+        self.dirty_records += 1
+        self._last_mapped = offset
+        if key in self.keys:
+            self.mapped[key] = offset
+
+    @property
+    def round_found(self) -> NextRound:
+        """The round, with the end of its map."""
+        if not self.is_map_full:
+            return self.round
+        return replace(self.round, map_end=self._last_mapped + 1)
+
+    def told(self) -> list[pb.ExplainedVersion]:
+        round_ = self.round_found
+        if isinstance(self.at, Marker):
+            return [_told(self.at.offset, self.at.timestamp_ms, explain_marker(self.at, round_))]
+        return [_told_record(each, self._explain(each, round_)) for each in self._records]
+
+    def _explain(self, record: Record, round_: NextRound) -> Explanation:
+        key = record.key
+        mapped = None if key is None else self.mapped.get(key)
+        newest = None if key is None else self.newest.get(key)
+        newer = newest if newest is not None and newest > record.offset else None
+        return explain(record, round_, mapped=mapped, newer=newer)
+
+
+def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
+    """Whether it is the last batch of a producer that the broker remembers."""
+    if last is None or not header.has_producer:
+        return False
+    if last.last_data_offset >= 0:
+        return header.last_offset == last.last_data_offset
+    return header.is_control and header.producer_epoch == last.epoch
+
+
+def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
+    """A key that was given as bytes comes in base64: it is meant where it is no text.
+
+    >>> sorted(_keys(pb.ExplainRequest(key=b"/w==")))
+    [b'/w==', b'\\xff']
+    """
+    if not request.HasField("key"):
+        return {None}
+    keys: set[bytes | None] = {request.key}
+    try:
+        decoded = base64.b64decode(request.key, validate=True)
+        decoded.decode()
+    except UnicodeDecodeError:
+        keys.add(decoded)
+    except binascii.Error:
+        pass
+    return keys
+
+
+def _told(offset: int, time_ms: int, explanation: Explanation) -> pb.ExplainedVersion:
+    told = pb.ExplainedVersion(
+        id=MessageId(ledger_id=0, entry_id=offset, partition=-1, batch_index=-1),
+        event_time_ms=max(time_ms, 0),
+        place=pb.VERSION_PLACE_RAW,
+        next_rule=explanation.rule,
+        what=explanation.what,
+        next=explanation.next,
+        strategy="kafka",
+    )
+    if explanation.by is not None:
+        by = MessageId(ledger_id=0, entry_id=explanation.by, partition=-1, batch_index=-1)
+        told.next_by.CopyFrom(by)
+    return told
+
+
+def _told_record(record: Record, explanation: Explanation) -> pb.ExplainedVersion:
+    told = _told(record.offset, record.timestamp_ms, explanation)
+    told.value_bytes = len(record.value or b"")
+    return told
+
+
+def _told_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
+    told = _told(offset, 0, explain_gone(offset, found.round, found.around))
+    told.place = pb.VERSION_PLACE_TRIMMED
+    return told
+
+
+def _answer(
+    versions: Sequence[pb.ExplainedVersion], older: int, notes: Sequence[str]
+) -> pb.ExplainResponse:
+    return pb.ExplainResponse(versions=versions, versions_older=older, notes=notes)
+
+
+def _notes(topic: KafkaTopic, plan: Plan, found: _Scan) -> list[str]:
+    config = topic.config
+    if not config.is_compacted:
+        return ["Nothing is cleaned: cleanup.policy is without compact."]
+    round_ = found.round_found
+    notes = [
+        f"A round now would map offsets {plan.first_dirty_offset} to {round_.map_end - 1}, below "
+        f"what bounds it: {plan.limit.value}."
+        if round_.is_any
+        else f"There is nothing to clean: all below {plan.bound} is clean."
+    ]
+    if found.is_map_full:
+        notes.append(f"Its map is full at {round_.keys_max:,} keys; the next round goes on there.")
+    elif found.is_map_unsure and found.dirty_records > round_.keys_max:
+        notes.append(
+            f"More than {DIGESTS_MAX:,} keys are dirty: whether the map, of {round_.keys_max:,} "
+            "keys, is full before the bound, `cleaner plan` tells."
+        )
+    verdict = Candidate(plan, config.min_cleanable_ratio).verdict
+    if not verdict.is_eligible:
+        notes.append(f"No round is due: {verdict.value}.")
+    if found.older:
+        notes.append(f"Of {found.older + VERSIONS_MAX:,} records the newest are told.")
+    return notes

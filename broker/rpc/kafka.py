@@ -1,0 +1,139 @@
+"""KafkaService: what there is to ask of Kafka topics beside publishing and reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.kafka.partition import Appended, TakenOver
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.rpc.handlers import Handler
+from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import kafka_pb2
+
+_ORIGINS = {
+    kafka_pb2.KAFKA_ORIGIN_CLIENT: Origin.CLIENT,
+    kafka_pb2.KAFKA_ORIGIN_COORDINATOR: Origin.COORDINATOR,
+    kafka_pb2.KAFKA_ORIGIN_REPLICATION: Origin.REPLICATION,
+}
+_ORIGIN_NAMES = ", ".join(map(kafka_pb2.KafkaOrigin.Name, _ORIGINS))
+_EPOCH_MAX = 2**15 - 1
+
+
+def kafka_calls(broker: Broker) -> dict[str, Handler]:
+    """By their names in the wire contract."""
+    handlers = KafkaHandlers(broker)
+    return {
+        "InitProducerId": handlers.init_producer_id,
+        "Append": handlers.append,
+        "EndTransaction": handlers.end_transaction,
+        "DescribeLog": handlers.describe_log,
+        "RollSegment": handlers.roll_segment,
+        "SetLogStart": handlers.set_log_start,
+        "SetHighWatermark": handlers.set_high_watermark,
+        **cleaner_calls(broker),
+    }
+
+
+class KafkaHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def _topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
+        return await self._broker.kafka_topic(persistent_topic(name), to_write=to_write)
+
+    async def init_producer_id(
+        self, request: kafka_pb2.InitProducerIdRequest
+    ) -> kafka_pb2.InitProducerIdResponse:
+        allocate: Callable[[], int] = self._broker.metadata.allocate_producer_id
+        return kafka_pb2.InitProducerIdResponse(producer_id=await self._broker.in_thread(allocate))
+
+    @runs_to_its_end
+    async def append(self, request: kafka_pb2.KafkaAppendRequest) -> kafka_pb2.KafkaAppendResponse:
+        topic = await self._topic(request.topic, to_write=True)
+        origin, taken_over = _ORIGINS.get(request.origin), _taken_over(request)
+        if origin is None:
+            raise InvalidRequest(f"{request.origin} is no origin: those are {_ORIGIN_NAMES}.")
+        if taken_over is not None and origin is not Origin.REPLICATION:
+            raise InvalidRequest("Only a leader's batches keep their segments and append times.")
+        return _appended(await topic.append_batches(request.batches, origin, taken_over))
+
+    @runs_to_its_end
+    async def end_transaction(
+        self, request: kafka_pb2.EndTransactionRequest
+    ) -> kafka_pb2.KafkaAppendResponse:
+        if not 0 <= request.producer_epoch <= _EPOCH_MAX:
+            raise InvalidRequest(
+                f"A producer's epoch is between 0 and {_EPOCH_MAX}, not {request.producer_epoch}."
+            )
+        topic = await self._topic(request.topic, to_write=True)
+        appended = await topic.end_transaction(
+            request.producer_id,
+            request.producer_epoch,
+            commit=request.commit,
+            timestamp_ms=request.timestamp_ms or self._broker.clock_ms(),
+        )
+        return _appended([appended])
+
+    async def describe_log(
+        self, request: kafka_pb2.DescribeLogRequest
+    ) -> kafka_pb2.DescribeLogResponse:
+        topic, cleaner = await self._topic(request.topic), self._broker.cleaner
+        told = await topic.describe(
+            batches=request.batches,
+            batches_from=request.batches_from,
+            bytes_max=request.batches_bytes_max or None,
+        )
+        told.cleaning_state = str(cleaner.states.of(topic.name) or "")
+        told.uncleanable_reason = cleaner.gauges.uncleanable.get(topic.name, "")
+        return told
+
+    @runs_to_its_end
+    async def roll_segment(
+        self, request: kafka_pb2.RollSegmentRequest
+    ) -> kafka_pb2.RollSegmentResponse:
+        topic = await self._topic(request.topic, to_write=True)
+        if not request.HasField("base_offset"):
+            return kafka_pb2.RollSegmentResponse(base_offset=await topic.roll())
+        left = request.empty_modified_ms if request.HasField("empty_modified_ms") else None
+        base_offset = await topic.begin_segment(request.base_offset, left)
+        return kafka_pb2.RollSegmentResponse(base_offset=base_offset)
+
+    @runs_to_its_end
+    async def set_log_start(
+        self, request: kafka_pb2.SetLogStartRequest
+    ) -> kafka_pb2.SetLogStartResponse:
+        topic = await self._topic(request.topic, to_write=True)
+        start = await topic.set_log_start(request.offset)
+        return kafka_pb2.SetLogStartResponse(log_start_offset=start)
+
+    @runs_to_its_end
+    async def set_high_watermark(
+        self, request: kafka_pb2.SetHighWatermarkRequest
+    ) -> kafka_pb2.SetHighWatermarkResponse:
+        topic = await self._topic(request.topic)
+        held = request.offset if request.HasField("offset") else None
+        return kafka_pb2.SetHighWatermarkResponse(
+            high_watermark=topic.partition.hold_high_watermark(held)
+        )
+
+
+def _taken_over(request: kafka_pb2.KafkaAppendRequest) -> TakenOver | None:
+    if not (request.keep_segments or request.append_time_ms):
+        return None
+    if not request.keep_segments:
+        raise InvalidRequest("An append time is of batches whose segments are kept.")
+    return TakenOver(request.append_time_ms or None)
+
+
+def _appended(appended: Sequence[Appended]) -> kafka_pb2.KafkaAppendResponse:
+    times = [each.append_time_ms for each in appended if each.append_time_ms is not None]
+    return kafka_pb2.KafkaAppendResponse(
+        first_offsets=[each.first_offset for each in appended],
+        last_offsets=[each.last_offset for each in appended],
+        log_append_time_ms=-1 if not times else times[-1],
+    )

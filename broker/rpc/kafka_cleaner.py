@@ -1,0 +1,232 @@
+"""The calls of KafkaService about settings and the cleaner."""
+
+from __future__ import annotations
+
+from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
+from ledgerfold.broker.kafka.choice import Candidate, Verdict
+from ledgerfold.broker.kafka.cleanable import Plan
+from ledgerfold.broker.kafka.cleaner import plan_of
+from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.broker.kafka.settings import Setting, Value, text_of
+from ledgerfold.broker.kafka.topic_settings import TOPIC_SETTINGS
+from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.rpc.handlers import Handler
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_config
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import kafka_pb2
+
+
+def cleaner_calls(broker: Broker) -> dict[str, Handler]:
+    """By their names in the wire contract."""
+    handlers = CleanerHandlers(broker)
+    return {
+        "GetKafkaConfig": handlers.get_config,
+        "SetKafkaConfig": handlers.set_config,
+        "PlanCleaning": handlers.plan,
+        "Clean": handlers.clean,
+        "RunRetention": handlers.retain,
+        "GetCleaner": handlers.get_cleaner,
+        "SetCleaning": handlers.set_cleaning,
+    }
+
+
+class CleanerHandlers:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def _topic(self, name: str) -> KafkaTopic:
+        return await self._broker.kafka_topic(persistent_topic(name))
+
+    # -- settings --------------------------------------------------------------------------
+
+    async def get_config(
+        self, request: kafka_pb2.GetKafkaConfigRequest
+    ) -> kafka_pb2.GetKafkaConfigResponse:
+        if not request.topic:
+            config = self._broker.kafka_config
+            entries = [
+                _entry(each, config[name], "broker" if name in config.values else "default")
+                for name, each in BROKER_SETTINGS.items()
+            ]
+            return kafka_pb2.GetKafkaConfigResponse(entries=entries)
+        # Partitions are alike, unless somebody set one of them.
+        first, *_ = self._broker.partitions.names(persistent_topic(request.topic))
+        own = (await self._broker.kafka_topic(first)).config
+        entries = [
+            _entry(each, own.values[name], own.sources[name])
+            for name, each in TOPIC_SETTINGS.items()
+        ]
+        return kafka_pb2.GetKafkaConfigResponse(entries=entries)
+
+    @runs_to_its_end
+    async def set_config(
+        self, request: kafka_pb2.SetKafkaConfigRequest
+    ) -> kafka_pb2.SetKafkaConfigResponse:
+        changes: dict[str, str | None] = {**request.set, **dict.fromkeys(request.unset)}
+        if request.topic:
+            await change_config(self._broker, persistent_topic(request.topic), changes)
+        else:
+            await change_broker_config(self._broker, changes)
+        return kafka_pb2.SetKafkaConfigResponse()
+
+    # -- the cleaner -----------------------------------------------------------------------
+
+    async def plan(self, request: kafka_pb2.PlanCleaningRequest) -> kafka_pb2.PlanCleaningResponse:
+        topics = [await self._topic(name) for name in request.topics]
+        if not topics:
+            loaded = self._broker.kafka_topics.values()
+            topics = [each for each in loaded if each.config.is_compacted]
+        now_ms = self._broker.clock_ms()
+        plans = [await self._told(each, now_ms, wants_map=request.map) for each in topics]
+        return kafka_pb2.PlanCleaningResponse(plans=plans)
+
+    async def _told(
+        self, topic: KafkaTopic, now_ms: int, *, wants_map: bool
+    ) -> kafka_pb2.CleaningPlan:
+        if wants_map:
+            await self._broker.cleaner.idle(topic.name)
+        plan = plan_of(topic.partition, now_ms)
+        told = self._plan(topic, plan)
+        if wants_map and plan.bound > plan.first_dirty_offset:
+            manifest = await self._broker.cleaner.dry_run(topic.name, plan)
+            told.map_keys, told.end_offset = manifest.stats.map_keys, manifest.end_offset
+            told.entries.extend(
+                kafka_pb2.OffsetMapEntry(key=each.key, offset=each.offset) for each in manifest.map
+            )
+        return told
+
+    def _plan(self, topic: KafkaTopic, plan: Plan) -> kafka_pb2.CleaningPlan:
+        told = _plan(topic.name, topic.partition, plan)
+        told.map_keys_max = self._broker.kafka_config.map_keys_max
+        cleaner, name = self._broker.cleaner, topic.name
+        if not topic.config.is_compacted:
+            told.why_not = "its cleanup.policy is without compact"
+        elif cleaner.is_uncleanable(name):
+            told.why_not = f"left alone: {cleaner.gauges.uncleanable.get(name, 'marked so')}"
+        elif (state := cleaner.states.of(name)) is not None:
+            told.why_not = f"in the state {state}"
+        else:
+            verdict = Candidate(plan, topic.config.min_cleanable_ratio).verdict
+            told.is_eligible = verdict.is_eligible
+            if verdict in (Verdict.CLEAN_ENOUGH, Verdict.EMPTY, Verdict.NOTHING_CLEANABLE):
+                told.why_not = verdict.value
+        return told
+
+    @runs_to_its_end
+    async def clean(self, request: kafka_pb2.CleanTurnRequest) -> kafka_pb2.CleanTurnResponse:
+        name = (await self._topic(request.topic)).name if request.topic else None
+        turn = await self._broker.cleaner.turn(name)
+        return self._turn(turn)
+
+    def _turn(self, turn: Turn) -> kafka_pb2.CleanTurnResponse:
+        told = kafka_pb2.CleanTurnResponse(
+            topic=turn.topic or "",
+            was_aborted=turn.was_aborted,
+            failure="" if turn.failure is None else str(turn.failure),
+            deleted_segments=turn.deleted_segments,
+        )
+        topic = self._broker.kafka_topics.get(turn.topic or "")
+        if topic is not None and turn.plan is not None:
+            told.plan.CopyFrom(_plan(topic.name, topic.partition, turn.plan))
+        if turn.outcome is not None:
+            stats = turn.outcome.manifest.stats
+            told.end_offset = turn.outcome.manifest.end_offset
+            told.checkpoint = turn.outcome.checkpoint
+            told.stats.CopyFrom(
+                kafka_pb2.CleaningStats(
+                    map_messages_read=stats.map_messages_read,
+                    messages_read=stats.messages_read,
+                    messages_written=stats.messages_written,
+                    bytes_read=stats.bytes_read,
+                    bytes_written=stats.bytes_written,
+                    invalid_messages_read=stats.invalid_messages_read,
+                    map_keys=stats.map_keys,
+                    map_slots=self._broker.kafka_config.map_slots,
+                    index_ms=stats.map_ms,
+                    elapsed_ms=turn.elapsed_ms,
+                )
+            )
+        return told
+
+    @runs_to_its_end
+    async def retain(
+        self, request: kafka_pb2.RunRetentionRequest
+    ) -> kafka_pb2.RunRetentionResponse:
+        return kafka_pb2.RunRetentionResponse(deleted_segments=await self._broker.cleaner.retain())
+
+    async def get_cleaner(
+        self, request: kafka_pb2.GetCleanerRequest
+    ) -> kafka_pb2.GetCleanerResponse:
+        cleaner = self._broker.cleaner
+        states = {
+            name: str(state)
+            for name in self._broker.kafka_topics
+            if (state := cleaner.states.of(name)) is not None
+        }
+        return kafka_pb2.GetCleanerResponse(
+            gauges={name: float(value) for name, value in cleaner.gauge_values().items()},
+            checkpoint_file=cleaner.checkpoint_text(),
+            uncleanable=cleaner.gauges.uncleanable,
+            states=states,
+            last_turns=map(str, cleaner.last_turns),
+        )
+
+    @runs_to_its_end
+    async def set_cleaning(
+        self, request: kafka_pb2.SetCleaningRequest
+    ) -> kafka_pb2.SetCleaningResponse:
+        topic, cleaner = await self._topic(request.topic), self._broker.cleaner
+        match request.WhichOneof("what"):
+            case "checkpoint":
+                offset = None if request.checkpoint < 0 else request.checkpoint
+                await topic.partition.set_checkpoint(offset)
+            case "uncleanable_reason":
+                cleaner.leave_alone(topic.name, request.uncleanable_reason)
+            case "action" if request.action == "abort-and-pause":
+                await cleaner.abort_and_pause(topic.name)
+            case "action" if request.action == "resume":
+                if cleaner.states.of(topic.name) is None:
+                    raise InvalidRequest(f"{topic.name} is not paused.")
+                cleaner.resume(topic.name)
+            case _:
+                raise InvalidRequest(
+                    "Name what to set: checkpoint, uncleanable_reason, or an action, which is "
+                    "abort-and-pause or resume."
+                )
+        return kafka_pb2.SetCleaningResponse(
+            cleaning_state=str(cleaner.states.of(topic.name) or "")
+        )
+
+
+def _plan(name: str, partition: Partition, plan: Plan) -> kafka_pb2.CleaningPlan:
+    return kafka_pb2.CleaningPlan(
+        topic=name,
+        log_start_offset=partition.log_start_offset,
+        log_end_offset=partition.log.end_offset,
+        first_dirty_offset=plan.first_dirty_offset,
+        first_uncleanable_offset=plan.first_uncleanable_offset,
+        bound_offset=plan.bound,
+        clean_bytes=plan.clean_bytes,
+        cleanable_bytes=plan.cleanable_bytes,
+        ratio=plan.ratio or 0.0,
+        min_ratio=partition.config.min_cleanable_ratio,
+        is_overdue=plan.is_overdue,
+        delay_ms=plan.delay_ms,
+        bound_by=plan.limit.value,
+        repairs_checkpoint=plan.must_repair,
+    )
+
+
+def _entry(setting: Setting, value: Value | None, source: str) -> kafka_pb2.KafkaConfigEntry:
+    return kafka_pb2.KafkaConfigEntry(
+        name=setting.name,
+        value="" if value is None else text_of(value),
+        source=source,
+        unit=setting.unit,
+        doc=setting.doc,
+        is_dynamic=setting.is_dynamic,
+    )

@@ -1,0 +1,125 @@
+"""Kafka topics on the command line with a real compactor: turns, plans, demonstrations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import MakeBroker
+from tests.grpc.test_readme import run
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import Ran, ledgerfold
+from tests.support.git_repository import Repository
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "KAFKA.md").read_text()
+CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
+Cli = Callable[..., Ran]
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def cli(shared_broker: BrokerProcess) -> Cli:
+    """The command line, of this process, with the broker that has a warm compactor."""
+    return lambda *arguments, stdin=b"": ledgerfold(
+        "--url", shared_broker.url, *arguments, stdin=stdin
+    )
+
+
+def checked(ran: Ran) -> str:
+    """The verdict of a demonstration that ended well."""
+    assert ran.code == 0, ran.out + ran.err
+    (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
+    return line.removeprefix("checked").strip()
+
+
+def test_the_addresses(cli: Cli, topic: str) -> None:
+    """The plan's tail, head and map; offsets count from 1 in the demonstration, from 0 else."""
+    ran = cli("demo", "addresses", "--topic", topic, "--cleanup-policy", "compact")
+    assert checked(ran) == "offsets 3, 4 and 6 are left, each key once"
+    assert "map         1002 -> 4, 1001 -> 6\n" in ran.out
+    rows = cli("read", topic, "--until-end").rows
+    assert [(row["offset"], row["key"]) for row in rows] == [(2, "1003"), (3, "1002"), (5, "1001")]
+
+
+def test_the_prices(broker_process: MakeBroker) -> None:
+    """The last one stays in the active segment; the checkpoint's file holds one entry."""
+    broker = broker_process(compactor="local")
+    cli = ("--url", broker.url)
+    ran = ledgerfold(*cli, "demo", "prices", "--topic", "prices", "--cleanup-policy", "compact")
+    assert checked(ran) == "p3:11 p6:12 p5:14 are left, p5:17 stays in the active segment"
+    rows = ledgerfold(*cli, "read", "prices", "--until-end").rows
+    assert [f"{row['key']}:{row['value']}" for row in rows] == ["p3:11", "p6:12", "p5:14", "p5:17"]
+    assert ledgerfold(*cli, "cleaner", "checkpoint").out == "0\n1\nprices 0 6\n"
+
+
+def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
+    """What a cleaning leaves of its history is its last commit's tree; deletions stay a while."""
+    repository = Repository(tmp_path / "repository")
+    for name in ('quo"ted', "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
+        repository.write(name)
+    repository.commit()
+    repository.remove("goes")
+    repository.write("comes")
+    repository.commit()
+    policy = ("--cleanup-policy", "compact,delete")
+    ran = cli("demo", "git", str(repository.path), "--topic", topic, *policy)
+    assert checked(ran).startswith("the cleaned log equals git ls-tree -r")
+    assert checked(ran).endswith(", 5 paths")
+    assert "1 tombstone, for delete.retention.ms" in ran.out
+
+
+def test_a_demonstration_can_fail(cli: Cli, topic: str) -> None:
+    """A canary: a topic that is there is not taken."""
+    assert cli("topics", "create", topic, *CALM).code == 0
+    ran = cli("demo", "addresses", "--topic", topic, "--cleanup-policy", "compact")
+    assert ran.code == 5
+
+
+def test_a_turn_says_which_log_it_chose_and_why(cli: Cli, topic: str) -> None:
+    """Figures of the plan before, statistics of the round, and where the next one begins."""
+    assert cli("topics", "create", topic, *CALM).code == 0
+    assert cli("produce", topic, "-K", ":", stdin=b"a:1\nb:1\na:2\n").code == 0
+    assert cli("topics", "roll", topic).code == 0
+    (plan,) = cli("cleaner", "plan", topic, "--map").rows
+    assert plan["map"] == [{"key": "b", "offset": 1}, {"key": "a", "offset": 2}]
+    (turn,) = cli("cleaner", "run", "--topic", topic).rows
+    assert turn["cleaned"] == f"persistent://public/default/{topic}"
+    assert turn["why"] == "asked for; however clean"
+    assert (turn["ratio"], turn["checkpoint"], turn["map_keys"]) == (1.0, 3, 2)
+    assert (turn["messages_read"], turn["messages_written"]) == (3, 2)
+    assert turn["bytes_written"] < turn["bytes_read"] == turn["cleanable_bytes"]
+    assert [row["offset"] for row in cli("read", topic, "--until-end").rows] == [1, 2]
+    (again,) = cli("cleaner", "run", "--topic", topic, "-o", "jsonl").rows
+    assert again["cleaned"] is None
+    assert again["logs"][0]["why_not"].startswith("nothing to clean below offset 3")
+    assert f"{topic} 0 3\n" in cli("cleaner", "checkpoint").out
+    assert f"{topic}; 3 -> 2 messages" in cli("cleaner", "status", "-o", "table").out
+
+
+def test_partitions_are_cleaned_by_themselves(cli: Cli, topic: str) -> None:
+    """The same key in two of them stays twice."""
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    for at in range(2):
+        name = f"{topic}-partition-{at}"
+        assert cli("produce", name, "-K", ":", stdin=b"k:1\nk:2\n").code == 0
+        assert cli("topics", "roll", name).code == 0
+        assert cli("cleaner", "run", "--topic", name).code == 0
+    rows = cli("read", topic, "--until-end").rows
+    assert [(row["key"], row["value"]) for row in rows] == [("k", "2"), ("k", "2")]
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_document(broker_process: MakeBroker, tmp_path: Path) -> None:
+    """In order, on a fresh broker with a real compactor."""
+    broker = broker_process(compactor="local")
+    blocks = re.findall(r"```console\n(.*?)```", DOCUMENT, re.DOTALL)
+    commands = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
+    outputs = {command: run(command, tmp_path, broker.url) for command in commands}
+    assert len(commands) > 25
+    read = outputs["ledgerfold read addresses --until-end"]
+    assert '"Paper Road 21"' in read
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text().startswith("0\n")

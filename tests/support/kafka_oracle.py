@@ -1,0 +1,69 @@
+"""A process with the real log cleaner of Kafka: a JSON request a line in, an answer a line out.
+
+The environment variable LEDGERFOLD_KAFKA_ORACLE names its command; without it, what needs it is
+skipped. Its logs lie in a temporary folder below `home`, which is given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+COMMAND = "LEDGERFOLD_KAFKA_ORACLE"
+
+
+class KafkaOracle:
+    """Calls raise AssertionError with the oracle's own words when it refuses."""
+
+    def __init__(self, home: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self._home = home
+        options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={home}"
+        self._process = subprocess.Popen(
+            shlex.split(os.environ[COMMAND]),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "JAVA_TOOL_OPTIONS": options},
+        )
+        self("reset", clock=1_000_000)
+
+    def __call__(self, op: str, **fields: Any) -> dict[str, Any]:
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(json.dumps({"op": op, **fields}) + "\n")
+        stdin.flush()
+        answer: dict[str, Any] = json.loads(stdout.readline())
+        assert answer["ok"], answer
+        return answer
+
+    @property
+    def log_dir(self) -> Path:
+        """That of its one log directory."""
+        (folder,) = self._home.glob("cleaner-oracle*/d0")
+        return folder
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def __enter__(self) -> KafkaOracle:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,88 @@
+"""`export kafka-log`: what Kafka wrote and was imported is written again, byte for byte.
+
+kafka-folders/ is what Kafka 4.1.0's own classes left of a log: compressed batches, tombstones with
+and without horizons, transactions, idempotent producers; cleaned twice, with a transaction open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from tests.unit.cli.conftest import Ledgerfold
+
+GOLDEN = Path(__file__).with_name("kafka-folders") / "cleaned-0"
+
+
+@pytest.fixture
+def logs(url: str) -> Iterator[KafkaLogs]:
+    with KafkaLogs(url) as logs:
+        yield logs
+
+
+def imported(cli: Ledgerfold, topic: str) -> None:
+    ran = cli(
+        *("import", "kafka-log", str(GOLDEN), "--topic", topic),
+        *("--config", "index.interval.bytes=100", "--paused"),
+    )
+    assert ran.code == 0, ran.err
+
+
+def test_what_kafka_wrote_is_written_again(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
+    imported(cli, "again")
+    # Producers whose records are as old as these are forgotten at a load.
+    assert cli("topics", "unload", "again").code == 0
+    log = logs.describe("again")
+    assert (log.log_end_offset, log.last_stable_offset, log.checkpoint) == (101, 100, 99)
+    folder = tmp_path / "again-0"
+    ran = cli("export", "kafka-log", "again", str(folder), "--topic-id", "A" * 21 + "w")
+    assert ran.code == 0, ran.err
+    golden = {each.name: each.read_bytes() for each in GOLDEN.iterdir()}
+    written = {each.name: each.read_bytes() for each in folder.iterdir()}
+    # A snapshot at the end is all that is needed; the active segment's indexes grow in Kafka.
+    snapshots = {each for each in golden if each.endswith(".snapshot")}
+    assert set(written) - set(golden) == {
+        *("partition.metadata", "00000000000000000099.index", "00000000000000000099.timeindex")
+    }
+    assert snapshots - set(written) == {f"{offset:020}.snapshot" for offset in (86, 92, 99)}
+    for name in set(golden) & set(written):
+        assert written[name] == golden[name], name
+    assert written["partition.metadata"] == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAw"
+
+
+def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -> None:
+    imported(cli, "noted")
+    path = tmp_path / "cleaner-offset-checkpoint"
+    path.write_text("0\n2\nother 3 7\nnoted 0 1\n")
+    ran = cli("export", "kafka-log", "noted", str(tmp_path / "noted-0"), "--checkpoints")
+    assert ran.code == 0, ran.err
+    assert path.read_text() == "0\n2\nother 3 7\nnoted 0 99\n"
+    ends = tmp_path / "recovery-point-offset-checkpoint"
+    assert ends.read_text() == "0\n1\nnoted 0 101\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+
+
+def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
+    imported(cli, "where")
+    assert cli("export", "kafka-log", "where", str(tmp_path / "noname")).code == 2
+    (tmp_path / "where-0").mkdir()
+    assert cli("export", "kafka-log", "where", str(tmp_path / "where-0")).code == 2
+    assert cli("export", "kafka-log", "where", str(tmp_path / "w-0"), "--topic-id", "x").code == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
+
+
+def test_what_was_imported_is_explained(cli: Ledgerfold) -> None:
+    imported(cli, "told")
+    by_key = cli("explain", "told", "--key", "open", "-o", "jsonl")
+    assert by_key.code == 0, by_key.err
+    (told,) = by_key.rows
+    assert (told["id"], told["what"]) == ("0:100", "in the active segment")
+    assert "There is nothing to clean: all below 99 is clean." in by_key.err
+    (gone,) = cli("explain", "told", "--offset", "1", "-o", "jsonl").rows
+    assert gone["what"] == "gone: cleaned away"
+    assert cli("explain", "told", "--offset", "-1").code == 2

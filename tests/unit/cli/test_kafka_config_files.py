@@ -1,0 +1,100 @@
+"""`serve --kafka-config`: a broker's server.properties, and single settings beside it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.cli.kafka_config import serve_config
+from ledgerfold.broker.cli.properties import read_properties
+from ledgerfold.storage.errors import InvalidRequest, KafkaError
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import ledgerfold
+
+PROPERTIES = """\
+# The broker
+broker.id=0
+listeners=PLAINTEXT://:9092
+! its logs
+log.dirs = /tmp/kafka-logs
+log.roll.hours = 1
+log.cleaner.threads:2
+log.cleanup.policy=compact,\\
+    delete
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "server.properties"
+    path.write_text(PROPERTIES)
+    return path
+
+
+def config(*given: object) -> dict[str, str]:
+    return serve_config(Namespace(kafka_config=[str(each) for each in given]))
+
+
+def test_what_is_not_about_logs_is_ignored_and_counted(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert config(path) == {
+        "log.roll.hours": "1",
+        "log.cleaner.threads": "2",
+        "log.cleanup.policy": "compact,delete",
+    }
+    assert capsys.readouterr().err == f"{path}: 3 settings not about logs, ignored\n"
+
+
+def test_of_what_is_said_twice_the_last_counts(path: Path) -> None:
+    assert config(path, "log.roll.hours=5")["log.roll.hours"] == "5"
+    assert config("log.roll.hours=5", path)["log.roll.hours"] == "1"
+    assert config() == {}
+
+
+def test_what_cannot_be_is_said_before_the_start(path: Path, tmp_path: Path) -> None:
+    """A single name is meant; values are checked in Kafka's words."""
+    with pytest.raises(InvalidRequest, match=r"no setting log\.roll\.days"):
+        config("log.roll.days=5")
+    with pytest.raises(KafkaError, match="Value must be at least 1"):
+        config(path, "log.roll.hours=0")
+    with pytest.raises(FileNotFoundError):
+        config(tmp_path / "none.properties")
+    data = ("serve", "--data", str(tmp_path / "data"))
+    assert ledgerfold(*data, "--kafka-config", str(tmp_path / "none")).code == 3
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("a=b=c", {"a": "b=c"}),
+        ("a b", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("  a : b", {"a": "b"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=b\\", {"a": "b"}),
+        ("a=1\n\n#a=2\n", {"a": "1"}),
+        ("a=1\\\n# no comment", {"a": "1# no comment"}),
+    ],
+)
+def test_properties_are_read_as_java_does(text: str, pairs: dict[str, str]) -> None:
+    assert read_properties(text) == pairs
+
+
+@pytest.mark.process
+def test_a_broker_has_them(path: Path, tmp_path: Path) -> None:
+    arguments = ("--compactor", "off", "--kafka-config", str(path))
+    with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
+        cli = ("--url", broker.url)
+        own = ledgerfold(*cli, "cleaner", "get-config", "--set").rows
+        assert {row["name"]: row["value"] for row in own} == config(path)
+        assert ledgerfold(*cli, "topics", "create", "t", "--cleanup-policy", "compact").code == 0
+        (row,) = (
+            row
+            for row in ledgerfold(*cli, "topics", "get-config", "t").rows
+            if row["name"] == "segment.ms"
+        )
+        assert (row["value"], row["source"]) == ("3600000", "log.roll.hours")

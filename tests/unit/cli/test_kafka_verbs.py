@@ -1,0 +1,271 @@
+"""Kafka topics on the command line, against a real broker without a compactor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import ledgerfold
+from tests.unit.cli.conftest import Ledgerfold
+
+# No turn of the cleaner's own, which has no compactor here.
+CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
+
+
+@pytest.fixture
+def kafka(cli: Ledgerfold, topic: str) -> str:
+    """A compacted topic with four records, the last one in the active segment."""
+    assert cli("topics", "create", topic, *CALM).code == 0
+    assert cli("produce", topic, "-K", ":", stdin=b"a:1\nb:1\na:2\n").code == 0
+    assert cli("topics", "roll", topic).out == "The active segment begins at offset 3.\n"
+    assert cli("produce", topic, "-k", "b", "--tombstone").code == 0
+    return topic
+
+
+@pytest.fixture(scope="module")
+def untouched(url: str) -> str:
+    """A compacted topic for what changes nothing."""
+    assert ledgerfold("--url", url, "topics", "create", "untouched", *CALM).code == 0
+    return "untouched"
+
+
+def described(cli: Ledgerfold, topic: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(cli("topics", "describe-log", topic, "--batches").out)
+    return document
+
+
+# messages
+
+
+def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
+    """0:o, which is a place to read from; a null value is a tombstone, an empty one is a value."""
+    assert cli("produce", kafka, "-K", ":", "-v", stdin=b"c:\n").out == "0:4\n"
+    rows = cli("read", kafka, "--until-end").rows
+    assert [(row["id"], row["offset"]) for row in rows] == [(f"0:{at}", at) for at in range(5)]
+    assert [(row["value"], row["tombstone"]) for row in rows[3:]] == [(None, True), ("", False)]
+    from_offset = cli("read", kafka, "--offset", "3", "--until-end").rows
+    assert cli("read", kafka, "-m", "0:2", "--until-end").rows == from_offset == rows[3:]
+    assert "(tombstone)" in cli("read", kafka, "--until-end", "-o", "text").out
+    assert cli("topics", "last-message-id", kafka).out == "0:4\n"
+    assert cli("topics", "get-message-id", kafka, "-d", "0").out == "0:0\n"
+
+
+def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> None:
+    """Above its end, or below its start, in Kafka's words."""
+    assert "log segments in the range 0 to 4" in cli("read", kafka, "--offset", "5").err
+    assert cli("topics", "delete-records", kafka, "2").out == "The log begins at offset 2.\n"
+    assert cli("read", kafka, "--offset", "1").code == 1
+    assert [row["offset"] for row in cli("read", kafka, "--until-end").rows] == [2, 3]
+    assert cli("topics", "delete-records", kafka, "9").code == 1
+    assert cli("topics", "delete-records", kafka, "-1").out == "The log begins at offset 4.\n"
+    assert cli("topics", "delete-records", kafka, "-2").code == 2
+    assert cli("read", kafka, "--offset", "2", "--from", "latest").code == 2
+
+
+def test_a_record_without_a_key_is_refused(cli: Ledgerfold, untouched: str) -> None:
+    ran = cli("produce", untouched, "-m", "x")
+    assert ran.code == 1
+    assert "Compacted topic cannot accept message without key in topic partition" in ran.err
+
+
+# settings
+
+
+def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> None:
+    assert cli("topics", "set-config", kafka, "segment.ms=60000", "retention.bytes=5").code == 0
+    own = {row["name"]: row["value"] for row in cli("topics", "get-config", kafka, "--set").rows}
+    assert own == {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "1.0",
+        "segment.ms": "60000",
+        "retention.bytes": "5",
+    }
+    assert cli("topics", "get-config", kafka, "segment.ms").out == "60000\n"
+    assert cli("topics", "unset-config", kafka, "segment.ms").code == 0
+    assert cli("topics", "get-config", kafka, "segment.ms").out == "604800000\n"
+    every = cli("topics", "get-config", kafka, "--all").rows
+    (row,) = (row for row in every if row["name"] == "delete.retention.ms")
+    assert (row["value"], row["unit"], row["source"]) == ("86400000", "ms", "default")
+    assert "tombstones" in row["meaning"]
+    assert cli("topics", "get-config", kafka, "segment.size").code == 2
+
+
+@pytest.mark.parametrize(
+    ("pair", "code", "says"),
+    [
+        (
+            "cleanup.policy=Compact",
+            1,
+            "Invalid value Compact for configuration cleanup.policy: String must be one of",
+        ),
+        ("min.cleanable.dirty.ratio=2", 1, "Value must be no more than 1"),
+        ("no.such.thing=1", 1, "Unknown topic config name: no.such.thing"),
+        ("segment.ms", 2, "write NAME=VALUE"),
+    ],
+)
+def test_what_kafka_refuses_is_refused_in_its_words(
+    cli: Ledgerfold, untouched: str, pair: str, code: int, says: str
+) -> None:
+    """And nothing of what came with it is set."""
+    ran = cli("topics", "set-config", untouched, "segment.ms=7", pair)
+    assert (ran.code, says in ran.err) == (code, True)
+    assert cli("topics", "get-config", untouched, "segment.ms").out == "604800000\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--config", "segment.ms=5"],
+        ["--cleanup-policy", "compact", "--config", "cleanup.policy=delete"],
+        ["--cleanup-policy", "compact", "--config", "segment.ms=5", "--config", "segment.ms=6"],
+    ],
+)
+def test_a_kafka_topic_has_one_policy(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+    assert cli("topics", "create", topic, *arguments).code == 2
+    assert cli("topics", "create", topic, "--cleanup-policy", "wrong").code == 1
+    assert cli("topics", "stats", topic).code == 3
+
+
+def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
+    """Those that Kafka lets a running broker change; a topic inherits them."""
+    assert cli("cleaner", "set-config", "log.index.interval.bytes=8192").code == 0
+    own = cli("cleaner", "get-config", "--set").rows
+    assert [(row["name"], row["value"]) for row in own] == [("log.index.interval.bytes", "8192")]
+    rows = cli("topics", "get-config", kafka).rows
+    (row,) = (row for row in rows if row["name"] == "index.interval.bytes")
+    assert (row["value"], row["source"]) == ("8192", "log.index.interval.bytes")
+    assert cli("cleaner", "unset-config", "log.index.interval.bytes").code == 0
+    assert cli("cleaner", "get-config", "log.index.interval.bytes").out == "4096\n"
+    assert cli("cleaner", "set-config", "log.cleaner.thread=2").code == 2
+    ran = cli("cleaner", "set-config", "log.cleaner.enable=false")
+    assert (ran.code, "Cannot update these configs dynamically" in ran.err) == (1, True)
+
+
+def test_partitions_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
+    """Those that come later, too, with the settings of the whole."""
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    assert cli("topics", "set-config", topic, "segment.ms=5000").code == 0
+    assert cli("topics", "update-partitioned-topic", topic, "-p", "3").code == 0
+    for at in range(3):
+        assert cli("topics", "get-config", f"{topic}-partition-{at}", "segment.ms").out == "5000\n"
+    assert cli("produce", topic, "-K", ":", stdin=b"a:1\nb:1\nc:1\nd:1\ne:1\n").code == 0
+    stats = json.loads(cli("topics", "partitioned-stats", topic, "--per-partition").out)
+    assert (stats["msgInCounter"], len(stats["partitions"])) == (5, 3)
+
+
+# the log
+
+
+def test_a_log_is_described(cli: Ledgerfold, kafka: str) -> None:
+    document = described(cli, kafka)
+    assert (document["log_end_offset"], document["checkpoint"]) == (4, None)
+    spans = [(each["base_offset"], each["active"]) for each in document["segments"]]
+    assert spans == [(0, False), (3, True)]
+    batches = document["batches"]
+    assert [each["records"] for each in batches if each["base_offset"] == 3] == [1]
+    assert {each["compression"] for each in batches} == {"none"}
+    shown = cli("topics", "describe-log", kafka, "-o", "table").out
+    assert "segments\nbase_offset" in shown
+    assert "batches" not in shown
+
+
+def test_stats_have_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
+    stats = json.loads(cli("topics", "stats", kafka).out)
+    assert (stats["msgInCounter"], stats["kafka"]["logEndOffset"]) == (4, 4)
+    internal = json.loads(cli("topics", "stats-internal", kafka).out)
+    assert [each["baseOffset"] for each in internal["kafka"]["segmentList"]] == [0, 3]
+
+
+# the cleaner
+
+
+def test_a_plan_tells_tail_head_and_bounds(cli: Ledgerfold, kafka: str) -> None:
+    (plan,) = cli("cleaner", "plan", kafka).rows
+    assert (plan["log"], plan["tail"], plan["head"]) == ([0, 4], [0, 0], [0, 3])
+    assert (plan["ratio"], plan["bound_by"]) == (1.0, "active segment")
+    assert plan["verdict"] == "not dirtier than min.cleanable.dirty.ratio: 1 to 1"
+    shown = cli("cleaner", "plan", kafka, "-o", "table").out
+    assert "head                      0 to 3\n" in shown
+
+
+def test_nothing_to_clean_says_why_of_each_log(cli: Ledgerfold, kafka: str) -> None:
+    (turn,) = cli("cleaner", "run").rows
+    assert turn["cleaned"] is None
+    whys = {each["topic"]: each["why_not"] for each in turn["logs"]}
+    name = f"persistent://public/default/{kafka}"
+    assert whys[name] == "not dirtier than min.cleanable.dirty.ratio: 1 to 1"
+
+
+def test_without_a_compactor_a_turn_fails(cli: Ledgerfold, kafka: str) -> None:
+    """The log is as it was, and is not blamed."""
+    ran = cli("cleaner", "run", "--topic", kafka)
+    assert (ran.code, "compactor" in ran.err.lower()) == (1, True)
+    assert kafka not in str(json.loads(cli("cleaner", "status").out)["uncleanable"])
+    assert len(cli("read", kafka, "--until-end").rows) == 4
+
+
+def test_cleaning_is_paused_and_resumed(cli: Ledgerfold, kafka: str) -> None:
+    assert "pausedCount=1" in cli("cleaner", "pause", kafka).out
+    (plan,) = cli("cleaner", "plan", kafka).rows
+    assert "Paused" in plan["verdict"]
+    assert kafka in str(json.loads(cli("cleaner", "status").out)["states"])
+    assert cli("cleaner", "resume", kafka).out == "free\n"
+    assert "is not paused" in cli("cleaner", "resume", kafka).err
+
+
+def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> None:
+    """Under Kafka's names, and in its file's format."""
+    status = json.loads(cli("cleaner", "status").out)
+    assert status["gauges"]["kafka.log:type=LogCleaner,name=DeadThreadCount"] == 0
+    assert "max-dirty-percent" in cli("cleaner", "status", "-o", "table").out
+    assert cli("cleaner", "checkpoint").out == "0\n0\n"
+    path = tmp_path / "cleaner-offset-checkpoint"
+    assert cli("cleaner", "checkpoint", "--out", str(path)).out == f"{path}: 0 entries\n"
+    assert path.read_text() == "0\n0\n"
+
+
+# the wrong kind of topic
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "compact"],
+        ["topics", "create-subscription", "-s", "s"],
+        ["topics", "subscriptions"],
+        ["topics", "truncate"],
+        ["topics", "terminate"],
+        ["topics", "trim"],
+        ["topics", "set-compaction-threshold", "-t", "1M"],
+        ["consume", "-s", "s"],
+        ["read", "--read-compacted"],
+    ],
+)
+def test_what_is_of_pulsar_topics_alone(
+    cli: Ledgerfold, untouched: str, arguments: list[str]
+) -> None:
+    """A sentence that says what to do."""
+    ran = cli(*arguments, untouched)
+    assert ran.code == 1
+    assert "is a Kafka topic" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "get-config"],
+        ["topics", "describe-log"],
+        ["topics", "roll"],
+        ["cleaner", "plan"],
+        ["cleaner", "pause"],
+    ],
+)
+def test_what_is_of_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+    assert cli(*arguments, topic).code == 3
+    assert cli("topics", "create", topic).code == 0
+    ran = cli(*arguments, topic)
+    assert ran.code == 1
+    assert "is no Kafka topic" in ran.err

@@ -1,0 +1,213 @@
+"""Producers of a Kafka topic under any order of events: sends, refusals, seals, broken connections,
+receipts kept back, send timeouts.
+
+What must hold: each message hears once what became of it, in the order of sending; what heard Ok is
+stored, once, at the offset that it was told; only a batch that holds what the topic refuses is
+refused; what was sent first is stored first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.broker.client.connection import Connection
+from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.message_id import MessageId
+from ledgerfold.broker.client.options import Result
+from ledgerfold.broker.client.producer import Producer
+from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.sequences import IN_FLIGHT_MAX
+from ledgerfold.storage.kafka.batch import read_batch_header
+from tests.support.fake_data_service import BreakAt, FakeDataService, FakeKafkaTopic
+from tests.support.memory_connection import MemoryConnection
+from tests.support.property_tests import examples
+
+_sends = st.tuples(st.just("send"), st.sampled_from(["a", "a", "a", "b", None]))
+_events = st.one_of(
+    _sends,
+    _sends,
+    st.tuples(st.sampled_from(["seal", "seal", "break", "unload", "hold", "release"])),
+    st.tuples(st.just("turns"), st.integers(1, 12)),
+    st.tuples(st.sampled_from(["break before", "break after"]), st.integers(1, 4)),
+)
+
+
+class Run:
+    """One producer and its broker, on the running loop."""
+
+    def __init__(self, *, batching: bool, send_timeout_millis: int = 0) -> None:
+        self.service = FakeDataService()
+        self.topic = self.service.kafka_topics["t"] = FakeKafkaTopic()
+        self.connection = MemoryConnection(self.service)
+        self.config = ProducerConfig(
+            "t",
+            send_timeout_millis=send_timeout_millis,
+            batching_enabled=batching,
+            batching_max_messages=3,
+            # Seals are events of the test.
+            batching_max_publish_delay_ms=10**9,
+        )
+        self.keys: list[str | None] = []
+        self.was_unloaded = False
+        self.heard: list[tuple[int, Result, MessageId | None]] = []
+
+    async def open(self) -> None:
+        connection = cast(Connection, self.connection)
+        self.core = await ProducerCore.open(connection, self.config, lambda: True)
+        self.producer = Producer(self.core, cast(IoThread, None), lambda closed: None)
+
+    def send(self, key: str | None) -> None:
+        number = len(self.keys)
+        self.keys.append(key)
+        self.producer.send_async(
+            b"%d" % number, lambda *told: self.heard.append((number, *told)), partition_key=key
+        )
+
+    async def do(self, event: tuple[Any, ...]) -> None:
+        what, *details = event
+        service = self.service
+        if what == "send":
+            self.send(*details)
+        elif what == "seal":
+            self.core.queue.seal()
+        elif what == "turns":
+            for _ in range(details[0]):
+                await asyncio.sleep(0)
+        elif what == "break":
+            self.connection.break_off()
+        elif what == "unload":
+            self.connection.break_off()
+            self.topic.load_anew()
+            self.was_unloaded = True
+        elif what == "hold":
+            service.may_answer.clear()
+        elif what == "release":
+            service.may_answer.set()
+        elif what == "break before":
+            service.before_store = BreakAt(*details)
+        elif what == "break after":
+            service.after_store = BreakAt(*details)
+
+    async def settle(self) -> None:
+        """Everything is answered, one way or the other."""
+        self.service.may_answer.set()
+        async with asyncio.timeout(20):
+            await self.core.queue.wait_for_async(self.core.queue.seal())
+            await self.core.close()
+
+    def stored(self) -> list[int]:
+        """The numbers of the messages that are in the log, by offset."""
+        records = self.topic.records()
+        assert [record.offset for record in records] == list(range(len(records)))
+        return [int(record.value or b"") for record in records]
+
+    def check(self) -> None:
+        assert [number for number, *_ in self.heard] == list(range(len(self.keys)))
+        stored = self.stored()
+        assert stored == sorted(set(stored))
+        for number, result, message_id in self.heard:
+            if result is Result.Ok:
+                assert message_id is not None
+                if self.was_unloaded and message_id == MessageId():
+                    assert number in stored
+                    continue
+                assert message_id.ledger_id() == 0
+                assert stored[message_id.entry_id()] == number
+            else:
+                assert result is Result.InvalidMessage
+                assert number not in stored
+        if not self.config.batching_enabled:
+            assert stored == [n for n, key in enumerate(self.keys) if key is not None]
+
+
+@settings(max_examples=examples(300))
+@given(st.booleans(), st.lists(_events, max_size=50))
+def test_nothing_is_lost_doubled_or_refused_for_another(
+    batching: bool, events: list[tuple[Any, ...]]
+) -> None:
+    async def run() -> None:
+        one = Run(batching=batching)
+        await one.open()
+        for event in events:
+            await one.do(event)
+        await one.settle()
+        one.check()
+
+    asyncio.run(run())
+
+
+def test_no_more_are_in_flight_than_the_broker_remembers() -> None:
+    async def run() -> None:
+        one = Run(batching=False)
+        await one.open()
+        one.service.may_answer.clear()
+        for _ in range(20):
+            one.send("a")
+        await one.do(("turns", 100))
+        assert len(one.topic.batches) == IN_FLIGHT_MAX
+        await one.settle()
+        one.check()
+
+    asyncio.run(run())
+
+
+def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
+    """Whether the first was stored nobody knows: the second is, once, also where it was not."""
+
+    async def run(is_stored: bool) -> None:
+        one = Run(batching=False, send_timeout_millis=60_000)
+        await one.open()
+        one.send("a")
+        await one.do(("turns", 20))
+        one.service.may_answer.clear()
+        hook = "after_store" if is_stored else "before_store"
+        setattr(one.service, hook, BreakAt(1))
+        one.send("a")
+        await one.do(("turns", 1))
+        # What was sent is due: its deadline is moved, not the clock.
+        stream = one.core.stream
+        for entry in (*stream._sent, *stream._unsent):
+            entry.deadline_s = 0.0
+        stream._expire()
+        one.send("a")
+        await one.settle()
+        results = [result for _, result, _ in one.heard]
+        assert results == [Result.Ok, Result.Timeout, Result.Ok]
+        stored = one.stored()
+        assert stored in ([0, 2], [0, 1, 2])
+
+    for is_stored in (False, True):
+        asyncio.run(run(is_stored))
+
+
+def test_a_topic_that_became_another_kind_ends_the_producer() -> None:
+    async def run() -> None:
+        one = Run(batching=False)
+        await one.open()
+        del one.service.kafka_topics["t"]
+        one.connection.break_off()
+        one.send("a")
+        await one.settle()
+        assert "another kind" in str(one.core.stream.error)
+        assert [result for _, result, _ in one.heard] == [Result.NotAllowedError]
+
+    asyncio.run(run())
+
+
+def test_the_numbers_of_batches_follow_one_another() -> None:
+    async def run() -> None:
+        one = Run(batching=True)
+        await one.open()
+        for key in ("a", "a", "a", None, "a", "a", "a", "a", "a"):
+            one.send(key)
+        await one.settle()
+        one.check()
+        headers = list(map(read_batch_header, one.topic.batches))
+        assert [(each.base_sequence, each.record_count) for each in headers] == [(0, 3), (3, 3)]
+        assert {(each.producer_id, each.producer_epoch) for each in headers} == {(7, 0)}
+
+    asyncio.run(run())

@@ -1,0 +1,47 @@
+"""What no batch, and no marker, could be is refused in words, and is no defect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.rpc.kafka import KafkaHandlers
+from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind
+from ledgerfold.storage.kafka.batch import read_batch_header, sealed
+from ledgerfold.v1 import kafka_pb2
+from tests.model.broker_lab import TOPIC
+from tests.support.kafka_lab import KafkaLab
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({"cleanup.policy": "compact"})
+    yield lab
+    lab.close()
+
+
+@pytest.mark.parametrize("origin", [0, 1, 2])
+@pytest.mark.parametrize("count", [-1, -(2**31)])
+def test_a_count_below_zero(lab: KafkaLab, origin: kafka_pb2.KafkaOrigin, count: int) -> None:
+    batch = lab.batch([(b"a", b"1")])
+    broken = sealed(read_batch_header(batch)._replace(record_count=count), batch[61:])
+    request = kafka_pb2.KafkaAppendRequest(topic=TOPIC, batches=broken, origin=origin)
+    with pytest.raises(KafkaError, match="invalid record count") as refused:
+        lab.run(KafkaHandlers(lab.broker).append(request))
+    assert refused.value.kind is KafkaErrorKind.INVALID_RECORD
+    assert lab.records() == []
+
+
+def test_an_origin_that_there_is_not(lab: KafkaLab) -> None:
+    request = kafka_pb2.KafkaAppendRequest(topic=TOPIC, batches=lab.batch([(b"a", b"1")]))
+    request.origin = 9  # type: ignore[assignment]
+    with pytest.raises(InvalidRequest, match="9 is no origin"):
+        lab.run(KafkaHandlers(lab.broker).append(request))
+
+
+@pytest.mark.parametrize("epoch", [-1, 2**15])
+def test_an_epoch_that_no_producer_has(lab: KafkaLab, epoch: int) -> None:
+    request = kafka_pb2.EndTransactionRequest(topic=TOPIC, producer_id=1, producer_epoch=epoch)
+    with pytest.raises(InvalidRequest, match="epoch is between 0 and 32767"):
+        lab.run(KafkaHandlers(lab.broker).end_transaction(request))
