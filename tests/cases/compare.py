@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from tests.cases.logs import LogText
 from tests.cases.model import (
     Count,
     Expectation,
@@ -105,7 +106,7 @@ class Judge(NamedTuple):
             case Messages():
                 return self._messages(expected, answer)
             case Count():
-                right = is_messages(answer) and len(answer) == expected.count
+                right = _count(answer) == expected.count
                 wanted = f"{expected.count} messages"
             case Value():
                 right = _compares(expected.sign, self.show(answer), expected.text)
@@ -116,6 +117,8 @@ class Judge(NamedTuple):
                 wanted = f"{expected.relation.value} {expected.name}: {self.show(saved)}"
             case Refusal():
                 right, wanted = False, f"error {expected.code}".strip()
+            case LogText():
+                return self._log(expected, answer)
         return None if right else Difference(wanted, self.show(answer))
 
     def write(self, answer: Any) -> str:
@@ -133,6 +136,8 @@ class Judge(NamedTuple):
                 return str(answer).lower()
             case str():
                 return self.names.of_position(answer)
+            case LogText():
+                return str(answer.shown_as(None))
             case _ if is_id(answer):
                 return self.names.of(answer)
             case _ if is_messages(answer):
@@ -164,6 +169,13 @@ class Judge(NamedTuple):
         wanted_texts = (message_text(each, self.limit) for each in expected.messages)
         return Difference(order + ("  ".join(wanted_texts) or "nothing"), self.show(answer))
 
+    def _log(self, expected: LogText, answer: Any) -> Difference | None:
+        if isinstance(answer, LogText) and answer.is_as(expected):
+            return None
+        is_log = isinstance(answer, LogText)
+        got = str(answer.shown_as(expected)) if is_log else self.show(answer)
+        return Difference(str(expected), got)
+
     def _as_message(self, received: Received, wanted: Message | None) -> Message:
         """What came, with as much of it as `wanted` has; with all of it when that is None."""
         at = received.get("id")
@@ -186,6 +198,13 @@ def is_messages(answer: Any) -> bool:
     return isinstance(answer, list) and all(
         isinstance(each, dict) and "key" in each and "value" in each for each in answer
     )
+
+
+def _count(answer: Any) -> int:
+    """Of messages or records; -1: it is something else."""
+    if isinstance(answer, LogText):
+        return sum(len(each.records) for each in answer.batches)
+    return len(answer) if is_messages(answer) else -1
 
 
 def lasting(answer: Any) -> Any:

@@ -18,9 +18,12 @@ from typing import Any
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import KafkaError, LedgerfoldError
+from ledgerfold.storage.names import ledgers_dir
 from tests.cases.ledgerfold_admin import AdminAnswers
+from tests.cases.ledgerfold_cleaner import CleanerAnswers, KafkaCalls
 from tests.cases.ledgerfold_data import DataAnswers
+from tests.cases.ledgerfold_kafka import KafkaAnswers
 from tests.cases.ledgerfold_time import time_of
 from tests.cases.model import Case
 from tests.cases.protocol import Refused, Unsupported
@@ -45,8 +48,11 @@ HTTP: dict[str, int] = {
 }
 # The monitor looks often: cases of the threshold wait for it.
 _COMMON = ("--compaction-monitor-interval", "100ms")
+# Only the turns that a case asks for.
+_TOLD_TO_CLEAN = ("--kafka-config", "log.cleaner.enable=false")
 # So do clients for new partitions.
 _PARTITIONS_INTERVAL_S = 0.25
+_GARBAGE_BYTES = 80
 Answer = dict[str, Any]
 
 
@@ -66,6 +72,8 @@ class LedgerfoldTarget:
             "compact-outside": self._compact_outside,
             "hold": self._hold,
             "release": self._release,
+            "now": lambda: {"ms": self._time.now_ms()},
+            "kafka-damage": self._damage,
         }
         self._releasing: threading.Timer | None = None
         self._connect()
@@ -76,15 +84,18 @@ class LedgerfoldTarget:
             return self._method(operation)(**fields) or {}
         except LedgerfoldError as error:
             codes = {error.reason, type(error).__name__, str(HTTP.get(error.reason, ""))} - {""}
+            if isinstance(error, KafkaError):
+                codes |= {str(error.kafka_code), error.kafka_class}
             raise Refused(error.message, frozenset(codes)) from error
 
     def close(self) -> None:
+        self._calls.close()
         self._client.shutdown()
         self._admin.close()
 
     def _method(self, operation: str) -> Callable[..., Answer | None]:
         name = operation.replace("-", "_")
-        for answers in (self._data, self._administration):
+        for answers in (self._data, self._administration, self._kafka, self._cleaner):
             if hasattr(answers, name):
                 method: Callable[..., Answer] = getattr(answers, name)
                 return method
@@ -102,6 +113,9 @@ class LedgerfoldTarget:
         )
         self._data = DataAnswers(self._client, self._admin)
         self._administration = AdminAnswers(self._admin)
+        self._calls = KafkaCalls(self._broker.url)
+        self._kafka = KafkaAnswers(self._calls, self._time)
+        self._cleaner = CleanerAnswers(self._calls)
 
     def _again(self, end: Callable[[], object]) -> None:
         self.close()
@@ -134,6 +148,12 @@ class LedgerfoldTarget:
             self._releasing = threading.Timer(ms / 1000, self._compactor.go_on)
             self._releasing.start()
 
+    def _damage(self, topic: str, segment: int) -> None:
+        ledger = self._kafka.kafka_log(topic)["stats"]["segments"][segment]["ledgers"][0]
+        for path in (ledgers_dir(self._broker.data_dir) / str(ledger)).iterdir():
+            content = path.read_bytes()
+            path.write_bytes(content[:-_GARBAGE_BYTES] + b"?" * _GARBAGE_BYTES)
+
     def _release(self) -> None:
         if self._releasing is not None:
             self._releasing.cancel()
@@ -154,7 +174,9 @@ class Brokers:
     @contextmanager
     def target(self, case: Case) -> Iterator[LedgerfoldTarget]:
         """A broker with the case's options: one that others use, too, or one for it alone."""
-        options = case.options + (("--test-clock",) if case.moves_time else ())
+        options = case.options + (("--test-clock",) if case.moves_time or case.is_kafka else ())
+        if case.is_kafka:
+            options += _TOLD_TO_CLEAN
         if case.own_broker:
             with self._started(*options) as target:
                 yield target

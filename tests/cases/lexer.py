@@ -130,6 +130,15 @@ class Cursor:
         """Whether the name of an entry and a message come next, as in `E2.1 a=1`."""
         return self.sees(WORD) and self.sees_pair(1) and self._tokens[self._at].text[0] == "E"
 
+    def sees_count(self) -> bool:
+        """Whether `10 messages` or `10 records` comes next."""
+        words = [token.text for token in self._tokens[self._at : self._at + 2]]
+        return len(words) == 2 and words[0].isdecimal() and words[1] in ("messages", "records")
+
+    def peek(self) -> Token:
+        """The next token, which stays. There must be one."""
+        return self._tokens[self._at]
+
     def take(self, kind: str = "") -> Token:
         """The next token. Raises NotationError when there is none or it is no `kind`."""
         if self.is_done:

@@ -16,18 +16,14 @@ A place for a number, `<...>`, counts outside of quotes only.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from tests.cases.lexer import BYTES, WORD, Cursor, Token
 from tests.cases.model import Entry, Message
+from tests.cases.series import Numbers, fill, parse_series, value_bytes
 from tests.cases.writing import NO_KEY, NULL
 
-_PLACE = re.compile(r"<([^<>]*)>")
-_TERM = re.compile(r"[+\-*/%]|[^+\-*/%]+")
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
-Numbers = dict[str, int]
 Item = TypeVar("Item")
 
 
@@ -41,19 +37,17 @@ class _Draft(NamedTuple):
     properties: list[tuple[Token, Token]] | None
 
     def message(self, numbers: Numbers) -> Message:
-        key, value = _fill(self.key, numbers), _fill(self.value, numbers)
+        key, value = fill(self.key, numbers), fill(self.value, numbers)
         is_byte_key = self.key.kind == BYTES
         if is_byte_key:
             key = base64.b64encode(key.encode("latin-1")).decode()
         properties = None
         if self.properties is not None:
-            properties = {
-                _fill(key, numbers): _fill(text, numbers) for key, text in self.properties
-            }
+            properties = {fill(key, numbers): fill(text, numbers) for key, text in self.properties}
         return Message(
             key=None if self.key[:2] == (WORD, NO_KEY) else key,
-            value=None if self.value[:2] == (WORD, NULL) else _bytes(self.value, value),
-            id=self.id and _fill(self.id, numbers),
+            value=None if self.value[:2] == (WORD, NULL) else value_bytes(self.value, value),
+            id=self.id and fill(self.id, numbers),
             is_byte_key=is_byte_key,
             event_time_ms=self.event_time and _number(self.event_time, numbers),
             properties=properties,
@@ -95,7 +89,7 @@ def _batch(cursor: Cursor) -> Callable[[Numbers], Entry]:
         makers.append(_draft(cursor).message)
     if not makers:
         raise cursor.place.error("a batch has messages")
-    series = _parse_series(cursor)
+    series = parse_series(cursor)
     cursor.take("]")
     return lambda numbers: Entry(
         tuple(make(numbers | more) for more in series for make in makers), is_batch=True
@@ -104,26 +98,12 @@ def _batch(cursor: Cursor) -> Callable[[Numbers], Entry]:
 
 def _series(cursor: Cursor, makers: list[Callable[[Numbers], Item]]) -> Iterator[Item]:
     place = cursor.place
-    series = _parse_series(cursor)
+    series = parse_series(cursor)
     if not makers:
         raise place.error("messages are missing")
     for numbers in series:
         for make in makers:
             yield make(numbers)
-
-
-def _parse_series(cursor: Cursor) -> list[Numbers]:
-    """`for n=0..9`, if it is there."""
-    if not cursor.skip("for"):
-        return [{}]
-    name = cursor.take(WORD).text
-    cursor.take("=")
-    bounds = cursor.take(WORD)
-    match = _RANGE.fullmatch(bounds.text)
-    if match is None:
-        raise bounds.place.error(f"{bounds.text!r} is no range; write it as 0..9")
-    first, last = map(int, match.groups())
-    return [{name: number} for number in range(first, last + 1)]
 
 
 def _draft(cursor: Cursor) -> _Draft:
@@ -155,51 +135,8 @@ def _properties(cursor: Cursor) -> list[tuple[Token, Token]] | None:
     return found
 
 
-def _bytes(token: Token, text: str) -> bytes:
-    return text.encode("latin-1" if token.kind == BYTES else "utf-8")
-
-
-def _fill(token: Token, numbers: Numbers) -> str:
-    """The token's text with its numbers put in."""
-    if token.kind != WORD:
-        return token.text
-    return _PLACE.sub(lambda match: str(_evaluate(match.group(1), token, numbers)), token.text)
-
-
 def _number(token: Token, numbers: Numbers) -> int:
-    text = _fill(token, numbers)
+    text = fill(token, numbers)
     if not text.isdecimal():
         raise token.place.error(f"{text!r} is no time in ms")
-    return int(text)
-
-
-def _evaluate(text: str, token: Token, numbers: Numbers) -> int:
-    """`n*7%10`: from left to right."""
-    terms = _TERM.findall(text)
-    if len(terms) % 2 == 0:
-        raise token.place.error(f"<{text}> is no arithmetic")
-    result = _term(terms[0], token, numbers)
-    for sign, term in zip(terms[1::2], terms[2::2], strict=True):
-        right = _term(term, token, numbers)
-        match sign:
-            case "+":
-                result += right
-            case "-":
-                result -= right
-            case "*":
-                result *= right
-            case "/":
-                result //= right
-            case "%":
-                result %= right
-            case _:
-                raise token.place.error(f"<{text}> is no arithmetic")
-    return result
-
-
-def _term(text: str, token: Token, numbers: Numbers) -> int:
-    if text in numbers:
-        return numbers[text]
-    if not text.isdecimal():
-        raise token.place.error(f"<{text}>: no `for` gives {text!r} a number")
     return int(text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tests.cases.lexer import Place
+from tests.cases.logs import LogText
 
 Argument = str | int | bool
 PROFILES = ("documented", "pulsar-4")
@@ -89,12 +90,13 @@ class Refusal:
     code: str = ""
 
 
-Expectation = Messages | Count | Value | Saved | Refusal
+Expectation = Messages | Count | Value | Saved | Refusal | LogText
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`arguments` by the names of the verb's usage; `entries` are for the verb "publish" alone.
+    """`arguments` by the names of the verb's usage; `entries` are for the verb "publish" alone,
+    `log` for "append".
 
     `profile` None: under every profile. `patient`: asked again until it is as expected.
     """
@@ -108,11 +110,14 @@ class Step:
     save_as: str | None = None
     profile: str | None = None
     patient: bool = False
+    log: LogText | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`options` are those of `serve` that it wants; `own_broker`: nobody else uses its broker."""
+    """`options` are those of `serve` that it wants; `own_broker`: nobody else uses its broker;
+    `is_kafka`: it is about Kafka topics, whose broker cleans when it is told to.
+    """
 
     number: str
     title: str
@@ -120,6 +125,7 @@ class Case:
     steps: tuple[Step, ...] = ()
     options: tuple[str, ...] = ()
     own_broker: bool = False
+    is_kafka: bool = False
 
     @property
     def profiles(self) -> tuple[str, ...]:

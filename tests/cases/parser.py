@@ -25,6 +25,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from tests.cases.lexer import WORD, Cursor, Place, Token, as_written, tokens
+from tests.cases.log_lines import parse_log
+from tests.cases.logs import LogText
 from tests.cases.messages import begins_messages, parse_entries, parse_messages
 from tests.cases.model import (
     PROFILES,
@@ -40,12 +42,15 @@ from tests.cases.model import (
     Step,
     Value,
 )
-from tests.cases.steps import LOOK, OWN_BROKER_VERBS, PATHS, VERBS
+from tests.cases.steps import KAFKA_VERBS, LOOK, OWN_BROKER_VERBS, PATHS, VERBS
 from tests.cases.verbs import Verb, checked
 
-_HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?)(:?)\s+(\S.*)")
+_HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?|T\d+[a-z]?)(:?)\s+(\S.*)")
 _LABEL = re.compile(r"([a-z][a-z0-9-]*):(?=\s)")
+# A whole line is a log's text, bars and all: one that is built, one that must be left.
+LOG_LINES = {"log": "append", "left": "left"}
 _SIGNS = (">=", "<=", ">", "<")
+_ANY_OPTION = "SETTING"
 _ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}
 
 
@@ -104,19 +109,37 @@ def _case(case: Case, body: list[list[Line]]) -> Case:
         if name == "broker":
             options += shlex.split(" ".join(line for _, line in lines)[len("broker:") :])
             continue
-        if name is not None and name not in PROFILES:
+        is_log = name in LOG_LINES
+        if name is not None and name not in PROFILES and not is_log:
             raise place.error(f"{name}: is no profile; there are {', '.join(PROFILES)}")
         skipped = label.end() if label else 0
         found = tokens(text[skipped:], place.line, place.column + skipped, place.source)
         for more, rest in lines[1:]:
             found += tokens(rest, more.line, more.column, more.source)
         end = lines[-1][0]._replace(column=lines[-1][0].column + len(lines[-1][1]))
-        steps += [_step(part, stop, name) for part, stop in _split(found, end)]
+        if is_log:
+            steps.append(_log_line(place, str(name), found, end))
+        else:
+            steps += [_step(part, stop, name) for part, stop in _split(found, end)]
     if not steps:
         raise case.place.error("a case without steps: they stand below it, indented")
     _check_saved(steps)
     own_broker = any(step.verb in OWN_BROKER_VERBS for step in steps)
-    return Case(case.number, case.title, case.place, tuple(steps), tuple(options), own_broker)
+    is_kafka = any(step.verb in KAFKA_VERBS for step in steps)
+    return Case(
+        case.number, case.title, case.place, tuple(steps), tuple(options), own_broker, is_kafka
+    )
+
+
+def _log_line(place: Place, name: str, found: list[Token], end: Place) -> Step:
+    cursor = Cursor(found, end)
+    log, text = parse_log(cursor), f"{name}: {as_written(found)}"
+    if name == "left":
+        return Step(place, text, LOG_LINES[name], expected=log)
+    expected = _expectation(cursor) if cursor.skip("->") else None
+    if not cursor.is_done:
+        raise cursor.place.error(f"{cursor.take().text!r} is too much here")
+    return Step(place, text, LOG_LINES[name], expected=expected, log=log)
 
 
 def _check_saved(steps: Iterable[Step]) -> None:
@@ -144,22 +167,28 @@ def _split(found: list[Token], end: Place) -> Iterator[tuple[list[Token], Place]
 def _step(part: list[Token], end: Place, profile: str | None) -> Step:
     cursor = Cursor(part, end)
     place, patient = cursor.place, cursor.skip("eventually")
+    log: LogText | None = None
     if begins_messages(cursor):
         name, entries = "publish", parse_entries(cursor)
         cursor.skip("with")
         arguments = _arguments(cursor, VERBS[name])
     else:
         name, entries = cursor.take(WORD).text, ()
-        arguments = _called(name, cursor, place)
+        if name in VERBS and VERBS[name].takes_log:
+            arguments, log = {}, parse_log(cursor)
+        else:
+            arguments = _called(name, cursor, place)
         name = LOOK if "path" in arguments else name
     saved = cursor.take(WORD).text if cursor.skip("as") else None
-    expected = _expectation(cursor) if cursor.skip("->") else None
+    expected: Expectation | None = None
+    if cursor.skip("->"):
+        expected = (_log_expectation if VERBS[name].answers_log else _expectation)(cursor)
     if not cursor.is_done:
         raise cursor.place.error(f"{cursor.take().text!r} is too much here")
     if patient and expected is None:
         raise place.error("eventually what? An expectation is missing")
     return Step(
-        place, as_written(part), name, arguments, entries, expected, saved, profile, patient
+        place, as_written(part), name, arguments, entries, expected, saved, profile, patient, log
     )
 
 
@@ -180,9 +209,10 @@ def _arguments(cursor: Cursor, called: Verb) -> dict[str, Argument]:
         token = cursor.take_name()
         if is_option:
             cursor.take("=")
-            if token.text not in called.options:
+            kind = called.options.get(token.text) or called.options.get(_ANY_OPTION)
+            if kind is None:
                 raise token.place.error(f"{called.name} has no {token.text}=: {called.usage}")
-            found[token.text] = checked(called.options[token.text], cursor.take_name())
+            found[token.text] = checked(kind, cursor.take_name())
         elif token.text in called.flags:
             found[token.text] = True
         elif words:
@@ -208,6 +238,16 @@ def _expectation(cursor: Cursor) -> Expectation:
     return Value("=", token.text)
 
 
+def _log_expectation(cursor: Cursor) -> Expectation:
+    """A log's text, or what may be expected of any answer."""
+    words = ("nothing", "error", "same", "other")
+    is_other = any(map(cursor.sees, words)) or cursor.sees_count()
+    if is_other and not cursor.sees_pair():
+        expected = _expectation(cursor)
+        return LogText(()) if expected == Messages(()) else expected
+    return parse_log(cursor)
+
+
 def _worded(word: Token, cursor: Cursor) -> Expectation:
     match word.text:
         case "nothing":
@@ -220,6 +260,6 @@ def _worded(word: Token, cursor: Cursor) -> Expectation:
             relation = next(each for each in Relation if each.value.startswith(word.text))
             cursor.take(relation.value.split()[1])
             return Saved(cursor.take(WORD).text, relation)
-    if cursor.skip("messages"):
+    if cursor.skip("messages") or cursor.skip("records"):
         return Count(int(checked("N", word)))
     return Value("=", word.text)

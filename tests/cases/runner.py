@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -51,6 +53,9 @@ class Topic:
 
     name: str
     names: Names = field(default_factory=Names)
+    is_kafka: bool = False
+    # By producer id, the next sequence number.
+    sequences: dict[int, int] = field(default_factory=dict)
 
 
 class Run:
@@ -67,6 +72,23 @@ class Run:
         # Consumers, readers and views by name; with the handles of what they received, by id.
         self.opened: dict[str, dict[str, str]] = {}
         self.is_held = False
+        # What is to be undone when the case is over, the last first.
+        self.at_end: list[Callable[[], object]] = []
+        self._began_ms: int | None = None
+        # Of Kafka's cleaner: the answer of the last turn, and one that is on its way.
+        self.turn: dict[str, Any] = {}
+        self.turning: Future[dict[str, Any]] | None = None
+
+    @property
+    def began_ms(self) -> int:
+        """When the first Kafka topic was made: cases count from there."""
+        self.remember_time()
+        assert self._began_ms is not None
+        return self._began_ms
+
+    def remember_time(self) -> None:
+        if self._began_ms is None:
+            self._began_ms = self.ask("now")["ms"]
 
     def use(self, name: str) -> Topic:
         """The steps from here on speak of this topic."""
@@ -147,12 +169,19 @@ class Run:
             # It may have gone with its topic.
             with suppress(Refused, Unsupported):
                 self.close(name)
+        if self.turning is not None:
+            self.turning.exception()
+        for undo in reversed(self.at_end):
+            with suppress(Refused, Unsupported):
+                undo()
 
 
-def run_case(target: Target, case: Case, profile: str) -> Outcome:
-    """One case under one profile."""
+def run_case(target: Target, case: Case, profile: str, topic: str | None = None) -> Outcome:
+    """One case under one profile. `topic`: a Kafka topic that is there, and stays."""
     started = time.monotonic()
     run = Run(target, case)
+    if topic is not None:
+        run.topic.name, run.topic.is_kafka = topic, True
     step: Step | None = None
     answers: list[str] = []
 

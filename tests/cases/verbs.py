@@ -40,7 +40,8 @@ _PATTERNS = {
 
 class Verb(NamedTuple):
     """`words` in order, the first `required` of them must be there; `options` name -> kind, and
-    those that are `needed` must be there.
+    those that are `needed` must be there. An option in capitals stands for any. `takes_log`: what
+    follows it is a log's text (logs.py); `answers_log`: what is expected of it is one.
     """
 
     name: str
@@ -51,12 +52,16 @@ class Verb(NamedTuple):
     options: dict[str, str]
     needed: frozenset[str]
     action: Action
+    takes_log: bool = False
+    answers_log: bool = False
 
 
 VERBS: dict[str, Verb] = {}
 
 
-def verb(usage: str) -> Callable[[Action], Action]:
+def verb(
+    usage: str, *, takes_log: bool = False, answers_log: bool = False
+) -> Callable[[Action], Action]:
     """Declares a verb by its usage."""
 
     def declare(action: Action) -> Action:
@@ -74,7 +79,16 @@ def verb(usage: str) -> Callable[[Action], Action]:
             elif part.startswith("[") and (option == "RC" or not option.isupper()):
                 flags.add(option)
         VERBS[name] = Verb(
-            name, usage, tuple(words), required, frozenset(flags), options, needed, action
+            name,
+            usage,
+            tuple(words),
+            required,
+            frozenset(flags),
+            options,
+            needed,
+            action,
+            takes_log,
+            answers_log,
         )
         return action
 

@@ -1,5 +1,6 @@
 r"""Answers in the notation: what is shown can be pasted back into a case.
 
+>>> from tests.cases.model import Message
 >>> print(message_text(Message("a b", b"\xff", id="E2", properties={"p": "q"})))
 E2 "a b"=b"\xff"{p:q}
 >>> print(word("y" * 99), word("nothing"), word("E0"))
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import base64
 import re
+from typing import TYPE_CHECKING
 
-from tests.cases.model import Message
+if TYPE_CHECKING:
+    from tests.cases.model import Message
 
 NO_KEY, NULL = "~", "∅"
 # So much of a text is shown, where it need not be pasted.
@@ -39,7 +42,7 @@ _UNIT_MAX, _TIMES_MIN = 16, 8
 
 def message_text(message: Message, limit: int | None = None) -> str:
     """With its id if it has one. `limit`: longer texts are cut, and say how long they are."""
-    value = NULL if message.value is None else _value(message.value, limit)
+    value = NULL if message.value is None else bytes_word(message.value, limit)
     text = f"{_key(message, limit)}={value}"
     if message.event_time_ms:
         text += f"@{message.event_time_ms}"
@@ -57,7 +60,7 @@ def _key(message: Message, limit: int | None) -> str:
     return word(message.key, limit)
 
 
-def _value(value: bytes, limit: int | None) -> str:
+def bytes_word(value: bytes, limit: int | None = None) -> str:
     """A text if it is one, else bytes."""
     try:
         return word(value.decode(), limit)

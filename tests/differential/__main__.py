@@ -21,10 +21,12 @@ from typing import NamedTuple
 from tests.cases.ledgerfold import Brokers
 from tests.cases.oracle import OWN_ORDER, OracleTarget
 from tests.cases.protocol import Target
+from tests.differential import kafka_run
 from tests.differential.explain import explanation
 from tests.differential.generate import KINDS, scenario
 from tests.differential.replay import Transcript, case_of, first_difference, replay
 from tests.differential.shrink import shrink
+from tests.model.kafka.cleaner import DOCUMENTED, KAFKA
 from tests.support.processes import clean_up_when_terminated
 
 EXIT_DIFFERS = 1
@@ -99,6 +101,8 @@ class Duel:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.kinds = options.kinds or list(KINDS)
+    if options.kafka_oracle:
+        return kafka_run.run(options)
     with (
         closing(OracleTarget(options.oracle, options.own_order)) as theirs,
         tempfile.TemporaryDirectory(prefix="ledgerfold-differential-") as folder,
@@ -131,7 +135,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/differential", description="Random scenarios on two brokers; docs/CASES.md."
     )
-    parser.add_argument("--oracle", metavar="COMMAND", required=True, help="the other broker")
+    other = parser.add_mutually_exclusive_group(required=True)
+    other.add_argument("--oracle", metavar="COMMAND", help="the other broker")
+    other.add_argument(
+        "--kafka-oracle", metavar="COMMAND", help="the real Kafka cleaner, against our own"
+    )
+    parser.add_argument(
+        "--subject",
+        default="product",
+        choices=("product", "model"),
+        help="what answers beside the real Kafka cleaner; default product",
+    )
+    parser.add_argument(
+        "--spark-every",
+        type=int,
+        default=10,
+        metavar="N",
+        help="every Nth history of the product is taken on a broker process with Spark, the others "
+        "in this process; 0: none; default 10",
+    )
+    parser.add_argument(
+        "--kafka-profile", default=KAFKA, choices=(KAFKA, DOCUMENTED), help="of the model"
+    )
     parser.add_argument("--own-order", **OWN_ORDER)
     parser.add_argument("--seed", type=int, default=1, help="of the first scenario; default 1")
     parser.add_argument("--count", type=int, default=100, help="how many; default 100")

@@ -7,23 +7,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 # Each try is a scenario on two brokers.
 TRIES_MAX = 60
+Step = TypeVar("Step")
 
 
-def shrink(steps: list[str], differs: Callable[[list[str]], bool]) -> list[str]:
+def shrink(
+    steps: list[Step], differs: Callable[[list[Step]], bool], tries_max: int = TRIES_MAX
+) -> list[Step]:
     """Chunks first, then single steps. What `differs` says of the result is true."""
     tries, size = 0, max(1, len(steps) // 2)
     while True:
         at, shorter = 0, False
-        while at < len(steps) and tries < TRIES_MAX:
+        while at < len(steps) and tries < tries_max:
             candidate = steps[:at] + steps[at + size :]
             tries += 1
             if candidate and differs(candidate):
                 steps, shorter = candidate, True
             else:
                 at += size
-        if tries >= TRIES_MAX or (size == 1 and not shorter):
+        if tries >= tries_max or (size == 1 and not shorter):
             return steps
         size = max(1, size // 2)

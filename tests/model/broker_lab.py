@@ -87,7 +87,13 @@ class BrokerLab:
         self.report = self.store.recover(is_same_boot=is_same_boot)
         self.loop = asyncio.new_event_loop()
         self.loop.set_default_executor(InlineExecutor())
-        settings = BrokerSettings(data_dir=DATA, compactor="off", store=STORE)
+        settings = BrokerSettings(
+            data_dir=DATA,
+            compactor="off",
+            store=STORE,
+            # Its turns are taken when a test asks for one.
+            kafka_config={"log.cleaner.enable": "false"},
+        )
         self.compactor = MemoryCompactor(self.files)
         self.broker = Broker(settings, self.metadata, self.store, self.compactor, self.clock)
         self.broker.executor = InlineExecutor()

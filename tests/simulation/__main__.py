@@ -91,9 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     parser.add_argument(
         "--kind",
-        choices=("faults", "damage", "partitions"),
+        choices=("faults", "damage", "partitions", "kafka"),
         default="faults",
-        help="bits flip in `damage`; a topic with `partitions` grows",
+        help="bits flip in `damage`; a topic with `partitions` grows; or it is Kafka's, in `kafka`",
     )
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"

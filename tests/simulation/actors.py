@@ -6,6 +6,7 @@ from random import Random
 
 from ledgerfold.storage.entry import EARLIEST, Position
 from tests.simulation.consumers import EXCLUSIVE, FAILOVER, TYPES, Consumer
+from tests.simulation.kafka_clients import KafkaProducer
 from tests.simulation.publishers import Publisher
 from tests.simulation.readers import Reader
 from tests.simulation.world import World
@@ -21,6 +22,7 @@ class Actors:
         self._last_reader = 0
         self.consumers: list[Consumer] = []
         self._last_consumer = 0
+        self.kafka_producers: list[KafkaProducer] = []
 
     def topic(self, random: Random) -> str:
         return random.choice(self.topics)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, read_header, verify_sections
@@ -31,7 +32,13 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
-from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.choice_model import is_strategic, left_by
@@ -39,9 +46,11 @@ from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Process
+from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
 
 OnProgress = Callable[[CompactionProgress], None]
+T = TypeVar("T", covariant=True)
 
 
 class SimCompactor:
@@ -85,10 +94,18 @@ class SimCompactor:
         raise CompactorUnavailable("There is no Spark here.")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        worker = self.worker
+        return await self._execute(_Run(plan, SimFiles(self._disk, worker), worker), worker)
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner, as run()."""
+        worker = self.worker
+        return await self._execute(_Clean(plan, SimFiles(self._disk, worker)), worker)
+
+    async def _execute(self, task: _Work[T], worker: Process) -> T:
         loop = asyncio.get_running_loop()
-        worker, died = self.worker, loop.create_future()
+        died = loop.create_future()
         self._died = died
-        task = _Run(plan, SimFiles(self._disk, worker), worker)
         done = loop.run_in_executor(SimExecutor(self._disk.jobs, worker), task.execute)
         try:
             await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
@@ -103,6 +120,46 @@ class SimCompactor:
             self._died = None
 
 
+class _Work(Protocol[T]):
+    is_cancelled: bool
+
+    def execute(self) -> T: ...
+
+
+class _Clean:
+    """A round; what it wrote goes when it does not come to its end."""
+
+    def __init__(self, plan: CleanPlan, files: Files) -> None:
+        self._files = files
+        self._round = KafkaRound(plan, files, self._check)
+        self.is_cancelled = False
+
+    def execute(self) -> CleanManifest:
+        try:
+            for folder in self._round.folders():
+                self._files.remove_dir(folder)
+            return self._round.run()
+        except (LedgerfoldError, OSError) as error:
+            for folder in self._round.folders():
+                _remove(self._files, folder)
+            if isinstance(error, LedgerfoldError):
+                raise
+            raise CompactionFailed("worker", repr(error)) from error
+
+    def _check(self) -> None:
+        if self.is_cancelled:
+            raise CompactionCancelled("The round was cancelled.")
+
+
+def _remove(files: Files, folder: Path) -> None:
+    for _ in range(3):
+        try:
+            files.remove_dir(folder)
+            return
+        except (LedgerfoldError, FileNotFoundError):
+            continue
+
+
 class _Run:
     def __init__(self, plan: CompactionPlan, files: Files, worker: Process) -> None:
         self._plan, self._files, self._worker = plan, files, worker
@@ -113,7 +170,7 @@ class _Run:
         try:
             return self._execute()
         except (LedgerfoldError, OSError) as error:
-            self._remove()
+            _remove(self._files, self._folder)
             if isinstance(error, LedgerfoldError):
                 raise
             raise CompactionFailed("worker", repr(error)) from error
@@ -139,14 +196,6 @@ class _Run:
     def _check(self) -> None:
         if self.is_cancelled:
             raise CompactionCancelled("The compaction was cancelled.")
-
-    def _remove(self) -> None:
-        for _ in range(3):
-            try:
-                self._files.remove_dir(self._folder)
-                return
-            except (LedgerfoldError, FileNotFoundError):
-                continue
 
     def _copy(self) -> tuple[list[SegmentRecord], RunCounts]:
         plan = self._plan

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import TopicTerminated
@@ -20,6 +21,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_QUEUED,
     RUN_STATE_RUNNING,
 )
+from tests.simulation import kafka_operations
 from tests.simulation.actors import Actors
 from tests.simulation.connections import Connection
 from tests.simulation.consumers import EXCLUSIVE, Consumer
@@ -44,6 +46,10 @@ async def converge(actors: Actors) -> None:
         world.process.crash_in, world.process.crash_at = -1, ""
     await _until(world, lambda: world.is_up.is_set() and not world.disk.is_full, "a broker")
     await _until(world, lambda: all(p.is_idle for p in actors.publishers.values()), "publishers")
+    kafka = actors.kafka_producers
+    for producer in kafka:
+        producer.end(Random(producer.number))
+    await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     for reader in actors.readers:
@@ -51,12 +57,15 @@ async def converge(actors: Actors) -> None:
         await _check_told_end(world, reader)
     await _consume(actors)
     await _look(actors)
+    await kafka_operations.look(actors, world.random)
     world.note("the power fails once more")
     world.crash_now(power=True)
     await _until(world, lambda: world.process is not None and not world.process.is_dead, "a start")
     await _until(world, world.is_up.is_set, "a start")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     await _look(actors)
+    await kafka_operations.look(actors, world.random)
+    await kafka_operations.rest(actors)
     _check_files(world)
     _check_runs(world)
     _check_partitions(world)
@@ -262,6 +271,7 @@ def _check_files(world: World) -> None:
         used.update(topic.ledger_ids)
         if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
             used.add(topic.compacted.ledger_id)
+        used.update(each for segment in topic.kafka.segments for each in segment.ledger_ids)
     unused = [record.ledger_id for record in records if record.ledger_id not in used]
     if unused:
         world.oracle.fail(f"ledgers {unused} belong to no topic (i)")

@@ -25,6 +25,7 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 from tests.model.choice_model import is_strategic, left_by
+from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.life import Topic, position_of, short_name
 from tests.simulation.storedlog import Row, numbered_anew, rows_of
 from tests.simulation.subscriptions import Subscription
@@ -52,7 +53,11 @@ class Oracle(Told):
                 record = PartitionedTopicRecord.FromString(value[1:])
                 self._on_partitioned(record, puts, store)
             elif key.startswith(b"topic/"):
-                self._on_topic(TopicRecord.FromString(value[1:]), puts, store)
+                topic_record = TopicRecord.FromString(value[1:])
+                if topic_record.HasField("kafka"):
+                    self._on_kafka_topic(topic_record)
+                else:
+                    self._on_topic(topic_record, puts, store)
             elif key.startswith(b"cursor/"):
                 cursor = CursorRecord.FromString(value[1:])
                 if cursor.topic in self.topics:
@@ -64,6 +69,7 @@ class Oracle(Told):
                 self.partitions.pop(key[12:].decode(), None)
             elif key.startswith(b"topic/"):
                 name = key[6:].decode()
+                self.kafka.pop(name, None)
                 topic = self.topics.pop(name, None)
                 self._numbers.pop(name, None)
                 if topic is not None:
@@ -75,6 +81,13 @@ class Oracle(Told):
                 if name in self.topics:
                     self.topics[name].cursors.pop(subscription, None)
                     self.topics[name].subscriptions.pop(subscription, None)
+
+    def _on_kafka_topic(self, record: TopicRecord) -> None:
+        life = self.kafka.get(record.name)
+        if life is None:
+            life = self.kafka[record.name] = KafkaLife(record.name, self.fail)
+            self.note(f"{short_name(record.name)} comes into being")
+        life.on_record(record)
 
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
         """(h): what a record calls sealed is on the disk as it says."""

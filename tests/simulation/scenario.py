@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple
 
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.records_pb2 import CompactionStrategy
-from tests.simulation import administration, clients, machine, partitioned
+from tests.simulation import administration, clients, kafka_operations, machine, partitioned
 from tests.simulation.actors import Actors
 from tests.simulation.administration import STRATEGIES
 from tests.simulation.converge import converge
@@ -25,7 +26,7 @@ from tests.simulation.operation import OPERATIONS
 from tests.simulation.world import World
 
 # Whose operations are in the table, once they are imported.
-ROOMS = (clients, administration, machine, partitioned)
+ROOMS = (clients, administration, machine, partitioned, kafka_operations)
 WEIGHTS = {
     "publish": 30,
     "reconnect": 3,
@@ -79,6 +80,13 @@ DAMAGE = ("flip_bit", "kill_broker", "compact", "lose_power")
 EPISODE = ("publish", "publish", "flip_bit", "kill_broker", "compact", "compact", "compact")
 # Time alone changes what is left.
 LATER = ("publish", "publish", "compact", "pass_time", "compact")
+# Turns come by themselves, too; and nothing is forgotten of producers, however time passes.
+KAFKA_CONFIG = {
+    "log.cleaner.backoff.ms": "400",
+    "log.retention.check.interval.ms": "700",
+    "producer.id.expiration.ms": "2000000000",
+}
+NO_CLEANER = {"log.cleaner.enable": "false"}
 TOPIC = "persistent://public/default/t"
 
 
@@ -109,6 +117,8 @@ class Scenario:
     topics: tuple[str, ...] = (TOPIC,)
     # Of topics that have none of their own.
     strategy: CompactionStrategy = field(default_factory=lambda: STRATEGIES[0])
+    # Of the broker.
+    kafka_config: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def draw(
@@ -116,8 +126,8 @@ class Scenario:
     ) -> Scenario:
         """`without`: operations that are left out; "reordering" of pages, too.
 
-        `kind`: "faults"; "damage", in which bits flip and errors are the right answer; or
-        "partitions" of a topic that grows.
+        `kind`: "faults"; "damage", in which bits flip and errors are the right answer; "partitions"
+        of a topic that grows; or "kafka", a Kafka topic.
         """
         random = Random(seed)
         profile = random.choice(("documented", "documented", "pulsar-4"))
@@ -130,18 +140,25 @@ class Scenario:
             jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8))
         )
         table = WEIGHTS | partitioned.WEIGHTS if kind == "partitions" else WEIGHTS
+        if kind == "kafka":
+            table = kafka_operations.WEIGHTS
         names = [name for name in table if name not in without]
         if kind == "damage":
             names.append("flip_bit")
         weights = [table.get(name, FLIPS) for name in names]
-        themes = partitioned.THEMES if kind == "partitions" else THEMES
+        themes: tuple[tuple[str, ...], ...] = THEMES
+        if kind == "partitions":
+            themes = partitioned.THEMES
+        if kind == "kafka":
+            themes = kafka_operations.THEMES
         # Some operations are rare in one scenario and frequent in another.
         theme = DAMAGE if kind == "damage" and random.random() < 0.4 else random.choice(themes)
         weights = [
             weight * (4 if name in theme else random.choice((0, 1, 1, 3) if not theme else (0, 1)))
             for name, weight in zip(names, weights, strict=True)
         ]
-        weights[names.index("publish")] = 25
+        publish = "kafka_publish" if kind == "kafka" else "publish"
+        weights[names.index(publish)] = 25
         steps = tuple(
             Step(name, random.randrange(1 << 30), random.choice((0, 1, 3, 10, 40)))
             for name in random.choices(names, weights, k=random.choice((10, 20, 30, 40)))
@@ -166,6 +183,7 @@ class Scenario:
             is_damaged=kind == "damage",
             topics=partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
             strategy=strategy,
+            kafka_config=KAFKA_CONFIG if kind == "kafka" else NO_CLEANER,
         )
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:
@@ -189,6 +207,7 @@ def run(scenario: Scenario) -> Outcome:
         scenario.store,
         scenario.threshold_bytes,
         scenario.strategy,
+        scenario.kafka_config,
     )
     world.in_order = scenario.in_order
     world.oracle.is_damaged = scenario.is_damaged

@@ -18,6 +18,7 @@ from ledgerfold.v1.records_pb2 import (
     LedgerRecord,
 )
 from tests.simulation.disk import Disk
+from tests.simulation.kafka_life import KafkaLife, Sent
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan
 from tests.simulation.subscriptions import Subscription
@@ -41,6 +42,9 @@ class Told:
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
         self._of_message: dict[tuple[str, str, int], Attempt] = {}
         self.topics: dict[str, Topic] = {}
+        # Kafka topics, and what was sent to them, by its id.
+        self.kafka: dict[str, KafkaLife] = {}
+        self.kafka_sent: dict[str, Sent] = {}
         # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
         self.subscribed: set[str] = set()
         # Topics from which an administrator takes ledgers, whoever has read them.

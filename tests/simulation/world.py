@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from ledgerfold.broker.ground.clock import Timer
@@ -57,6 +58,7 @@ class World:
         store: StoreSettings,
         threshold_bytes: int,
         strategy: CompactionStrategy,
+        kafka_config: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.random = random
         self.loop = SimLoop(random, pace)
@@ -74,6 +76,7 @@ class World:
             compaction_threshold_bytes=threshold_bytes,
             compaction_strategy=strategy,
             emulation=Emulation(profile=profile),
+            kafka_config=kafka_config,
         )
         self.broker: Broker | None = None
         self.process: Process | None = None

@@ -27,16 +27,26 @@ PATHS = {
     "removed": "stats.compaction.lastCompactionRemovedEventCount",
     "subscriptions": "stats.subscriptions",
     "cursors": "internal.cursors",
+    "log": "kafka-log",
+    "checkpoint": "kafka-log.checkpoint",
+    "segments": "kafka-log.segments",
+    "plan": "kafka-plan",
+    "map": "kafka-map",
+    "cleaner": "kafka-cleaner",
+    "gauges": "kafka-cleaner.gauges",
+    "round": "last-round",
 }
 LOOK = "look"
+# What the last turn of the case answered: nobody is asked.
+_LAST_ROUND = "last-round"
 
 
 @verb(f"{LOOK} PATH")
 def look(run: Run, step: Step) -> Any:
-    """The value at a path of topic stats or internal stats."""
+    """The value at a path of stats, of a Kafka log, of its cleaner."""
     first, dot, rest = str(step.arguments["path"]).partition(".")
     operation, *names = (PATHS[first] + dot + rest).split(".")
-    found = run.on_topic(operation)["stats"]
+    found = run.turn if operation == _LAST_ROUND else run.on_topic(operation)["stats"]
     for name in names:
         found = within(found, name)
     return found

@@ -1,0 +1,115 @@
+"""Turns of Kafka's cleaner, what it is told, and time as its cases count it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from tests.cases.compare import StepFailed
+from tests.cases.model import Step
+from tests.cases.steps.kafka import change_broker, kafka_topic
+from tests.cases.verbs import verb
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.cases.runner import Run
+
+# Of the smallest offset map that a broker takes: 1 MiB and a byte, 24 bytes an entry.
+_MAP_BYTES = 1024 * 1024 + 24
+_MAP_SLOTS = _MAP_BYTES // 24
+
+
+@verb("clean [in-background]")
+def clean(run: Run, step: Step) -> str:
+    """One round of the topic, however clean it is."""
+    name = kafka_topic(run).name
+    if "in-background" not in step.arguments:
+        return _turned(run, step, run.ask("kafka-clean", topic=name))
+    pool = ThreadPoolExecutor(1)
+    asked = run.target.ask
+    run.turning = pool.submit(lambda: asked("kafka-clean", topic=name))
+    pool.shutdown(wait=False)
+    wait_until(lambda: run.ask("kafka-cleaner", topic=name)["stats"]["state"], "a round began")
+    return "begun"
+
+
+@verb("await-clean")
+def await_clean(run: Run, step: Step) -> str:
+    """What became of the round in the background."""
+    if run.turning is None:
+        raise StepFailed("no round was begun in the background")
+    turning, run.turning = run.turning, None
+    return _turned(run, step, turning.result())
+
+
+def _turned(run: Run, step: Step, turn: dict[str, Any]) -> str:
+    """Fails the case where nobody expects anything but a round that ended well."""
+    run.turn = turn
+    if turn["failure"]:
+        became = "failed"
+    elif turn["aborted"]:
+        became = "aborted"
+    else:
+        became = "cleaned" if turn["log"] else "nothing-to-clean"
+    if became != "cleaned" and step.expected is None:
+        raise StepFailed(f"{became}: {turn['failure']}")
+    return became
+
+
+@verb("turn")
+def turn(run: Run, step: Step) -> str:
+    """One turn of a cleaner thread; the topic that it chose, or `none`."""
+    run.turn = told = run.ask("kafka-clean")
+    return str(told["log"] or "none").rpartition("/")[2]
+
+
+@verb("retention-pass")
+def retention_pass(run: Run, step: Step) -> Any:
+    """The retention thread's; how many segments went."""
+    return run.ask("kafka-retention")["deleted"]
+
+
+@verb("set-checkpoint OFFSET")
+def set_checkpoint(run: Run, step: Step) -> None:
+    """Where the next round starts; `none`: none is stored."""
+    text = str(step.arguments["offset"])
+    offset = -1 if text == "none" else int(text)
+    run.ask("kafka-set-cleaning", topic=kafka_topic(run).name, checkpoint=offset)
+
+
+@verb("cleaning ACTION")
+def cleaning(run: Run, step: Step) -> None:
+    """`abort-and-pause`, `resume`, or `uncleanable`: the cleaner leaves the topic alone."""
+    action, name = str(step.arguments["action"]), kafka_topic(run).name
+    if action == "uncleanable":
+        run.ask("kafka-set-cleaning", topic=name, uncleanable="by the case")
+    else:
+        run.ask("kafka-set-cleaning", topic=name, action=action)
+
+
+@verb("map-keys N")
+def map_keys(run: Run, step: Step) -> None:
+    """The offset map is full at so many keys, until the case ends."""
+    # Half a key more, so that no rounding takes one away.
+    factor = (int(step.arguments["n"]) + 0.5) / _MAP_SLOTS
+    settings: dict[str, str | None] = {
+        "log.cleaner.dedupe.buffer.size": str(_MAP_BYTES),
+        "log.cleaner.io.buffer.load.factor": repr(factor),
+    }
+    change_broker(run, settings)
+
+
+@verb("damage N")
+def damage(run: Run, step: Step) -> None:
+    """Garbage, on the disk, in the segment of that number."""
+    run.ask("kafka-damage", topic=kafka_topic(run).name, segment=step.arguments["n"])
+
+
+@verb("at TIME")
+def at(run: Run, step: Step) -> None:
+    """Lets time pass until so long after the case began."""
+    left_ms = run.began_ms + int(step.arguments["time"]) - run.ask("now")["ms"]
+    if left_ms < 0:
+        raise StepFailed(f"that was {-left_ms} ms ago")
+    if left_ms:
+        run.ask("advance", ms=left_ms)

@@ -1,0 +1,298 @@
+"""Clients of a Kafka topic: producers that do not give up, readers from any offset."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import deque
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.topics.kafka_reader import (
+    KafkaReader,
+    KafkaReaderOptions,
+    open_kafka_reader,
+)
+from ledgerfold.broker.topics.reader import Checked, Entries
+from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.errors import (
+    Corruption,
+    KafkaError,
+    KafkaErrorKind,
+    LedgerfoldError,
+    MissingFile,
+    TopicExists,
+    TopicNotFound,
+)
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import MessageId
+from tests.simulation.connections import call
+from tests.simulation.kafka_life import KafkaLife, Sent, Transaction
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.broker import Broker
+    from tests.simulation.world import World
+
+CONFIG = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+    "internal.segment.bytes": "600",
+    "delete.retention.ms": "500",
+    "segment.ms": "20000",
+}
+KEYS = tuple(bytes((each,)) for each in b"abcdef")
+_RETRY_S = 0.05
+
+
+class KafkaProducer:
+    """One producer id; batches in order, some at once, until they are acknowledged.
+
+    A plain one has no id: what fails it does not send again.
+    """
+
+    def __init__(
+        self, world: World, topic: str, number: int, *, is_plain: bool, is_transactional: bool
+    ) -> None:
+        self._world, self._topic, self.number = world, topic, number
+        self.is_plain, self.is_transactional = is_plain, is_transactional
+        self._sequence = self._records = 0
+        self._transaction: Transaction | None = None
+        # Batches, as (bytes, records); None: the end of a transaction.
+        self._queue: deque[tuple[bytes, list[Sent]] | None] = deque()
+        self._wanted = asyncio.Event()
+        # Its sequences, and what became of them, are another life's.
+        self.is_over = False
+        self._life: KafkaLife | None = None
+        world.client(self._run())
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._queue
+
+    def publish(self, random: Random, batches: int) -> None:
+        if self.is_over:
+            return
+        if self.is_transactional and self._transaction is None:
+            self._transaction = Transaction()
+        for _ in range(batches):
+            self._queue.append(self._batch(random, random.choice((1, 1, 2, 3))))
+        if self.is_transactional and random.random() < 0.6:
+            assert self._transaction is not None
+            self.end(random)
+        self._wanted.set()
+
+    def end(self, random: Random) -> None:
+        """The transaction that is open."""
+        if self._transaction is not None:
+            self._transaction.outcome = random.choice(("commit", "abort"))
+            self._transaction = None
+            self._queue.append(None)
+            self._wanted.set()
+
+    def _batch(self, random: Random, count: int) -> tuple[bytes, list[Sent]]:
+        now_ms, records, sent = self._world.clock.now_ms(), [], []
+        for row in range(count):
+            self._records += 1
+            id = f"{self.number}#{self._records}"
+            key, is_null = random.choice(KEYS), random.random() < 0.15
+            value = None if is_null else b"x" * random.choice((1, 20))
+            records.append(KafkaRecord(row, now_ms, key, value, (("id", id.encode()),)))
+            each = Sent(id, key, is_null, self._transaction)
+            sent.append(each)
+            self._world.oracle.kafka_sent[id] = each
+        if self.is_plain:
+            return build_batch(records, base_offset=0), sent
+        batch = build_batch(
+            records,
+            base_offset=0,
+            producer_id=self.number,
+            producer_epoch=0,
+            base_sequence=self._sequence,
+            is_transactional=self.is_transactional,
+        )
+        self._sequence += count
+        return batch, sent
+
+    async def _run(self) -> None:
+        while True:
+            while not self._queue:
+                self._wanted.clear()
+                await self._wanted.wait()
+            count = self._world.loop.random.choice((1, 1, 2, 4))
+            group = [self._queue[at] for at in range(min(count, len(self._queue)))]
+            batches = [each for each in group if each is not None]
+            if None in group:
+                batches = [each for each in group[: group.index(None)] if each is not None]
+            try:
+                if batches:
+                    await call(self._world, functools.partial(self._send, batches=batches))
+                else:
+                    await call(self._world, self._end)
+            except TopicNotFound:
+                await self._create()
+            except KafkaError as error:
+                self._world.note(f"producer {self.number} is refused: {error!r:.110}")
+                self._give_up()
+            except LedgerfoldError as error:
+                self._world.note(f"producer {self.number}: {error!r:.110}")
+                if self.is_plain:
+                    self._doubt(sent for _, each in batches for sent in each)
+                    self._drop(len(batches))
+                await asyncio.sleep(_RETRY_S)
+
+    def _drop(self, count: int) -> None:
+        for _ in range(min(count, len(self._queue))):
+            self._queue.popleft()
+
+    def _doubt(self, sent: Iterable[Sent]) -> None:
+        life = self._world.oracle.kafka.get(self._topic)
+        for each in sent:
+            if life is not None:
+                life.doubtful.add(each.key)
+
+    def _give_up(self) -> None:
+        """Another life of the topic knows nothing of it."""
+        self.is_over = True
+        for each in self._queue:
+            if each is not None:
+                self._doubt(each[1])
+        self._queue.clear()
+
+    async def _create(self) -> None:
+        try:
+            await call(self._world, lambda broker: broker.create_topic(self._topic, CONFIG))
+        except TopicExists:
+            pass
+        except LedgerfoldError as error:
+            self._world.note(f"create: {error!r:.110}")
+            await asyncio.sleep(_RETRY_S)
+
+    def _enter(self) -> KafkaLife:
+        life = self._world.oracle.kafka[self._topic]
+        if self._life is None:
+            self._life = life
+        if self._life is not life:
+            raise KafkaError(KafkaErrorKind.UNKNOWN_PRODUCER_ID, "another life")
+        return life
+
+    async def _send(self, broker: Broker, batches: list[tuple[bytes, list[Sent]]]) -> None:
+        topic = await broker.kafka_topic(self._topic, to_write=True)
+        life = self._enter()
+        for _, sent in batches:
+            for each in sent:
+                if each.transaction is not None and each.transaction not in life.transactions:
+                    life.transactions.append(each.transaction)
+        data = b"".join(batch for batch, _ in batches)
+        appended = await topic.append_batches(data, Origin.CLIENT)
+        if self._world.oracle.kafka.get(self._topic) is not life:
+            return
+        for (_, sent), place in zip(batches, appended, strict=True):
+            if place.last_offset - place.first_offset + 1 != len(sent):
+                self._world.oracle.fail(f"{sent[0].id} is told of another number of records")
+            for row, record in enumerate(sent):
+                life.told(place.first_offset + row, record)
+        ids = ", ".join(sent[0].id for _, sent in batches)
+        self._world.note(f"{ids} acknowledged at {[place.first_offset for place in appended]}")
+        self._drop(len(batches))
+
+    async def _end(self, broker: Broker) -> None:
+        topic = await broker.kafka_topic(self._topic, to_write=True)
+        life = self._enter()
+        transaction = next(each for each in life.transactions if self._is_to_end(each))
+        await topic.end_transaction(
+            self.number,
+            0,
+            commit=transaction.outcome == "commit",
+            timestamp_ms=self._world.clock.now_ms(),
+        )
+        transaction.is_ended = True
+        self._world.note(f"producer {self.number}: {transaction.outcome} at {topic.log.end_offset}")
+        self._drop(1)
+
+    def _is_to_end(self, transaction: Transaction) -> bool:
+        """The oldest of its own that is not ended."""
+        own = {
+            id(each.transaction)
+            for name, each in self._world.oracle.kafka_sent.items()
+            if name.startswith(f"{self.number}#")
+        }
+        return id(transaction) in own and bool(transaction.outcome) and not transaction.is_ended
+
+
+async def read_once(
+    world: World, topic: str, start: int | None, *, committed: bool, pauses: Random
+) -> str:
+    """From that offset, or the log's start, to the end. How it ended: "" is well."""
+    found: list[int] = []
+
+    async def read(broker: Broker) -> None:
+        loaded = await broker.kafka_topic(topic)
+        life = world.oracle.kafka[topic]
+        checkpoint = loaded.partition.checkpoint or 0
+        position = StartPosition(earliest=True)
+        if start is not None:
+            position = StartPosition(message_id=MessageId(entry_id=start), inclusive=True)
+        reader = None
+        try:
+            reader = await open_kafka_reader(loaded, position, KafkaReaderOptions(committed))
+            await _read_on(world, life, reader, found, pauses)
+            life.check_clean(found, checkpoint)
+        except KafkaError:
+            at = start if reader is None else reader.offset
+            if world.oracle.kafka.get(topic) is life:
+                life.refused(at, is_given=reader is not None)
+            raise
+        finally:
+            if reader is not None:
+                reader.detach()
+
+    try:
+        await call(world, read)
+    except (MissingFile, Corruption) as error:
+        world.oracle.fail(f"a reader of {topic} ends with {error!r}")
+    except LedgerfoldError as error:
+        return f"{error!r:.110}"
+    return ""
+
+
+async def _read_on(
+    world: World, life: KafkaLife, reader: KafkaReader, found: list[int], pauses: Random
+) -> None:
+    first, committed = reader.first_offset, reader.read_committed
+    while True:
+        promised = sorted(life.at)
+        reader.check(1)
+        for step in await reader.take() or []:
+            if isinstance(step, Entries):
+                for entry in step.entries:
+                    body = entry.data[read_header(entry.data).header_bytes :]
+                    _take(world, life, body, first, found, committed=committed)
+            elif isinstance(step, Checked) and not step.has_more:
+                if world.oracle.kafka.get(life.name) is life:
+                    life.check(first, found, promised, committed)
+                return
+        for _ in range(pauses.choice((0, 0, 1, 5, 20))):
+            await asyncio.sleep(0)
+
+
+def _take(
+    world: World, life: KafkaLife, batch: bytes, first: int, found: list[int], *, committed: bool
+) -> None:
+    oracle = world.oracle
+    for record in records_of(batch):
+        if record.offset < first:
+            continue
+        if found and record.offset <= found[-1]:
+            oracle.fail(f"offset {record.offset} comes behind {found[-1]}")
+        found.append(record.offset)
+        id = dict(record.headers)["id"]
+        sent = oracle.kafka_sent.get((id or b"").decode())
+        if sent is None or (sent.key, sent.is_tombstone) != (record.key, record.value is None):
+            oracle.fail(f"offset {record.offset} holds {id!r}, which nobody has sent so")
+            return
+        life.told(record.offset, sent)
+        if committed and not sent.is_committed:
+            oracle.fail(f"{sent.id} at {record.offset} was aborted, and is read as committed")
