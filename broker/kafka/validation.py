@@ -1,8 +1,9 @@
 """What may be appended, and what it becomes: offsets given out, times stamped.
 
-A batch is taken or refused as a whole. Its records are read once, so that one that nobody could
-read back never gets into the log, and a compacted topic's each have a key; they stay as they came,
-unless the topic's codec is another one than the batch's, which is then built anew.
+A batch is taken or refused as a whole. What its header tells is checked there and nothing is
+decoded, but in three cases: the topic is compacted (each record needs a key; only lengths are
+looked at), a time bound may be broken, or the topic's codec is another one than the batch's, which
+is then built anew.
 
     >>> from ledgerfold.storage.kafka.records import build_columns
     >>> rules = AppendRules("prices-0", LogConfig.of({"cleanup.policy": "compact"}))
@@ -198,9 +199,9 @@ class AppendRules:
 
     def _refusals(self, header: BatchHeader, section: Buffer, now_ms: int) -> Iterator[_Refusal]:
         """Of each record the first reason, in their order."""
-        keyless = set(keyless_rows(header, section))
-        if header.is_control or not self.config.is_compacted:
-            keyless.clear()
+        keyless: set[int] = set()
+        if self.config.is_compacted and not header.is_control:
+            keyless = set(keyless_rows(header, section))
         late = dict(self._times_refused(header, section, now_ms))
         for row in sorted({*keyless, *late}):
             if row in keyless:
