@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
 from tests.unit.cli.conftest import Ledgerfold
 
 # No turn of the cleaner's own, which has no compactor here.
 CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a broker of their own: the cleaner looks at all logs that there are."""
+    data_dir = tmp_path_factory.mktemp("kafka-verbs")
+    with BrokerProcess(data_dir, arguments=("--compactor", "off")) as broker:
+        yield broker.url
 
 
 @pytest.fixture
