@@ -80,16 +80,16 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
         if segment.is_cleaned:
             end, follows_raw = max(end, segment.base_offset, segment.figures.next_offset), False
             continue
-        ends = [each for each in map(end_of, segment.ledger_ids) if each is not None]
-        if ends:
+        held = _end(segment, end_of)
+        if held is not None:
             # It may lie behind ledgers of which a repair gave up everything.
-            end = max(ends[-1], segment.reserved_upto)
+            end = max(held, segment.reserved_upto)
             follows_raw, begins = True, None
         elif not follows_raw or not segment.ledger_ids:
             # Nothing before it tells where it began: a repair found its ledgers gone, or there is
             # no raw one. Else entries before it may never have got durable.
             end = max(end, segment.base_offset)
-        if not ends and begins is None and segment.base_offset == end:
+        if held is None and begins is None and segment.base_offset == end:
             begins = segment.base_offset
     is_new = begins == end or not follows_raw
     return end, end if is_new else None
@@ -109,7 +109,13 @@ def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | N
     for segment in log.segments:
         if segment.is_cleaned or segment.base_offset >= offset:
             continue
-        ends = [end for each in segment.ledger_ids if (end := end_of(each)) is not None]
-        if segment.figures.next_offset > max(ends, default=segment.base_offset):
+        held = _end(segment, end_of)
+        if segment.figures.next_offset > (segment.base_offset if held is None else held):
             return False
     return True
+
+
+def _end(segment: KafkaSegment, end_of: Callable[[int], int | None]) -> int | None:
+    """Behind the last batch of a raw segment; None: it holds nothing. Asks no more than it must."""
+    ends = (end_of(each) for each in reversed(segment.ledger_ids))
+    return next((each for each in ends if each is not None), None)

@@ -2,6 +2,7 @@
 
     listing.py    which ledgers make up which segment
     rolling.py    how a segment grows, and when it ends
+    loading.py    what a load learns of a segment
     segments.py   where an offset is
     reads.py      reads
     below it      how anything gets to the disk (broker/log: tail, group_commit, new_ledgers)
@@ -26,7 +27,8 @@ from typing import NamedTuple, TypeVar
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_opened
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
-from ledgerfold.broker.kafka.reads import KafkaReads, headers_of, whole_batch
+from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
+from ledgerfold.broker.kafka.reads import KafkaReads
 from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
@@ -36,7 +38,6 @@ from ledgerfold.broker.kafka.segments import (
 )
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.group_commit import GroupCommit
-from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.new_ledgers import NewLedgers
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.state import LogState
@@ -48,7 +49,6 @@ from ledgerfold.storage.entry import Buffer, EntryHeader, Position, crc32c
 from ledgerfold.storage.errors import CompactionFenced, DiskFailure
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
-    BatchHeader,
     read_batch_header,
 )
 from ledgerfold.storage.ledger import LedgerStore
@@ -56,22 +56,12 @@ from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import (
     KafkaProducers,
     KafkaSegment,
-    KafkaSegmentFigures,
     LedgerRecord,
     TopicRecord,
 )
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-class FoundBatch(NamedTuple):
-    """A batch that a load finds. `batch()` reads it whole."""
-
-    segment: LiveSegment
-    header: BatchHeader
-    append_time_ms: int
-    batch: Callable[[], bytes]
 
 
 class _Appended(NamedTuple):
@@ -100,6 +90,9 @@ class KafkaLog:
         self.state = state = LogState(stored.name)
         self._files = files = LogFiles(store, executor, state)
         self._ledgers = RawLedgers(stored.record.ledger_ids, files.record)
+        self._loading = SegmentLoader(
+            store, self._ledgers, lambda base_offset: grow(base_offset, clock_ms())
+        )
         self._begun = BegunSegments()
         # Where the segment begins that a new ledger begins.
         self._begins_at: Callable[[int], int | None] = dict[int, int]().get
@@ -123,20 +116,19 @@ class KafkaLog:
     # -- its life --------------------------------------------------------------------------
 
     async def open(
-        self, begin: Callable[[int, bool], object], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
     ) -> None:
         """Finds the segments and begins a ledger, on a thread, where `begin` is told of the log's
-        end, and whether all is there that was when the active segment began; and then `found` of
-        each batch, in order. What there is can be read even if the disk takes no new ledger: then
-        the log has failed. Raises DiskFailure when there is nothing yet, or it cannot be read,
-        Corruption, MissingFile.
+        end, and whether all is there that was when the active segment began; it says where batches
+        begin to matter. Then `found` is told of each from there on, in order, and of some before.
+        What there is can be read even if the disk takes no new ledger: then the log has failed.
+        Raises DiskFailure when there is nothing yet, or it cannot be read, Corruption, MissingFile.
         """
         await self._files.in_thread(lambda: self._open(begin, found))
 
     def _open(
-        self, begin: Callable[[int, bool], object], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
     ) -> None:
-        figures = {each.base_offset: each.figures for each in self._stored.record.kafka.segments}
         try:
             self._begin()
         except DiskFailure as error:
@@ -145,13 +137,11 @@ class KafkaLog:
             _log.error("%s can only be read: %s", self._stored.name, error)
             self.state.fail(error)
         self._begins_at = self._begun.base_of
-        end, _ = recovered(self._stored.record.kafka, self._end_of)
-        begin(end, self._is_whole)
+        end, _ = recovered(self._stored.record.kafka, self._loading.end_of)
+        since = begin(end, self._is_whole)
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
-                live = self._live(segment, found)
-                live.know(figures.get(segment.base_offset, KafkaSegmentFigures()))
-                self.segments.append(live)
+                self.segments.append(self._loading.segment(segment, since, found))
         self._is_open = True
         self.end_offset = self.durable_end_offset = end
         self.state.last_durable = self._ledgers.last_recorded()
@@ -161,18 +151,11 @@ class KafkaLog:
         # What a failed writer left open ends at its last durable entry, before it is looked at.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
-        self._is_whole = holds_all_before(log, log.rolled.end_offset, self._end_of)
-        _, begins_at = recovered(log, self._end_of)
+        self._loading.learn(log.segments)
+        self._is_whole = holds_all_before(log, log.rolled.end_offset, self._loading.end_of)
+        _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
         self._new.load()
-
-    def _end_of(self, ledger_id: int) -> int | None:
-        """The offset behind what a raw ledger holds; None: it holds nothing."""
-        if last_entry(self._ledgers.record(ledger_id)) is None:
-            return None
-        entry = self._store.open_reader(ledger_id).last_entry()
-        assert entry is not None
-        return read_batch_header(entry.data, entry.header.header_bytes).next_offset
 
     def _relist(self, record: TopicRecord) -> None:
         relist(record.kafka, record.ledger_ids, self._begins_at)
@@ -182,25 +165,6 @@ class KafkaLog:
                 # NOTE: other batches will get the offsets of those that it tells of.
                 record.kafka.ClearField("rolled")
         self._begun.tell(record.kafka, record.ledger_ids)
-
-    def _live(self, segment: KafkaSegment, found: Callable[[FoundBatch], object]) -> LiveSegment:
-        if segment.is_cleaned:
-            live = cleaned_segment(segment)
-        else:
-            growth = self._grow(segment.base_offset, self._clock_ms())
-            live = LiveSegment(segment.base_offset, [], growth)
-        next_base = segment.base_offset
-        for ledger_id in segment.ledger_ids:
-            if live.growth is not None:
-                live.parts.append(Part(ledger_id, next_base))
-            reader = self._store.open_reader(ledger_id)
-            for entry, header in headers_of(reader):
-                if live.growth is not None:
-                    live.growth.add(header, entry.append_time_ms)
-                whole = functools.partial(whole_batch, reader, entry.position)
-                found(FoundBatch(live, header, entry.append_time_ms, whole))
-                next_base = header.next_offset
-        return live
 
     async def close(self) -> None:
         """All is durable, and the record tells what a load needs to know. Raises DiskFailure."""

@@ -22,7 +22,8 @@ from typing import NamedTuple
 from ledgerfold.broker.ground.names import TopicName, parse_partition
 from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
-from ledgerfold.broker.kafka.log import FoundBatch, KafkaLog
+from ledgerfold.broker.kafka.loading import FoundBatch
+from ledgerfold.broker.kafka.log import KafkaLog
 from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
 from ledgerfold.broker.kafka.producers import AbortedTransaction, Producers
 from ledgerfold.broker.kafka.reads import StoredBatch
@@ -87,7 +88,8 @@ class Partition:
         self._replayed_from = 0
         # As far as it is held back.
         self._held_high_watermark: int | None = None
-        # Of the batch that the log's start lies in, or of the first one behind it; None: none is.
+        # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
+        # or it was not looked for, because no transaction is open that began before it.
         self._start_batch_offset: int | None = None
         # There is more to read.
         self.on_visible: set[Callable[[], None]] = set()
@@ -107,15 +109,13 @@ class Partition:
     # -- its life --------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Opens the log, and learns of its producers what its batches tell.
-
-        Raises DiskFailure, Corruption, MissingFile.
-        """
+        """Raises DiskFailure, Corruption, MissingFile."""
         before = self._stored.record.kafka
 
-        def begin(log_end: int, is_whole: bool) -> None:
+        def begin(log_end: int, is_whole: bool) -> int:
             known, self._replayed_from = beginning(before, log_end, is_whole=is_whole)
             self.producers.load(known, self._replayed_from, self._clock_ms())
+            return self._replayed_from
 
         await self.log.open(begin, self._found)
         if self.log.end_offset <= self.log_start_offset:
@@ -123,6 +123,9 @@ class Partition:
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
         self.producers.keep_last_batches()
+        unstable = self.producers.first_unstable_offset
+        if unstable is not None and unstable < self.log_start_offset:
+            await self._find_start_batch()
         self.producers.pass_high_watermark(self.high_watermark)
         self.producers.expire(self._clock_ms())
 
@@ -131,7 +134,6 @@ class Partition:
         await self.log.close()
 
     def _found(self, found: FoundBatch) -> None:
-        self._see_start(found.header)
         if found.header.last_offset < self._replayed_from:
             return
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
@@ -334,14 +336,17 @@ class Partition:
 
     async def begins_later(self) -> None:
         """The log's start has moved. Raises Moved, Corruption, MissingFile."""
+        self.producers.start_at(self.log_start_offset)
+        await self._find_start_batch()
+
+    async def _find_start_batch(self) -> None:
         start = self.log_start_offset
-        self.producers.start_at(start)
         found = await self.log.reads.read(start, upto=self.log.durable_end_offset, bytes_max=1)
         if found.batches:
             self._start_batch_offset = found.batches[0].header.base_offset
         else:
-            is_last = self.log.end_offset == self.log.durable_end_offset
-            self._start_batch_offset = None if is_last else start
+            is_all_durable = self.log.end_offset == self.log.durable_end_offset
+            self._start_batch_offset = None if is_all_durable else start
 
     def aborted(self) -> Iterator[AbortedTransaction]:
         """The transaction index, in order."""
@@ -353,7 +358,7 @@ class Partition:
 
 
 def partition_label(name: str) -> str:
-    """As Kafka writes a topic and its partition.
+    """As Kafka writes them.
 
     >>> partition_label("persistent://public/default/orders-partition-3")
     'orders-3'

@@ -97,7 +97,9 @@ class Growth:
         self._add_time_entry()
 
     def know(self, figures: KafkaSegmentFigures) -> None:
-        """How far its indexes were when the log was closed, or it ended; they go on from there."""
+        """What it held when the log was closed, or it ended. Its indexes go on from there."""
+        self.next_offset, self.size_bytes = figures.next_offset, figures.size_bytes
+        self.first_batch_timestamp_ms = figures.first_batch_timestamp_ms
         self.offset_entries = figures.offset_index_bytes // OFFSET_ENTRY_BYTES
         self.time_entries = figures.time_index_bytes // TIME_ENTRY_BYTES
         self.max_timestamp_ms = self.last_time_entry_ms = figures.largest_timestamp_ms

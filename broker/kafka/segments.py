@@ -20,10 +20,12 @@ from typing import NamedTuple
 
 from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segment import Segment
+from ledgerfold.storage.entry import HEADER_BYTES
 from ledgerfold.v1.records_pb2 import (
     AbortedTransaction,
     KafkaSegment,
     KafkaSegmentFigures,
+    LedgerRecord,
 )
 
 
@@ -62,19 +64,24 @@ class LiveSegment:
         assert self.growth is not None
         return self.growth.segment(self.parts[0].ledger_id)
 
-    def know(self, figures: KafkaSegmentFigures) -> None:
-        """At a load: what the record tells, if that is of all that the segment holds.
+    def know(self, told: KafkaSegmentFigures) -> None:
+        """At a load: all that the record tells of it. Nobody has looked at its batches."""
+        assert self.growth is not None
+        self.growth.know(told)
+        self.aborted = list(told.aborted)
+
+    def check(self, told: KafkaSegmentFigures) -> None:
+        """At a load that has looked at its batches: is what the record tells of all of them?
 
         If not, its indexes are made anew, as Kafka's are after a crash. Transactions that were not
         replayed are those of the record.
         """
-        if self.growth is None:
-            return
+        assert self.growth is not None
         if not self.aborted:
             behind = self.growth.next_offset
-            self.aborted = [each for each in figures.aborted if each.last_offset < behind]
-        if figures.size_bytes == self.growth.size_bytes > 0:
-            self.growth.know(figures)
+            self.aborted = [each for each in told.aborted if each.last_offset < behind]
+        if told.size_bytes == self.growth.size_bytes > 0:
+            self.growth.know(told)
         else:
             self.growth.end()
             self.growth.unindexed_bytes = 0
@@ -109,6 +116,11 @@ def empty_segment(base_offset: int, modified_ms: int) -> KafkaSegment:
     facts = Segment(-1, base_offset, base_offset, 0, modified_ms=modified_ms)
     figures = figures_of(facts, ())
     return KafkaSegment(base_offset=base_offset, is_cleaned=True, figures=figures)
+
+
+def batches_bytes(record: LedgerRecord) -> int:
+    """Of the batches in a raw ledger, which is entries end to end and nothing else."""
+    return sum(each.size_bytes - each.entries * HEADER_BYTES for each in record.segments)
 
 
 def figures_of(facts: Segment, aborted: Iterable[AbortedTransaction]) -> KafkaSegmentFigures:
