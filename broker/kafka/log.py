@@ -27,7 +27,6 @@ from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_opened
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.reads import KafkaReads, headers_of, whole_batch
-from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
     Part,
@@ -43,6 +42,7 @@ from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import Edit, StoredTopic
 from ledgerfold.broker.log.tail import LogTail
 from ledgerfold.broker.log.writers import Writers
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import Buffer, EntryHeader, Position, crc32c
 from ledgerfold.storage.errors import CompactionFenced, DiskFailure
