@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.broker.ground.traffic import iso_time
-from ledgerfold.broker.kafka.cleanable import Limit
+from ledgerfold.kafka.cleanable import Limit
 from ledgerfold.v1 import explain_pb2 as pb
 
 

@@ -30,11 +30,11 @@ from ledgerfold.broker.explain.kafka import (
 )
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
 from ledgerfold.broker.kafka.choice import Candidate
-from ledgerfold.broker.kafka.cleanable import Plan
 from ledgerfold.broker.kafka.cleaner import plan_of
 from ledgerfold.broker.kafka.producers import AbortedTransaction, LastEntry
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
 from ledgerfold.storage.kafka.records import ControlType, columns_of, read_end_marker

@@ -4,7 +4,7 @@ The largest dirty ratio wins among those that are eligible; being overdue makes 
 gives it no other preference. Of two that are equally dirty the name decides, where Kafka leaves it
 to chance.
 
-    >>> from ledgerfold.broker.kafka.cleanable import Limit
+    >>> from ledgerfold.kafka.cleanable import Limit
     >>> plans = {"a-0": Plan(0, 9, 9, 60, 40, 0, False, Limit.ACTIVE_SEGMENT),
     ...          "b-0": Plan(0, 9, 9, 40, 60, 0, False, Limit.ACTIVE_SEGMENT)}
     >>> made = choose({name: Candidate(plan, min_ratio=0.5) for name, plan in plans.items()})
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from ledgerfold.broker.kafka.cleanable import Plan
+from ledgerfold.kafka.cleanable import Plan
 
 
 class Verdict(Enum):

@@ -6,7 +6,7 @@ A *turn* is what one pass of a Kafka cleaner thread does (docs/KAFKA.md, "A turn
 2. Clean it (round.py). Whatever changes the log under it aborts the round: an unload, a deletion,
    a policy without `compact`. A round that fails marks its log *uncleanable*, and the cleaner
    leaves it alone until the broker starts anew.
-3. Delete segments of every compacted log that is free (retention.py).
+3. Delete segments of every compacted log that is free (ledgerfold/kafka/retention.py).
 
 As many threads take turns side by side as `log.cleaner.threads` says; one that found nothing waits
 for `log.cleaner.backoff.ms`, on the broker's clock. Logs that are not compacted are the retention
@@ -26,7 +26,6 @@ from typing import Protocol
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
 from ledgerfold.broker.kafka.choice import Candidate, choose
-from ledgerfold.broker.kafka.cleanable import Plan, plan
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.deletion import delete_old_segments
 from ledgerfold.broker.kafka.gauges import Gauges
@@ -34,6 +33,7 @@ from ledgerfold.broker.kafka.partition import Partition, topic_partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
 from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, States
 from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFenced,

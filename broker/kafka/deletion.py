@@ -1,11 +1,11 @@
-"""Deleting what retention lets go (retention.py) of a log, in one synced write."""
+"""Deleting what retention lets go (ledgerfold/kafka/retention.py) of a log, in one synced write."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.kafka.retention import doomed
+from ledgerfold.kafka.retention import doomed
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
 

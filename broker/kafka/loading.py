@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.reads import headers_of, whole_batch
-from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segments import LiveSegment, Part, batches_bytes, cleaned_segment
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.v1.records_pb2 import KafkaSegment, KafkaSegmentFigures

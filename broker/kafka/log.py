@@ -29,7 +29,6 @@ from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_opene
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.reads import KafkaReads
-from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
     Part,
@@ -44,6 +43,7 @@ from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import Edit, StoredTopic
 from ledgerfold.broker.log.tail import LogTail
 from ledgerfold.broker.log.writers import Writers
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import Buffer, EntryHeader, Position, crc32c
 from ledgerfold.storage.errors import CompactionFenced, DiskFailure

@@ -3,7 +3,7 @@
 An append goes through these steps, all of them on the event loop and without a pause:
 
 1. What the batch may be (broker/kafka/validation.py); it gets its offsets and its time.
-2. Whether the active segment ends before it (broker/kafka/rolling.py).
+2. Whether the active segment ends before it (ledgerfold/kafka/rolling.py).
 3. Whether its producer may append it now, or has done so before (broker/kafka/producers.py).
 4. It is queued, and its producer's state and the transaction index know of it.
 
@@ -28,10 +28,10 @@ from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
 from ledgerfold.broker.kafka.producers import AbortedTransaction, Producers
 from ledgerfold.broker.kafka.reads import StoredBatch
 from ledgerfold.broker.kafka.remembered import beginning, remembered
-from ledgerfold.broker.kafka.rolling import Growth
 from ledgerfold.broker.kafka.segments import LiveSegment
 from ledgerfold.broker.kafka.validation import AppendRules, Taken
 from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader

@@ -1,7 +1,8 @@
 """One round: a log's first segments are cleaned by the compactor, and what it wrote replaces them.
 
-1. The range is fixed (broker/kafka/cleanable.py), and with it all that the worker goes by: now, the
-   producers that are remembered, the transaction index, the bounds of the map and of the groups.
+1. The range is fixed (ledgerfold/kafka/cleanable.py), and with it all that the worker goes by:
+   now, the producers that are remembered, the transaction index, the bounds of the map and of the
+   groups.
 2. The segments are settled: closed, durable, in the topic's record. They cannot change any more.
 3. The worker builds the offset map, groups the segments below its end, and writes a new ledger for
    each group, aside (compactor/kafka/).
@@ -21,10 +22,10 @@ from functools import partial
 from typing import Protocol
 
 from ledgerfold.broker.ground.uncancelled import to_its_end
-from ledgerfold.broker.kafka.cleanable import LogView, Plan
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.kafka.segment import Segment
 from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
+from ledgerfold.kafka.cleanable import LogView, Plan
+from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import CompactionFailed, DiskFailure, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ledgerfold.broker.kafka.rolling import Growth
-from ledgerfold.broker.kafka.segment import Segment
+from ledgerfold.kafka.rolling import Growth
+from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.entry import HEADER_BYTES
 from ledgerfold.v1.records_pb2 import (
     AbortedTransaction,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.kafka.choice import Choice
-from ledgerfold.broker.kafka.cleanable import Plan
 from ledgerfold.broker.kafka.round import RoundOutcome
+from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.words import counted
 

@@ -34,8 +34,8 @@ from typing import NamedTuple
 from ledgerfold.broker.kafka.config import LogConfig
 from ledgerfold.broker.kafka.keyless import keyless_rows
 from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.segment import NO_TIMESTAMP
 from ledgerfold.broker.kafka.settings import LONG_MAX
+from ledgerfold.kafka.segment import NO_TIMESTAMP
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (

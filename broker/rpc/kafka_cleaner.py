@@ -6,7 +6,6 @@ from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
 from ledgerfold.broker.kafka.choice import Candidate, Verdict
-from ledgerfold.broker.kafka.cleanable import Plan
 from ledgerfold.broker.kafka.cleaner import plan_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.settings import Setting, Value, text_of
@@ -16,6 +15,7 @@ from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_config
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 

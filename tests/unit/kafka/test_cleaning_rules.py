@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.choice import Candidate, Verdict, choose
-from ledgerfold.broker.kafka.cleanable import Limit, LogView, Plan, plan
 from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.retention import Doomed, Reason, doomed
-from ledgerfold.broker.kafka.segment import Segment
+from ledgerfold.kafka.cleanable import Limit, LogView, Plan, plan
+from ledgerfold.kafka.retention import Doomed, Reason, doomed
+from ledgerfold.kafka.segment import Segment
 
 HOUR_MS = 3_600_000
 T0_MS = 1_700_000_000_000

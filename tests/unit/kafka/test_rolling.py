@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.rolling import Growth
-from ledgerfold.broker.kafka.segment import Segment, closed_from, floor
 from ledgerfold.broker.kafka.settings import INT_MAX
+from ledgerfold.kafka.rolling import Growth
+from ledgerfold.kafka.segment import Segment, closed_from, floor
 
 NEVER_MS = 10**15
 

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ledgerfold.broker.kafka.segment import NO_TIMESTAMP, Segment
-from ledgerfold.broker.kafka.settings import INT_MAX
+from ledgerfold.kafka.segment import NO_TIMESTAMP, Segment
 from ledgerfold.storage.kafka.batch import BatchHeader
 from ledgerfold.v1.records_pb2 import KafkaSegmentFigures
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
+_INT_MAX = 2**31 - 1
 _INDEX_BYTES_MAX = 10 * 1024 * 1024
 
 
@@ -41,7 +41,7 @@ class Growth:
     created_ms: int
     index_interval_bytes: int = 4096
     index_bytes_max: int = _INDEX_BYTES_MAX
-    # Taken away from segment.ms (LogConfig.roll_jitter_ms).
+    # Taken away from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config.py).
     jitter_ms: int = 0
     next_offset: int = -1
     size_bytes: int = 0
@@ -145,7 +145,7 @@ class Growth:
                 and self.age_ms(max_timestamp_ms, now_ms) > self._due_ms(roll_ms)
             )
             or self.is_index_full
-            or not 0 <= last_offset - self.base_offset <= INT_MAX
+            or not 0 <= last_offset - self.base_offset <= _INT_MAX
         )
 
     def age_ms(self, max_timestamp_ms: int, now_ms: int) -> int:

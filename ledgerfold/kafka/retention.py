@@ -1,11 +1,11 @@
 """Which segments go: whole ones, from the oldest on, as far as the policy lets them.
 
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(3)]
-    >>> config = LogConfig.of({"cleanup.policy": "delete", "retention.bytes": "250"})
+    >>> config = Retained(is_deleted=True, retention_bytes=250, retention_ms=-1)
     >>> found = doomed(log, config, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start
     (0, 0)
-    >>> smaller = LogConfig.of({"cleanup.policy": "delete", "retention.bytes": "200"})
+    >>> smaller = config._replace(retention_bytes=200)
     >>> found = doomed(log, smaller, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start, found.reasons
     (1, 10, (Reason.SIZE,))
@@ -22,9 +22,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple, Protocol
 
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.segment import Segment, Segments
+from ledgerfold.kafka.segment import Segment, Segments
+
+
+class Retains(Protocol):
+    """What retention asks of a topic's settings: broker/kafka/config.py has them all."""
+
+    @property
+    def is_deleted(self) -> bool: ...
+    @property
+    def retention_bytes(self) -> int: ...
+    @property
+    def retention_ms(self) -> int: ...
+
+
+class Retained(NamedTuple):
+    """-1: without a bound."""
+
+    is_deleted: bool
+    retention_bytes: int
+    retention_ms: int
 
 
 class Reason(Enum):
@@ -51,7 +70,7 @@ class Doomed:
 
 
 def doomed(
-    segments: Segments, config: LogConfig, *, log_start: int, high_watermark: int, now_ms: int
+    segments: Segments, config: Retains, *, log_start: int, high_watermark: int, now_ms: int
 ) -> Doomed:
     """What one pass takes: first below the start, then by size, then by age."""
     reasons: list[Reason] = []
@@ -75,7 +94,7 @@ _Goes = Callable[[Segment, Segment | None], bool]
 _Condition = Callable[[list[Segment], int], _Goes]
 
 
-def _conditions(config: LogConfig, now_ms: int) -> list[tuple[Reason, _Condition]]:
+def _conditions(config: Retains, now_ms: int) -> list[tuple[Reason, _Condition]]:
     found: list[tuple[Reason, _Condition]] = [(Reason.LOG_START, _below_start)]
     if config.is_deleted and config.retention_bytes >= 0:
         found.append((Reason.SIZE, _too_much(config.retention_bytes)))

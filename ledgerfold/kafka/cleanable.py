@@ -2,8 +2,7 @@
 
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(5)]
     >>> view = LogView(log, log_start=0, log_end=50, last_stable_offset=45)
-    >>> config = LogConfig.of({"cleanup.policy": "compact"})
-    >>> found = plan(view, checkpoint=20, config=config, now_ms=9)
+    >>> found = plan(view, checkpoint=20, config=Lags(0, 2**63 - 1), now_ms=9)
     >>> found.first_dirty_offset, found.bound, found.clean_bytes, found.cleanable_bytes, found.ratio
     (20, 40, 200, 200, 0.5)
 
@@ -21,9 +20,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple, Protocol
 
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.segment import Segment, Segments, closed_from, floor_index
+from ledgerfold.kafka.segment import Segment, Segments, closed_from, floor_index
+
+
+class HasLags(Protocol):
+    """What the range asks of a topic's settings: broker/kafka/config.py has them all."""
+
+    @property
+    def min_compaction_lag_ms(self) -> int: ...
+    @property
+    def max_compaction_lag_ms(self) -> int: ...
+
+
+class Lags(NamedTuple):
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
 
 
 class Limit(Enum):
@@ -77,7 +90,7 @@ class Plan:
         return (self.is_overdue and self.cleanable_bytes > 0) or ratio > min_ratio
 
 
-def plan(log: LogView, checkpoint: int | None, config: LogConfig, now_ms: int) -> Plan:
+def plan(log: LogView, checkpoint: int | None, config: HasLags, now_ms: int) -> Plan:
     first_dirty, must_repair = first_dirty_offset(log, checkpoint)
     uncleanable, limit = _first_uncleanable(log, first_dirty, config.min_compaction_lag_ms, now_ms)
     bound = _bound(log.segments, uncleanable)
