@@ -151,7 +151,7 @@ class PublishStream(KeptStream):
         size = 0
         while unsent and size < FRAME_BYTES and len(entries) < _FRAME_ENTRIES_MAX:
             if self.sequences is not None:
-                if not self.sequences.may_send(unsent[0], len(self._sent)):
+                if not self.sequences.may_send(unsent[0]):
                     break
                 self.sequences.number(unsent[0])
             entry = unsent.popleft()
@@ -193,7 +193,7 @@ class PublishStream(KeptStream):
             return [Outcome(entry, position, refusal)]
         answers = sequences.answered(entry, refusal)
         if not self._sent and sequences.is_settled(self._unsent):
-            answers += sequences.unclear_ones()
+            answers += sequences.refused_ones()
         return [
             Outcome(each.entry, position if each.entry is entry else NOWHERE, each.refusal)
             for each in answers
@@ -222,7 +222,8 @@ class PublishStream(KeptStream):
 
     def _expire(self) -> None:
         """Fails what is older than the send timeout."""
-        now_s, expired = self.loop.time(), []
+        now_s = self.loop.time()
+        expired = [] if self.sequences is None else self.sequences.take_due(now_s)
         was_sent = bool(self._sent) and self._sent[0].deadline_s <= now_s
         for queue in (self._sent, self._unsent):
             while queue and queue[0].deadline_s <= now_s:

@@ -1,11 +1,8 @@
 """The sequence numbers of an idempotent producer of a Kafka topic.
 
 The broker takes a producer's batches only in the order of their numbers, without a gap, and answers
-one that it has with the offset that it got before. It remembers the last five batches of each
-producer: so no more are ever without an answer (Kafka: max.in.flight.requests.per.connection).
-
-A batch that is refused, or given up, leaves a gap, and what was sent behind it is refused, too.
-Then:
+one that it has with the offset that it got before. A batch that is refused, or given up, leaves a
+gap, and what was sent behind it is refused, too. Then:
 
 1. Nothing new is sent until all that was sent is answered; what is in doubt, because the
    connection broke, is sent again under its own numbers.
@@ -14,9 +11,11 @@ Then:
 3. If it is not known which that is, because something was given up without an answer, the numbers
    begin at 0 in a new epoch.
 
-A broker that loaded the topic anew remembers each producer's last batch alone, as Kafka's does. It
-refuses those before it, when they are sent again, as out of order; once one behind them is answered
-with an offset, they are known to be stored, though not where.
+The broker remembers the last five batches of each producer, and when it has loaded the topic anew
+the last one alone, as Kafka's does. It refuses those before them, when they are sent again, as out
+of order: it is unclear then whether they are stored. Once one behind them is answered with an
+offset, they are known to be, though not where. So any number may be on their way, where Kafka's
+producer has five at most: a broker that syncs before it answers would be waited for.
 
 Source: TransactionManager of Kafka's producer (adjustSequencesDueToFailedBatch,
 bumpIdempotentProducerEpoch).
@@ -30,7 +29,6 @@ from typing import NamedTuple
 from ledgerfold.broker.client.pending import PendingEntry, PendingRecords
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError, NotAllowed
 
-IN_FLIGHT_MAX = 5
 _EPOCH_MAX = 2**15 - 1
 _SEQUENCE_MAX = 2**31 - 1
 
@@ -64,10 +62,8 @@ class Sequences:
         # Sent again and refused as out of order, in order: what comes behind them tells why.
         self._unclear: list[Answer] = []
 
-    def may_send(self, entry: PendingEntry, in_flight: int) -> bool:
+    def may_send(self, entry: PendingEntry) -> bool:
         assert isinstance(entry, PendingRecords)
-        if in_flight >= IN_FLIGHT_MAX:
-            return False
         return entry.base_sequence is not None or not (self.has_gap or self._unclear)
 
     def number(self, entry: PendingEntry) -> None:
@@ -86,30 +82,49 @@ class Sequences:
             unclear, self._unclear = self._unclear, []
             return [*(each._replace(refusal=None) for each in unclear), answer]
         is_out_of_order = _is_out_of_order(refusal)
-        if is_out_of_order and entry.is_resent and not self.has_gap:
+        if is_out_of_order and entry.is_resent and not self._again:
             self._unclear.append(answer)
             return []
+        had_gap, refused = self.has_gap, self.refused_ones()
         # NOTE: also what is refused for a reason of its own has to wait its turn, so that all hear
         # in order what became of theirs.
-        if self.has_gap and (self._again or is_out_of_order):
-            entry.forget_numbers()
-            self._again.append(entry)
+        if had_gap and (self._again or is_out_of_order):
+            self._take_back(entry)
             return []
         self.has_gap = True
-        return [*self.unclear_ones(), answer]
+        return [*refused, answer]
 
-    def unclear_ones(self) -> list[Answer]:
-        """They stay refused: nothing behind them was taken."""
+    def refused_ones(self) -> list[Answer]:
+        """What was unclear was refused: nothing behind it was taken. Of those that stay so."""
         unclear, self._unclear = self._unclear, []
+        if self.has_gap:
+            for each in unclear:
+                self._take_back(each.entry)
+            return []
         if unclear:
             self.has_gap = self._is_in_doubt = True
         return unclear
+
+    def _take_back(self, entry: PendingEntry) -> None:
+        assert isinstance(entry, PendingRecords)
+        entry.forget_numbers()
+        self._again.append(entry)
 
     def give_up(self, entry: PendingEntry) -> None:
         """It will not be sent again; nobody knows whether it was taken, if it was sent at all."""
         assert isinstance(entry, PendingRecords)
         if entry.base_sequence is not None:
             self.has_gap = self._is_in_doubt = True
+
+    def take_due(self, now_s: float) -> list[PendingEntry]:
+        """Gives up what is due of what was refused and may be sent again: the oldest there is."""
+        due = list[PendingEntry]()
+        while self._unclear and self._unclear[0].entry.deadline_s <= now_s:
+            due.append(self._unclear.pop(0).entry)
+            self.has_gap = self._is_in_doubt = True
+        while self._again and self._again[0].deadline_s <= now_s:
+            due.append(self._again.pop(0))
+        return due
 
     def on_disconnect(self, sent: Iterable[PendingEntry]) -> list[PendingEntry]:
         """What is to be sent again, of what had no answer, and of what was taken back."""

@@ -16,6 +16,7 @@ Source: LogValidator of Kafka 4.1, which goes through all of each record.
 from __future__ import annotations
 
 from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
 from ledgerfold.storage.kafka.batch import BatchHeader
 from ledgerfold.storage.kafka.compression import decompress
 from ledgerfold.storage.kafka.section import invalid_record
@@ -25,47 +26,68 @@ from ledgerfold.storage.kafka.varints import read_bits
 def keyless_rows(header: BatchHeader, section: Buffer) -> list[int]:
     """`section`: what follows the header. Raises KafkaError when its records are none.
 
-    A record: its length | attributes | time | offset | key | value | headers; numbers are varints,
-    and a length's first bit is its sign: of a null key it is set.
+    A stretch of records that are all laid out alike is looked at as one, others one by one.
     """
-    data = decompress(header.compression, section) if header.record_count else bytes(section)
-    found, end = list[int](), 0
+    count = header.record_count
+    data = decompress(header.compression, section) if count else bytes(section)
+    found, at, row, alone = list[int](), 0, 0, ALONE_ROWS
     try:
-        for row in range(header.record_count):
-            # Numbers of one byte or two are read in place: a call would take most of the time.
-            if (n := data[end]) < 128:
-                at = end + 2
-                end += 1 + (n >> 1)
-            elif (high := data[end + 1]) < 128:
-                at = end + 3
-                end += 2 + (n - 128 + (high << 7) >> 1)
+        while row < count:
+            stretch = stretch_at(data, at, count - row)
+            if stretch is not None:
+                layout, alike = stretch
+                if layout.key_bytes < 0:
+                    found.extend(range(row, row + alike))
+                at += alike * layout.stride
+                row, alone = row + alike, ALONE_ROWS
             else:
-                n, at = read_bits(data, end)
-                end, at = at + (n >> 1), at + 1
-            while data[at] > 127:
-                at += 1
-            at += 1
-            while data[at] > 127:
-                at += 1
-            at += 1
-            if (n := data[at]) < 128:
-                at += 1
-            else:
-                n, at = read_bits(data, at)
-            if n & 1:
-                found.append(row)
-            else:
-                at += n >> 1
-            if (n := data[at]) < 128:
-                at += 1
-            elif (high := data[at + 1]) < 128:
-                n, at = n - 128 + (high << 7), at + 2
-            else:
-                n, at = read_bits(data, at)
-            if (at if n & 1 else at + (n >> 1)) >= end:
-                raise invalid_record("A key or a value that does not end within its record.")
+                rows = range(row, min(row + alone, count))
+                at = _look_through(data, at, rows, found)
+                row, alone = rows.stop, more_alone(alone)
     except IndexError:
         raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
-    if end != len(data):
+    if at != len(data):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
     return found
+
+
+def _look_through(data: bytes, end: int, rows: range, found: list[int]) -> int:
+    """Adds those of the rows that have no key; where the last record ends.
+
+    A record: its length | attributes | time | offset | key | value | headers; numbers are varints,
+    and a length's first bit is its sign: of a null key it is set. Numbers of one byte or two are
+    read in place: a call would take most of the time. Raises KafkaError, IndexError.
+    """
+    for row in rows:
+        if (n := data[end]) < 128:
+            at = end + 2
+            end += 1 + (n >> 1)
+        elif (high := data[end + 1]) < 128:
+            at = end + 3
+            end += 2 + (n - 128 + (high << 7) >> 1)
+        else:
+            n, at = read_bits(data, end)
+            end, at = at + (n >> 1), at + 1
+        while data[at] > 127:
+            at += 1
+        at += 1
+        while data[at] > 127:
+            at += 1
+        at += 1
+        if (n := data[at]) < 128:
+            at += 1
+        else:
+            n, at = read_bits(data, at)
+        if n & 1:
+            found.append(row)
+        else:
+            at += n >> 1
+        if (n := data[at]) < 128:
+            at += 1
+        elif (high := data[at + 1]) < 128:
+            n, at = n - 128 + (high << 7), at + 2
+        else:
+            n, at = read_bits(data, at)
+        if (at if n & 1 else at + (n >> 1)) >= end:
+            raise invalid_record("A key or a value that does not end within its record.")
+    return end

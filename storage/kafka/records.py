@@ -119,13 +119,23 @@ def section_columns(header: BatchHeader, section: Buffer) -> RecordColumns:
     offsets, times = columns.offsets, columns.timestamps_ms
     if not offsets:
         return columns
-    if min(offsets) < header.base_offset or max(offsets) > header.last_offset:
+    first, last = (offsets[0], offsets[-1]) if isinstance(offsets, range) else _bounds(offsets)
+    if first < header.base_offset or last > header.last_offset:
         raise invalid_record("A record whose offset is not among those of its batch.")
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
         times[:] = [header.max_timestamp_ms] * header.record_count
-    elif max(times) > INT64_MAX or min(times) < -INT64_MAX:
+        return columns
+    first, last = _bounds(times)
+    if last > INT64_MAX or first < -INT64_MAX:
         times[:] = map(int64, times)
     return columns
+
+
+def _bounds(numbers: Sequence[int]) -> tuple[int, int]:
+    """The least and the largest; most columns of times hold one time."""
+    if numbers.count(numbers[0]) == len(numbers):
+        return numbers[0], numbers[0]
+    return min(numbers), max(numbers)
 
 
 def build_batch(records: Iterable[KafkaRecord], **fields: Unpack[BatchFields]) -> bytes:
@@ -191,7 +201,7 @@ def batch_parts(
         ),
         last_offset_delta=deltas[-1],
         base_timestamp_ms=base_timestamp,
-        max_timestamp_ms=max(NO_TIMESTAMP, *timestamps_ms),
+        max_timestamp_ms=max(NO_TIMESTAMP, _bounds(timestamps_ms)[1]),
         producer_id=fields.get("producer_id", NO_PRODUCER_ID),
         producer_epoch=fields.get("producer_epoch", -1),
         base_sequence=fields.get("base_sequence", NO_SEQUENCE),

@@ -18,11 +18,9 @@ from operator import add, sub
 from typing import NamedTuple
 
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
-from ledgerfold.storage.kafka.varints import COUNTED, SIZED, VARINTS
+from ledgerfold.storage.kafka.varints import COUNTED, KEPT_MAX, SIZED, VARINTS
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# One number for each row, or one for all of them.
-_Numbers = int | list[int]
 _NO_HEADERS = b"\0"
 _ATTRIBUTES = b"\0"
 
@@ -30,7 +28,7 @@ _ATTRIBUTES = b"\0"
 class RecordColumns(NamedTuple):
     """A batch's records, column by column. `headers`: of the rows that have any."""
 
-    offsets: list[int]
+    offsets: Sequence[int]
     timestamps_ms: list[int]
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -48,72 +46,102 @@ def record_section(
     """The records end to end.
 
     Column by column, each one C loop; the columns then interleave, and are joined at once. What is
-    the same in all rows is made once.
+    the same in all rows is made once, and what lies between two records is one piece.
     """
     rows = len(values)
     if not rows:
         return b""
-    key_lengths, key_room, key_bytes = _field(keys)
-    value_lengths, value_room, value_bytes = _field(values)
-    if timestamps_ms.count(timestamps_ms[0]) == rows:
-        times = [VARINTS[timestamps_ms[0] - base_timestamp_ms]] * rows
-        time_room: _Numbers = len(times[0])
-    else:
-        times = _varints(map(sub, timestamps_ms, repeat(base_timestamp_ms)))
-        time_room = list(map(len, times))
-    offset_room: list[int]
+    key, value = _field(keys), _field(values)
+    times = _numbers(timestamps_ms, base_timestamp_ms)
     if offset_deltas == range(rows):
-        offsets, offset_room = COUNTED.first(rows)
+        pieces, offset_rooms = COUNTED.first(rows)
+        offsets = _Numbers(pieces, 0, offset_rooms)
     else:
-        offsets = _varints(offset_deltas)
-        offset_room = list(map(len, offsets))
-    ends = [_NO_HEADERS] * rows
-    for row, pairs in headers.items():
-        ends[row] = _header_bytes(pairs)
-    end_room: _Numbers = list(map(len, ends)) if headers else 1
-    sizes = _sum(offset_room, key_room, value_room, time_room, end_room, len(_ATTRIBUTES))
-    columns = (
-        map(VARINTS.__getitem__, sizes),
-        [_ATTRIBUTES] * rows,
-        times,
-        offsets,
-        key_lengths,
-        key_bytes,
-        value_lengths,
-        value_bytes,
-        ends,
-    )
+        offsets = _numbers(offset_deltas)
+    room = len(_ATTRIBUTES) + times.room + offsets.room + key.room + value.room
+    columns = [times.pieces, offsets.pieces, key.lengths, key.data, value.lengths, value.data]
+    rooms = [times.rooms, offsets.rooms, key.rooms, value.rooms]
+    if headers:
+        ends = [_NO_HEADERS] * rows
+        for row, pairs in headers.items():
+            ends[row] = _header_bytes(pairs)
+        columns.append(ends)
+        rooms.append(list(map(len, ends)))
+        heads = _HEADS
+    else:
+        room += len(_NO_HEADERS)
+        heads = _HEADS_BEHIND
+    sizes: Iterable[int] = repeat(room, rows)
+    for each in rooms:
+        if each is not None:
+            sizes = map(add, sizes, each)
+    columns.insert(0, list(map(heads.__getitem__, sizes)))
     parts = [b""] * (len(columns) * rows)
     for number, column in enumerate(columns):
         parts[number :: len(columns)] = column
+    if not headers:
+        parts[0] = parts[0][len(_NO_HEADERS) :]
+        parts.append(_NO_HEADERS)
     return b"".join(parts)
 
 
-def _varints(numbers: Iterable[int]) -> list[bytes]:
-    return list(map(VARINTS.__getitem__, numbers))
+class _Heads(dict[int, bytes]):
+    """What a record of so many bytes begins with, behind what the one before it ends with."""
+
+    def __init__(self, end: bytes) -> None:
+        self._end = end
+
+    def __missing__(self, size: int) -> bytes:
+        head = self._end + VARINTS[size] + _ATTRIBUTES
+        if size < KEPT_MAX:
+            self[size] = head
+        return head
 
 
-def _sum(column: list[int], *others: _Numbers) -> Iterable[int]:
-    """The sums of all, row by row."""
-    constant = sum(each for each in others if isinstance(each, int))
-    total: Iterable[int] = map(add, column, repeat(constant))
-    for each in others:
-        if not isinstance(each, int):
-            total = map(add, total, each)
-    return total
+_HEADS, _HEADS_BEHIND = _Heads(b""), _Heads(_NO_HEADERS)
 
 
-def _field(column: Sequence[bytes | None]) -> tuple[list[bytes], _Numbers, Sequence[bytes]]:
-    """Keys or values: their lengths as varints, the room that both take, and their bytes."""
+class _Numbers(NamedTuple):
+    """Numbers of all rows as varints. What room they take: the same in each, and each its own."""
+
+    pieces: list[bytes]
+    room: int
+    rooms: list[int] | None
+
+
+def _numbers(numbers: Sequence[int], base: int = 0) -> _Numbers:
+    rows = len(numbers)
+    if numbers.count(numbers[0]) == rows:
+        piece = VARINTS[numbers[0] - base]
+        return _Numbers([piece] * rows, len(piece), None)
+    pieces = list(map(VARINTS.__getitem__, map(sub, numbers, repeat(base))))
+    return _Numbers(pieces, 0, list(map(len, pieces)))
+
+
+class _Field(NamedTuple):
+    """Keys or values. The room is that of length and bytes together."""
+
+    lengths: list[bytes]
+    data: Sequence[bytes]
+    room: int
+    rooms: list[int] | None
+
+
+def _field(column: Sequence[bytes | None]) -> _Field:
     try:
         sizes = list(map(len, column))  # type: ignore[arg-type]
-        filled: Sequence[bytes] = column  # type: ignore[assignment]
+        data: Sequence[bytes] = column  # type: ignore[assignment]
     except TypeError:  # some are null
         sizes = [-1 if each is None else len(each) for each in column]
-        filled = [each or b"" for each in column]
+        data = [each or b"" for each in column]
     if sizes.count(sizes[0]) == len(sizes):
-        return [VARINTS[sizes[0]]] * len(sizes), SIZED[sizes[0]], filled
-    return _varints(sizes), list(map(SIZED.__getitem__, sizes)), filled
+        return _Field([VARINTS[sizes[0]]] * len(sizes), data, SIZED[sizes[0]], None)
+    least, most = min(sizes), max(sizes)
+    lengths = list(map(VARINTS.__getitem__, sizes))
+    length_bytes = len(VARINTS[most])
+    if least >= 0 and len(VARINTS[least]) == length_bytes:
+        return _Field(lengths, data, length_bytes, sizes)
+    return _Field(lengths, data, 0, list(map(SIZED.__getitem__, sizes)))
 
 
 def _header_bytes(pairs: Headers) -> bytes:

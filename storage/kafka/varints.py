@@ -14,7 +14,7 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 
 # What the tables keep is below that: lengths, and differences of offsets and times, are small and
 # come again.
-_KEPT_MAX = 64 * 1024
+KEPT_MAX = 64 * 1024
 INT64_MAX = 2**63 - 1
 _INT64 = 2**64 - 1
 _VARLONG_BYTES_MAX = 10
@@ -41,7 +41,7 @@ class _Varints(dict[int, bytes]):
 
     def __missing__(self, number: int) -> bytes:
         encoded = _encoded(number)
-        if -_KEPT_MAX < number < _KEPT_MAX:
+        if -KEPT_MAX < number < KEPT_MAX:
             self[number] = encoded
         return encoded
 
@@ -51,13 +51,17 @@ class _Sized(dict[int, int]):
 
     def __missing__(self, size: int) -> int:
         sized = len(VARINTS[size]) + max(size, 0)
-        if size < _KEPT_MAX:
+        if size < KEPT_MAX:
             self[size] = sized
         return sized
 
 
 class _Counted:
-    """The varints of 0, 1, 2 and so on, and their sizes: what dense offsets are."""
+    """The varints of 0, 1, 2 and so on, and their sizes: what dense offsets are.
+
+    >>> COUNTED.first(2), COUNTED.columns(64, 2, 2)
+    (([b'\\x00', b'\\x02'], [1, 1]), [b'\\x80\\x82', b'\\x01\\x01'])
+    """
 
     def __init__(self) -> None:
         self._varints: list[bytes] = []
@@ -69,14 +73,28 @@ class _Counted:
         if len(varints) < count:
             varints = [VARINTS[number] for number in range(count)]
             sizes = list(map(len, varints))
-            if count < _KEPT_MAX:
+            if count < KEPT_MAX:
                 self._varints, self._sizes = varints, sizes
         return varints[:count], sizes[:count]
+
+    def columns(self, first: int, count: int, size: int) -> list[bytes]:
+        """Of those from `first` on: their first bytes, their second ones. [] unless of that size.
+
+        That is one byte or two, or nothing is kept of them.
+        """
+        least, columns = _COLUMNS.get(size, (0, []))
+        return [each[first - least : first - least + count] for each in columns if first >= least]
 
 
 VARINTS = _Varints()
 SIZED = _Sized()
 COUNTED = _Counted()
+_TWO_BYTES = [VARINTS[number] for number in range(64, 8192)]
+# Of numbers counted from the first one that has so many bytes: the first bytes, the second ones.
+_COLUMNS = {
+    1: (0, [bytes(range(0, 128, 2))]),
+    2: (64, [bytes(each) for each in zip(*_TWO_BYTES, strict=True)]),
+}
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

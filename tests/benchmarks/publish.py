@@ -4,22 +4,62 @@ One producer, 100 B messages in entries of 128 KiB, one entry a frame, built bef
 frames without an answer. The baseline (baseline.py) appends the same frames to a file and does
 nothing else. Both servers are processes of their own, in the same run, turn by turn; the first turn
 of each warms up and does not count. The goal is a ratio of 60 %.
+
+`--kafka`: instead, into a Kafka topic beside a Pulsar topic (kinds.py), of 100 B and of 1 kB.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from ledgerfold.broker.client.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
-from tests.benchmarks import wire
+from tests.benchmarks import kinds, wire
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
 from tests.benchmarks.workload import Workload
+from tests.support.broker_process import BrokerProcess
 
 MB = 1e6
 
 
 def run(options: Options) -> Report:
+    return _kinds(options) if options.kafka else _bare(options)
+
+
+def _kinds(options: Options) -> Report:
+    report = Report("publish", "one producer, 128 KiB entries, fsync: a Kafka and a Pulsar topic")
+    messages = options.messages_or(2_000_000)
+    report.sizes = {"messages": messages}
+    with options.broker() as broker:
+        for value_bytes, count in ((100, messages), (1000, messages // 5)):
+            workload = Workload(max(count, 1), keys=100_000, value_bytes=value_bytes)
+            _compare(report, broker, workload, options.rounds_or(5))
+    return report
+
+
+def _compare(report: Report, broker: BrokerProcess, workload: Workload, rounds: int) -> None:
+    frames = {
+        kinds.NATIVE: [encode_publish([entry]) for entry, _ in workload.entries()],
+        kinds.KAFKA: [encode_publish([entry]) for entry, _ in workload.record_batches()],
+    }
+    with Admin(broker.url) as admin:
+
+        def publish(kind: str, turn: int) -> float:
+            topic = kinds.create(admin, kind, f"{kind}-{workload.value_bytes}-{turn}")
+            return asyncio.run(_publish(broker.url, topic, frames[kind]))
+
+        taken = kinds.turns(publish, rounds, broker.pid)
+    name = f"{workload.value_bytes} B"
+    kinds.compare(report, name, workload.messages, "messages", taken)
+
+
+async def _publish(broker: str, topic: str, frames: list[bytes]) -> float:
+    async with wire.connected(broker) as channel:
+        return await wire.publish(wire.Broker(channel, topic), frames)
+
+
+def _bare(options: Options) -> Report:
     workload = Workload(options.messages_or(2_000_000), keys=100_000, value_bytes=100)
     frames = [encode_publish([entry]) for entry, _ in workload.entries()]
     report = Report("publish", "one producer, 100 B messages in 128 KiB entries, fsync")

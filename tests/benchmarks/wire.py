@@ -59,7 +59,10 @@ class Broker:
         return call
 
     def acknowledged(self, response: bytes) -> int:
-        return len(data_pb2.PublishResponse.FromString(response).receipts)
+        receipts = data_pb2.PublishResponse.FromString(response).receipts
+        if any(receipt.HasField("refusal") for receipt in receipts):
+            raise RuntimeError(f"Not all of it was taken: {response!r}")
+        return len(receipts)
 
     async def read(self) -> AsyncIterator[bytes]:
         call = self._read()

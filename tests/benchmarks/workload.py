@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ledgerfold.storage.kafka.entries import entry_of_parts
+from ledgerfold.storage.kafka.records import batch_parts
 from ledgerfold.storage.native import HAS_KEY, NativeBatchBuilder
 
 ENTRY_BYTES = 128 * 1024
@@ -71,6 +73,26 @@ class Workload:
                 builder.event_times = dict(enumerate(times.tolist()))
             sequence_id += len(keys)
             yield builder.build(sequence_id=sequence_id, publish_time_ms=1), len(keys)
+
+    def record_batches(self) -> Iterator[tuple[bytes, int]]:
+        """The same of the same messages for a Kafka topic, as an idempotent producer sends them."""
+        sent = 0
+        for keys, values in self._chunks(self.rows_per_entry):
+            header, section = batch_parts(
+                keys,
+                values,
+                [FIRST_EVENT_MS] * len(keys),
+                producer_id=1,
+                producer_epoch=0,
+                base_sequence=sent,
+            )
+            sent += len(keys)
+            yield (
+                entry_of_parts(
+                    header, section, sequence_id=sent - 1, publish_time_ms=FIRST_EVENT_MS
+                ),
+                len(keys),
+            )
 
     def _chunks(self, rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         random = np.random.default_rng(self.seed)

@@ -20,7 +20,7 @@ from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.options import Result
 from ledgerfold.broker.client.producer import Producer
 from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
-from ledgerfold.broker.client.sequences import IN_FLIGHT_MAX
+from ledgerfold.broker.kafka.producer import BATCHES_REMEMBERED
 from ledgerfold.storage.kafka.batch import read_batch_header
 from tests.support.fake_data_service import BreakAt, FakeDataService, FakeKafkaTopic
 from tests.support.memory_connection import MemoryConnection
@@ -32,14 +32,15 @@ _events = st.one_of(
     _sends,
     st.tuples(st.sampled_from(["seal", "seal", "break", "unload", "hold", "release"])),
     st.tuples(st.just("turns"), st.integers(1, 12)),
-    st.tuples(st.sampled_from(["break before", "break after"]), st.integers(1, 4)),
+    st.tuples(st.sampled_from(["break before", "break after"]), st.integers(1, 12)),
+    st.tuples(st.just("expire"), st.integers(1, 6)),
 )
 
 
 class Run:
     """One producer and its broker, on the running loop."""
 
-    def __init__(self, *, batching: bool, send_timeout_millis: int = 0) -> None:
+    def __init__(self, *, batching: bool, send_timeout_millis: int = 60_000) -> None:
         self.service = FakeDataService()
         self.topic = self.service.kafka_topics["t"] = FakeKafkaTopic()
         self.connection = MemoryConnection(self.service)
@@ -52,7 +53,7 @@ class Run:
             batching_max_publish_delay_ms=10**9,
         )
         self.keys: list[str | None] = []
-        self.was_unloaded = False
+        self.was_cut_off = False
         self.heard: list[tuple[int, Result, MessageId | None]] = []
 
     async def open(self) -> None:
@@ -78,19 +79,38 @@ class Run:
             for _ in range(details[0]):
                 await asyncio.sleep(0)
         elif what == "break":
-            self.connection.break_off()
+            self.break_off()
         elif what == "unload":
-            self.connection.break_off()
+            self.break_off()
             self.topic.load_anew()
-            self.was_unloaded = True
         elif what == "hold":
             service.may_answer.clear()
         elif what == "release":
             service.may_answer.set()
+        elif what == "expire":
+            self.expire(*details)
         elif what == "break before":
+            self.was_cut_off = True
             service.before_store = BreakAt(*details)
         elif what == "break after":
+            self.was_cut_off = True
             service.after_store = BreakAt(*details)
+
+    def break_off(self) -> None:
+        self.was_cut_off = True
+        self.connection.break_off()
+
+    def expire(self, count: int) -> None:
+        """The oldest that have no receipt are due: their deadlines are moved, not the clock."""
+        stream = self.core.stream
+        assert stream.sequences is not None
+        refused = (each.entry for each in stream.sequences._unclear)
+        waiting = (*refused, *stream.sequences._again, *stream._sent, *stream._unsent)
+        for entry in waiting[:count]:
+            entry.deadline_s = 0.0
+        if waiting:
+            self.was_cut_off = True
+            stream._expire()
 
     async def settle(self) -> None:
         """Everything is answered, one way or the other."""
@@ -112,16 +132,20 @@ class Run:
         for number, result, message_id in self.heard:
             if result is Result.Ok:
                 assert message_id is not None
-                if self.was_unloaded and message_id == MessageId():
+                if self.was_cut_off and message_id == MessageId():
                     assert number in stored
                     continue
                 assert message_id.ledger_id() == 0
                 assert stored[message_id.entry_id()] == number
-            else:
+            elif result is not Result.Timeout:
                 assert result is Result.InvalidMessage
                 assert number not in stored
         if not self.config.batching_enabled:
-            assert stored == [n for n, key in enumerate(self.keys) if key is not None]
+            given_up = {number for number, result, _ in self.heard if result is Result.Timeout}
+            wanted = [number for number, key in enumerate(self.keys) if key is not None]
+            assert [n for n in wanted if n not in given_up] == [
+                n for n in stored if n not in given_up
+            ]
 
 
 @settings(max_examples=examples(300))
@@ -140,17 +164,24 @@ def test_nothing_is_lost_doubled_or_refused_for_another(
     asyncio.run(run())
 
 
-def test_no_more_are_in_flight_than_the_broker_remembers() -> None:
+def test_more_are_in_flight_than_the_broker_remembers() -> None:
+    """When the connection breaks then, each is stored once; where the first lie is not known."""
+
     async def run() -> None:
-        one = Run(batching=False)
+        one, sent = Run(batching=False), 4 * BATCHES_REMEMBERED
         await one.open()
         one.service.may_answer.clear()
-        for _ in range(20):
+        for _ in range(sent):
             one.send("a")
         await one.do(("turns", 100))
-        assert len(one.topic.batches) == IN_FLIGHT_MAX
+        assert len(one.topic.batches) == sent
+        one.break_off()
         await one.settle()
         one.check()
+        assert [result for _, result, _ in one.heard] == [Result.Ok] * sent
+        places = [message_id for *_, message_id in one.heard]
+        known = sent - BATCHES_REMEMBERED
+        assert places == [MessageId()] * known + [MessageId(-1, 0, n) for n in range(known, sent)]
 
     asyncio.run(run())
 
@@ -168,11 +199,7 @@ def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
         setattr(one.service, hook, BreakAt(1))
         one.send("a")
         await one.do(("turns", 1))
-        # What was sent is due: its deadline is moved, not the clock.
-        stream = one.core.stream
-        for entry in (*stream._sent, *stream._unsent):
-            entry.deadline_s = 0.0
-        stream._expire()
+        one.expire(1)
         one.send("a")
         await one.settle()
         results = [result for _, result, _ in one.heard]
@@ -182,6 +209,30 @@ def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
 
     for is_stored in (False, True):
         asyncio.run(run(is_stored))
+
+
+def test_what_lies_behind_a_message_that_was_given_up_is_stored_once() -> None:
+    """Also where the broker does not remember it any more, and refuses it as out of order."""
+
+    async def run(is_loaded_anew: bool) -> None:
+        one, sent, given_up = Run(batching=False), 4 * BATCHES_REMEMBERED, 3
+        await one.open()
+        one.service.may_answer.clear()
+        for _ in range(sent):
+            one.send("a")
+        await one.do(("turns", 100))
+        assert len(one.topic.batches) == sent
+        if is_loaded_anew:
+            one.topic.load_anew()
+        one.expire(given_up)
+        await one.settle()
+        one.check()
+        results = [result for _, result, _ in one.heard]
+        assert results == [Result.Timeout] * given_up + [Result.Ok] * (sent - given_up)
+        assert one.stored() == list(range(sent))
+
+    for is_loaded_anew in (False, True):
+        asyncio.run(run(is_loaded_anew))
 
 
 def test_a_topic_that_became_another_kind_ends_the_producer() -> None:

@@ -1,0 +1,72 @@
+"""A Kafka topic beside a Pulsar topic: the same messages, in turns, and how the figures compare.
+
+What `--kafka` adds to a benchmark: for each size of messages and each kind of topic the rate, what
+the broker and the client used of processors for it, and the ratio of the rates. The Kafka topic is
+compacted, so that every record is asked for its key. The first turn warms up and does not count.
+The goal is that a Kafka topic takes at most a tenth longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ledgerfold.broker.client.admin import Admin
+from tests.benchmarks.report import Report, median, spread
+from tests.support import processes
+
+NATIVE, KAFKA = KINDS = ("native", "kafka")
+
+
+class Turn(NamedTuple):
+    """Seconds by the clock, and of a core's time."""
+
+    seconds: float
+    broker_s: float
+    client_s: float
+
+
+def turns(work: Callable[[str, int], float], rounds: int, broker_pid: int) -> dict[str, list[Turn]]:
+    """`work` does one turn with a topic of a kind, and tells its seconds."""
+    taken: dict[str, list[Turn]] = {kind: [] for kind in KINDS}
+    for turn in range(rounds + 1):
+        for kind in KINDS:
+            before = _processor_s(broker_pid)
+            seconds = work(kind, turn)
+            used = [now - then for now, then in zip(_processor_s(broker_pid), before, strict=True)]
+            if turn:
+                taken[kind].append(Turn(seconds, *used))
+    return taken
+
+
+def _processor_s(broker_pid: int) -> tuple[float, float]:
+    """Used so far, by the broker and by this process."""
+    return processes.processor_seconds([broker_pid]), time.process_time()
+
+
+def create(admin: Admin, kind: str, topic: str) -> str:
+    """A topic of that kind; its name. Pulsar's are there when they are first used."""
+    if kind == KAFKA:
+        admin.create_topic(topic, kafka={"cleanup.policy": "compact"})
+    return topic
+
+
+def compare(
+    report: Report, what: str, amount: float, unit: str, taken: Mapping[str, Sequence[Turn]]
+) -> None:
+    """`amount` of `unit`s was done in each turn."""
+    rates = {kind: [amount / each.seconds for each in taken[kind]] for kind in KINDS}
+    for kind in KINDS:
+        used = ", ".join(
+            f"{name} {median([getattr(each, field) for each in taken[kind]]):.2f} s"
+            for name, field in (("broker", "broker_s"), ("client", "client_s"))
+        )
+        report.add(
+            f"{what}, {kind}",
+            median(rates[kind]),
+            f"{unit}/s",
+            f"{spread(rates[kind])}; of a core: {used}",
+        )
+    ratio = median(rates[KAFKA]) / median(rates[NATIVE]) * 100
+    report.add(f"{what}, kafka / native", ratio, "%", "goal 90 %")
