@@ -89,7 +89,7 @@ class KafkaHandlers:
             bytes_max=request.batches_bytes_max or None,
         )
         told.cleaning_state = str(cleaner.states.of(topic.name) or "")
-        told.uncleanable_reason = cleaner.gauges.uncleanable.get(topic.name, "")
+        told.uncleanable_reason = cleaner.states.uncleanable.get(topic.name, "")
         return told
 
     @runs_to_its_end

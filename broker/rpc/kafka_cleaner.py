@@ -106,7 +106,7 @@ class CleanerHandlers:
         if not topic.config.is_compacted:
             told.why_not = "its cleanup.policy is without compact"
         elif cleaner.is_uncleanable(name):
-            told.why_not = f"left alone: {cleaner.gauges.uncleanable.get(name, 'marked so')}"
+            told.why_not = f"left alone: {cleaner.states.uncleanable[name]}"
         elif (state := cleaner.states.of(name)) is not None:
             told.why_not = f"in the state {state}"
         else:
@@ -170,7 +170,7 @@ class CleanerHandlers:
         return kafka_pb2.GetCleanerResponse(
             gauges={name: float(value) for name, value in cleaner.gauge_values().items()},
             checkpoint_file=cleaner.checkpoint_text(),
-            uncleanable=cleaner.gauges.uncleanable,
+            uncleanable=cleaner.states.uncleanable,
             states=states,
             last_turns=map(str, cleaner.last_turns),
         )
