@@ -19,6 +19,8 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 
+_NO_CHECKPOINT = -1
+
 
 def cleaner_calls(broker: Broker) -> dict[str, Handler]:
     """By their names in the wire contract."""
@@ -182,9 +184,16 @@ class CleanerHandlers:
         topic, cleaner = await self._topic(request.topic), self._broker.cleaner
         match request.WhichOneof("what"):
             case "checkpoint":
-                offset = None if request.checkpoint < 0 else request.checkpoint
+                if request.checkpoint < _NO_CHECKPOINT:
+                    raise InvalidRequest(
+                        f"{request.checkpoint} is no checkpoint: an offset is 0 or more, and "
+                        f"{_NO_CHECKPOINT} takes the stored one away."
+                    )
+                offset = None if request.checkpoint == _NO_CHECKPOINT else request.checkpoint
                 await topic.partition.set_checkpoint(offset)
             case "uncleanable_reason":
+                if not request.uncleanable_reason:
+                    raise InvalidRequest(f"Say why {topic.name} is to be left alone.")
                 cleaner.leave_alone(topic.name, request.uncleanable_reason)
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)
