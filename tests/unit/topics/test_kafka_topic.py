@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.kafka import partition
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, NotAllowed
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -174,3 +175,16 @@ def test_a_deleted_topic_leaves_nothing(lab: KafkaLab) -> None:
     assert lab.metadata.ledgers() == []
     lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "delete"}))
     assert lab.add([(None, b"1")]) == [(0, 0)]
+
+
+@pytest.mark.parametrize(("jitter_ms", "expected"), [("0", [0]), ("1000", [0, 1])])
+def test_chance_takes_from_a_segments_age(
+    monkeypatch: pytest.MonkeyPatch, jitter_ms: str, expected: list[int]
+) -> None:
+    monkeypatch.setattr(partition, "getrandbits", lambda _: 900)
+    lab = KafkaLab({"segment.ms": "1000", "segment.jitter.ms": jitter_ms})
+    lab.add([A])
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + 500))
+    lab.add([A])
+    assert bases(lab) == expected
+    lab.close()
