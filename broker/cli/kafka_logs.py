@@ -1,6 +1,7 @@
 """`topics roll`, `delete-records` and `describe-log`: a Kafka topic's log, looked at and moved.
 
 ledgerfold topics describe-log orders --batches
+ledgerfold topics describe-log orders --from 50000
 ledgerfold topics delete-records orders 1000
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.units import parse_count
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.kafka_answers import LogDescription
@@ -36,7 +38,11 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
         "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
     )
     add_name(describe)
-    describe.add_argument("--batches", action="store_true", help="every batch, too")
+    describe.add_argument("--batches", action="store_true", help="batches, too, a page of 4 MiB")
+    from_help = "the page begins at this offset; default: at the log's start"
+    describe.add_argument(
+        "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
+    )
     add_output(describe, ("table", "json"))
     describe.set_defaults(run=_describe)
 
@@ -63,8 +69,11 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
-    told = admin_of(options).kafka.describe_log(options.topic, batches=options.batches)
-    document = log_document(told, batches=options.batches)
+    wants_batches = options.batches or options.start is not None
+    told = admin_of(options).kafka.describe_log(
+        options.topic, batches=wants_batches, batches_from=options.start or 0
+    )
+    document = log_document(told, batches=wants_batches)
     if not wants_table(options):
         print_document(document)
         return
@@ -120,6 +129,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
     }
     if batches:
         document["batches"] = list(_batches(told.batches))
+        document["more_from"] = told.more_from
     return document
 
 

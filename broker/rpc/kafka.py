@@ -11,7 +11,7 @@ from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 
@@ -86,7 +86,7 @@ class KafkaHandlers:
         told = await topic.describe(
             batches=request.batches,
             batches_from=request.batches_from,
-            bytes_max=request.batches_bytes_max or None,
+            bytes_max=request.batches_bytes_max or PAGE_BYTES,
         )
         told.cleaning_state = str(cleaner.states.of(topic.name) or "")
         told.uncleanable_reason = cleaner.states.uncleanable.get(topic.name, "")

@@ -182,6 +182,13 @@ def test_a_log_is_described(cli: Ledgerfold, kafka: str) -> None:
     assert "batches" not in shown
 
 
+def test_a_page_of_batches_begins_where_it_is_told(cli: Ledgerfold, kafka: str) -> None:
+    assert described(cli, kafka)["more_from"] is None
+    document = json.loads(cli("topics", "describe-log", kafka, "--from", "3").out)
+    assert [each["base_offset"] for each in document["batches"]] == [3]
+    assert cli("topics", "describe-log", kafka, "--from", "-1").code == 2
+
+
 def test_stats_have_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
     stats = json.loads(cli("topics", "stats", kafka).out)
     assert (stats["msgInCounter"], stats["kafka"]["logEndOffset"]) == (4, 4)
