@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
 from ledgerfold.broker.cli.units import parse_count
@@ -58,8 +58,11 @@ def _offset(text: str) -> int:
 
 
 def _roll(options: argparse.Namespace) -> None:
-    base = admin_of(options).kafka.roll_segment(options.topic)
-    print(f"The active segment begins at offset {base}.")
+    admin = admin_of(options)
+    for topic in partitions_of(admin, options.topic):
+        whose = "" if topic == options.topic else f" of {topic}"
+        base = admin.kafka.roll_segment(topic)
+        print(f"The active segment{whose} begins at offset {base}.")
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -70,19 +73,30 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _describe(options: argparse.Namespace) -> None:
     wants_batches = options.batches or options.start is not None
-    told = admin_of(options).kafka.describe_log(
-        options.topic, batches=wants_batches, batches_from=options.start or 0
-    )
-    document = log_document(told, batches=wants_batches)
+    admin = admin_of(options)
+    documents = dict[str, Any]()
+    for topic in partitions_of(admin, options.topic):
+        told = admin.kafka.describe_log(
+            topic, batches=wants_batches, batches_from=options.start or 0
+        )
+        documents[topic] = log_document(told, batches=wants_batches)
+    is_whole = list(documents) == [options.topic]
     if not wants_table(options):
-        print_document(document)
+        print_document(documents[options.topic] if is_whole else {"partitions": documents})
         return
+    for at, (topic, document) in enumerate(documents.items()):
+        if not is_whole:
+            print(f"{chr(10) if at else ''}{topic}")
+        _print_table(document, width_of(options))
+
+
+def _print_table(document: dict[str, Any], width: int | None) -> None:
     for name, value in document.items():
         if not isinstance(value, list):
             print(f"{name:<20}{'-' if value in (None, '') else value}")
     for name, rows in document.items():
         if isinstance(rows, list) and rows:
-            print(f"\n{name}\n{aligned(rows, width_of(options))}")
+            print(f"\n{name}\n{aligned(rows, width)}")
 
 
 def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
