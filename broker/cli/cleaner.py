@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ledgerfold.broker.cli.compaction import tell_of_warming_up
 from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka_config import add_broker_config_verbs
@@ -71,6 +72,9 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
 def _run(options: argparse.Namespace) -> int:
     admin, code = admin_of(options), DONE
     topics = partitions_of(admin, options.topic) if options.topic else [""]
+    plans = admin.kafka.plan_cleaning(*filter(None, topics))
+    if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
+        tell_of_warming_up(admin)
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
@@ -86,6 +90,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
+    if options.map:
+        tell_of_warming_up(admin)
     with _printer(options) as show:
         for topic in partitions_of(admin, options.topic):
             (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)
