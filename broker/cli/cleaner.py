@@ -4,17 +4,22 @@ ledgerfold cleaner plan addresses --map
 ledgerfold cleaner run --topic addresses
 ledgerfold cleaner status
 
+Asked of a partitioned topic's name, each of its partitions is planned, cleaned, paused, one after
+the other.
+
 The cleaner takes turns by itself (docs/KAFKA.md, "A turn"); `run` takes one more, now.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.compaction import tell_of_warming_up
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka_config import add_broker_config_verbs
 from ledgerfold.broker.cli.output import (
@@ -65,27 +70,40 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    kafka = admin_of(options).kafka
-    turn = kafka.clean(options.topic)
-    row = turn_row(turn, is_asked_for=bool(options.topic))
-    if not turn.topic:
-        plans = kafka.plan_cleaning(*filter(None, [options.topic]))
-        row["logs"] = [{"topic": each.topic, "why_not": _why_not(each)} for each in plans]
-    _print(options, row)
-    return FAILED if turn.failure or turn.was_aborted else DONE
+    admin, code = admin_of(options), DONE
+    topics = partitions_of(admin, options.topic) if options.topic else [""]
+    plans = admin.kafka.plan_cleaning(*filter(None, topics))
+    if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
+        tell_of_warming_up(admin)
+    with _printer(options) as show:
+        for topic in topics:
+            turn = admin.kafka.clean(topic)
+            row = turn_row(turn, is_asked_for=bool(topic))
+            if not turn.topic:
+                plans = admin.kafka.plan_cleaning(*filter(None, [topic]))
+                row["logs"] = [{"topic": each.topic, "why_not": _why_not(each)} for each in plans]
+            show(row)
+            if turn.failure or turn.was_aborted:
+                code = FAILED
+    return code
 
 
 def _plan(options: argparse.Namespace) -> None:
-    (plan,) = admin_of(options).kafka.plan_cleaning(options.topic, with_map=options.map)
-    row = plan_row(plan)
+    admin = admin_of(options)
     if options.map:
-        row |= {
-            "map_keys": plan.map_keys,
-            "map_keys_max": plan.map_keys_max,
-            "end_offset": plan.end_offset,
-            "map": [_mapped(key) | {"offset": offset} for offset, key in plan.map_entries],
-        }
-    _print(options, row)
+        tell_of_warming_up(admin)
+    with _printer(options) as show:
+        for topic in partitions_of(admin, options.topic):
+            (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)
+            row = plan_row(plan)
+            if options.map:
+                row |= {
+                    "map_keys": plan.map_keys,
+                    "map_keys_max": plan.map_keys_max,
+                    "end_offset": plan.end_offset,
+                    "map": [_mapped(key) | {"offset": offset} for offset, key in plan.map_entries],
+                }
+            show(row)
 
 
 def _mapped(key: bytes) -> dict[str, Any]:
@@ -169,13 +187,26 @@ def _why(plan: CleaningPlan, *, is_asked_for: bool) -> str:
     return f"asked for; {why}" if is_asked_for else why
 
 
-def _print(options: argparse.Namespace, row: Mapping[str, Any]) -> None:
-    """One object; for people a line for each of its fields, and its lists as tables."""
+@contextmanager
+def _printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
+    """Prints objects as they come, of a partitioned topic one for each partition."""
     if not wants_table(options):
         with json_printer(options) as show:
-            show(row)
+            yield show
         return
-    width = width_of(options)
+    width, gap = width_of(options), ""
+
+    def show_lines(row: Row) -> None:
+        nonlocal gap
+        print(gap, end="")
+        _print(row, width)
+        gap = "\n"
+
+    yield show_lines
+
+
+def _print(row: Row, width: int | None) -> None:
+    """For people: a line for each of its fields, and its lists as tables."""
     tables: list[list[Row]] = []
     for name, value in row.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -219,8 +250,12 @@ def _checkpoint(options: argparse.Namespace) -> None:
 
 
 def _pause(options: argparse.Namespace) -> None:
-    print(admin_of(options).kafka.pause_cleaning(options.topic))
+    admin = admin_of(options)
+    for topic in partitions_of(admin, options.topic):
+        print(admin.kafka.pause_cleaning(topic))
 
 
 def _resume(options: argparse.Namespace) -> None:
-    print(admin_of(options).kafka.resume_cleaning(options.topic) or "free")
+    admin = admin_of(options)
+    for topic in partitions_of(admin, options.topic):
+        print(admin.kafka.resume_cleaning(topic) or "free")

@@ -73,9 +73,13 @@ def report_nothing_new(topic: str) -> int:
 
 def see_to_its_end(admin: Admin, topic: str, timeout_ms: int | None = None) -> int:
     """Of the run on its way; the exit code."""
+    tell_of_warming_up(admin)
+    return report_end(wait_for_end(admin, topic, timeout_ms))
+
+
+def tell_of_warming_up(admin: Admin) -> None:
     if is_warming_up(admin):
         print(WARMING_UP, file=sys.stderr)
-    return report_end(wait_for_end(admin, topic, timeout_ms))
 
 
 def is_warming_up(admin: Admin) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def admin_of(options: argparse.Namespace) -> Admin:
     from ledgerfold.broker.client.admin import Admin
 
     return Admin(options.url)
+
+
+def partitions_of(admin: Admin, topic: str) -> list[str]:
+    """Of a partitioned topic's name, its partitions', in order; any other name is its own."""
+    count = admin.partitioned_topic_metadata(topic)["partitions"]
+    return [partition_name(topic, index) for index in range(count)] or [topic]
 
 
 def client_of(options: argparse.Namespace) -> Client:

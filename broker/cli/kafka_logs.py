@@ -1,6 +1,7 @@
 """`topics roll`, `delete-records` and `describe-log`: a Kafka topic's log, looked at and moved.
 
 ledgerfold topics describe-log orders --batches
+ledgerfold topics describe-log orders --from 50000
 ledgerfold topics delete-records orders 1000
 """
 
@@ -10,9 +11,10 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.units import parse_count
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.kafka_answers import LogDescription
@@ -36,7 +38,11 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
         "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
     )
     add_name(describe)
-    describe.add_argument("--batches", action="store_true", help="every batch, too")
+    describe.add_argument("--batches", action="store_true", help="batches, too, a page of 4 MiB")
+    from_help = "the page begins at this offset; default: at the log's start"
+    describe.add_argument(
+        "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
+    )
     add_output(describe, ("table", "json"))
     describe.set_defaults(run=_describe)
 
@@ -52,8 +58,11 @@ def _offset(text: str) -> int:
 
 
 def _roll(options: argparse.Namespace) -> None:
-    base = admin_of(options).kafka.roll_segment(options.topic)
-    print(f"The active segment begins at offset {base}.")
+    admin = admin_of(options)
+    for topic in partitions_of(admin, options.topic):
+        whose = "" if topic == options.topic else f" of {topic}"
+        base = admin.kafka.roll_segment(topic)
+        print(f"The active segment{whose} begins at offset {base}.")
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -63,17 +72,31 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
-    told = admin_of(options).kafka.describe_log(options.topic, batches=options.batches)
-    document = log_document(told, batches=options.batches)
+    wants_batches = options.batches or options.start is not None
+    admin = admin_of(options)
+    documents = dict[str, Any]()
+    for topic in partitions_of(admin, options.topic):
+        told = admin.kafka.describe_log(
+            topic, batches=wants_batches, batches_from=options.start or 0
+        )
+        documents[topic] = log_document(told, batches=wants_batches)
+    is_whole = list(documents) == [options.topic]
     if not wants_table(options):
-        print_document(document)
+        print_document(documents[options.topic] if is_whole else {"partitions": documents})
         return
+    for at, (topic, document) in enumerate(documents.items()):
+        if not is_whole:
+            print(f"{chr(10) if at else ''}{topic}")
+        _print_table(document, width_of(options))
+
+
+def _print_table(document: dict[str, Any], width: int | None) -> None:
     for name, value in document.items():
         if not isinstance(value, list):
             print(f"{name:<20}{'-' if value in (None, '') else value}")
     for name, rows in document.items():
         if isinstance(rows, list) and rows:
-            print(f"\n{name}\n{aligned(rows, width_of(options))}")
+            print(f"\n{name}\n{aligned(rows, width)}")
 
 
 def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
@@ -120,6 +143,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
     }
     if batches:
         document["batches"] = list(_batches(told.batches))
+        document["more_from"] = told.more_from
     return document
 
 

@@ -84,9 +84,17 @@ class KafkaAdmin:
         )
         return int(self._call(self._stub.EndTransaction, request).last_offsets[0])
 
-    def describe_log(self, topic: str, *, batches: bool = False) -> LogDescription:
-        """Offsets, segments, producers. `batches`: each as it is stored, too, all in memory."""
-        request = kafka_pb2.DescribeLogRequest(topic=topic, batches=batches)
+    def describe_log(
+        self, topic: str, *, batches: bool = False, batches_from: int = 0
+    ) -> LogDescription:
+        """Offsets, segments, producers. `batches`: as they are stored, too, a page of them.
+
+        Those that end at or behind `batches_from`: about 4 MiB, and at least one. `more_from` tells
+        where the next page begins.
+        """
+        request = kafka_pb2.DescribeLogRequest(
+            topic=topic, batches=batches, batches_from=batches_from
+        )
         return LogDescription.of(self._call(self._stub.DescribeLog, request))
 
     def roll_segment(self, topic: str) -> int:

@@ -126,8 +126,10 @@ class LogDescription:
     cleaning_state: str
     # Why the cleaner leaves the topic alone; "": it does not.
     uncleanable_reason: str
-    # If they were asked for: each as it is stored, header and records.
+    # If they were asked for, a page of them: each as it is stored, header and records.
     batches: list[bytes] = field(repr=False, default_factory=list)
+    # Where the next page begins; None: there are no more.
+    more_from: int | None = None
 
     @classmethod
     def of(cls, told: kafka_pb2.DescribeLogResponse) -> LogDescription:
@@ -148,6 +150,7 @@ class LogDescription:
             told.cleaning_state,
             told.uncleanable_reason,
             [each.batch for each in told.batches],
+            told.more_from if told.HasField("more_from") else None,
         )
 
 

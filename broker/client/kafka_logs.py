@@ -21,11 +21,9 @@ import grpc
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.kafka_admin import KafkaAdmin
-from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1 import admin_pb2, admin_pb2_grpc, kafka_pb2, kafka_pb2_grpc
 
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
-_PAGE_BYTES = 4 * 1024 * 1024
 
 
 class KafkaLogs(KafkaAdmin):
@@ -76,17 +74,12 @@ class KafkaLogs(KafkaAdmin):
         return told
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
-        """Those that end at or behind `offset`, as they are stored; some MB are held at a time."""
-        while True:
-            request = kafka_pb2.DescribeLogRequest(
-                topic=topic, batches=True, batches_from=offset, batches_bytes_max=_PAGE_BYTES
-            )
-            page = self._call(self._stub.DescribeLog, request).batches
-            if not page:
-                return
-            for each in page:
-                yield each.batch
-            offset = read_batch_header(page[-1].batch).next_offset
+        """Those that end at or behind `offset`, as they are stored; a page is held at a time."""
+        page = self.describe_log(topic, batches=True, batches_from=offset)
+        yield from page.batches
+        while page.more_from is not None:
+            page = self.describe_log(topic, batches=True, batches_from=page.more_from)
+            yield from page.batches
 
     def __enter__(self) -> KafkaLogs:
         return self

@@ -11,10 +11,14 @@ from dataclasses import replace
 from ledgerfold.broker.kafka.listing import move_active
 from ledgerfold.broker.kafka.log import KafkaLog
 from ledgerfold.broker.kafka.segments import LiveSegment, Part, cleaned_segment, empty_segment
+from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, Moved
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
+
+# A segment takes as many offsets as an int counts.
+LAST_BASE_OFFSET = LONG_MAX - INT_MAX
 
 
 async def begin_segment(
@@ -26,6 +30,12 @@ async def begin_segment(
     segments, of that modification time; None: it moves. Durable when it returns. Raises KafkaError
     (OFFSET_OUT_OF_RANGE), Moved, DiskFailure, and what made the log fail.
     """
+    if base_offset > LAST_BASE_OFFSET:
+        raise KafkaError(
+            KafkaErrorKind.OFFSET_OUT_OF_RANGE,
+            f"A segment of {stored.name} cannot begin at {base_offset}: offsets end at "
+            f"{LONG_MAX}, and one that begins behind {LAST_BASE_OFFSET} would meet that end.",
+        )
     if base_offset < max(log.end_offset, log.segments.active.base_offset):
         raise KafkaError(
             KafkaErrorKind.OFFSET_OUT_OF_RANGE,

@@ -20,18 +20,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.config import BrokerConfig
-from ledgerfold.broker.kafka.deletion import delete_old_segments
+from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
 from ledgerfold.broker.kafka.partition import Partition, topic_partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
-from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, States
+from ledgerfold.broker.kafka.states import Aborted, InProgress, States
 from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.storage.errors import (
@@ -73,6 +73,7 @@ class Cleaner:
         self._broker, self._worker = broker, worker
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
+        self._deletion = Deletion(broker, self.states, self._wake)
         self._rounds: dict[str, asyncio.Task[RoundOutcome]] = {}
         # Of what turns did, the last: newest first.
         self.last_turns: deque[Turn] = deque(maxlen=_TURNS_KEPT)
@@ -122,7 +123,6 @@ class Cleaner:
                 _log.exception("Cleaner thread %d ended", number)
                 self.gauges.dead_threads += 1
                 return
-            self.states.keep_only(self._broker.partitions_of_kafka())
             config = self._broker.kafka_config
             if is_idle:
                 await clock.sleep(config.number("log.cleaner.backoff.ms") / 1000)
@@ -150,6 +150,10 @@ class Cleaner:
                 _log.error("Retention: %s", error)
             except Exception:
                 _log.exception("Retention")
+
+    async def retain(self) -> int:
+        """The retention thread's pass: over logs that are not compacted. How many segments went."""
+        return await self._deletion.of_others()
 
     # -- a turn ----------------------------------------------------------------------------
 
@@ -186,7 +190,7 @@ class Cleaner:
                     await self._failed(partition, made, error)
             finally:
                 self._end(chosen)
-        deleted = 0 if failure else await self._delete_old()
+        deleted = 0 if failure else await self._deletion.of_compacted()
         elapsed_ms = self._broker.clock.now_ms() - began_ms
         turn = Turn(
             chosen, choice, made, outcome, was_aborted, failure, deleted, elapsed_ms, began_ms
@@ -269,7 +273,8 @@ class Cleaner:
                 keys_max=broker.kafka_config.map_keys_max,
             )
         finally:
-            self._end_pause(name)
+            self.states.end_pause(name)
+            self._wake()
 
     async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
         name = partition.name
@@ -287,14 +292,15 @@ class Cleaner:
 
     def leave_alone(self, name: str, why: str) -> None:
         """Until the broker starts anew, or the topic is deleted."""
-        self.states.mark_uncleanable(name)
-        self.gauges.uncleanable[name] = why
+        self.states.mark_uncleanable(name, why)
 
     def gauge_values(self) -> dict[str, int]:
         """By Kafka's object names."""
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
-        left_alone = [partitions[each] for each in self.states.uncleanable if each in partitions]
-        return self.gauges.values(sum(plan_of(each, now_ms).cleanable_bytes for each in left_alone))
+        left_alone = self.states.uncleanable
+        loaded = [partitions[each] for each in left_alone if each in partitions]
+        bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
+        return self.gauges.values(len(left_alone), bytes_left)
 
     def checkpoint_text(self) -> str:
         """The file cleaner-offset-checkpoint, as Kafka would have it of these logs."""
@@ -326,11 +332,6 @@ class Cleaner:
         self.states.resume(name)
         self._wake()
 
-    def _end_pause(self, name: str) -> None:
-        """A pause of our own. The log may have been deleted meanwhile, and it with it."""
-        if isinstance(self.states.of(name), Paused):
-            self.resume(name)
-
     async def forget(self, name: str) -> None:
         """Its topic is about to be unloaded: its round ends, and changes nothing."""
         if name in self._rounds:
@@ -340,54 +341,7 @@ class Cleaner:
 
     def deleted(self, name: str) -> None:
         """Its topic is gone for good: another one of that name begins without marks and pauses."""
-        self.states.let_go(name)
-        self.states.keep_only(self.states.uncleanable - {name})
-        self.gauges.uncleanable.pop(name, None)
-
-    # -- retention -------------------------------------------------------------------------
-
-    async def _delete_old(self) -> int:
-        """Of every compacted log that is free. How many segments."""
-        partitions = self._broker.partitions_of_kafka()
-        return await self._delete_from(
-            name
-            for name, each in list(partitions.items())
-            if each.config.is_compacted and not self.is_uncleanable(name)
-        )
-
-    async def _delete_from(self, names: Iterable[str]) -> int:
-        deleted = 0
-        for name in names:
-            partition = self._broker.partitions_of_kafka().get(name)
-            if partition is None or partition.log.state.failure is not None:
-                continue
-            if not self.states.begin(name):
-                continue
-            try:
-                deleted += await delete_old_segments(partition, self._broker.clock.now_ms)
-            except Moved:
-                continue
-            finally:
-                self.states.end_deleting(name)
-                self._wake()
-        return deleted
-
-    async def retain(self) -> int:
-        """The retention thread's pass: over logs that are not compacted. How many segments went."""
-        partitions = self._broker.partitions_of_kafka()
-        free = self.states.pause_free(
-            name for name, each in list(partitions.items()) if not each.config.is_compacted
-        )
-        deleted = 0
-        try:
-            for name in free:
-                partition = self._broker.partitions_of_kafka().get(name)
-                if partition is not None and partition.log.state.failure is None:
-                    deleted += await delete_old_segments(partition, self._broker.clock.now_ms)
-        finally:
-            for name in free:
-                self._end_pause(name)
-        return deleted
+        self.states.forget(name)
 
 
 def _cancel(task: asyncio.Task[RoundOutcome]) -> None:

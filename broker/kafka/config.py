@@ -228,10 +228,6 @@ class LogConfig:
         return self.number("max.message.bytes")
 
     @property
-    def file_delete_delay_ms(self) -> int:
-        return self.number("file.delete.delay.ms")
-
-    @property
     def compression_type(self) -> str:
         return self.word("compression.type")
 

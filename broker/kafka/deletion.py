@@ -1,13 +1,89 @@
-"""Deleting what retention lets go (ledgerfold/kafka/retention.py) of a log, in one synced write."""
+"""Deleting what retention lets go (ledgerfold/kafka/retention.py), a log's in one synced write.
+
+    Deletion.of_compacted   each turn of the cleaner, of the compacted logs that are free
+    Deletion.of_others      the retention thread's pass
+
+A log that is unloaded or deleted meanwhile, or cannot be written to, is left for the next pass; the
+others go on.
+
+Source: LogCleaner.CleanerThread.cleanFilthiestLog, LogManager.cleanupLogs of Kafka 4.1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
+from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.broker.kafka.states import States
 from ledgerfold.kafka.retention import doomed
+from ledgerfold.storage.errors import Moved
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
+
+_log = logging.getLogger(__name__)
+
+
+class DeletionBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    def partitions_of_kafka(self) -> Mapping[str, Partition]:
+        """The loaded ones, by the names of their topics."""
+        ...
+
+
+class Deletion:
+    """One per broker. `changed`: told that a log has left the state that it was in."""
+
+    def __init__(
+        self, broker: DeletionBroker, states: States, changed: Callable[[], object]
+    ) -> None:
+        self._broker, self._states, self._changed = broker, states, changed
+
+    async def of_compacted(self) -> int:
+        """How many segments went. Raises DiskFailure."""
+        deleted = 0
+        for name in self._names(is_compacted=True):
+            if self._states.is_uncleanable(name) or not self._states.begin(name):
+                continue
+            try:
+                deleted += await self._delete_old(name)
+            finally:
+                self._states.end_deleting(name)
+                self._changed()
+        return deleted
+
+    async def of_others(self) -> int:
+        """How many segments went. Raises DiskFailure."""
+        free, deleted = self._states.pause_free(self._names(is_compacted=False)), 0
+        try:
+            for name in free:
+                deleted += await self._delete_old(name)
+        finally:
+            for name in free:
+                self._states.end_pause(name)
+            self._changed()
+        return deleted
+
+    def _names(self, *, is_compacted: bool) -> list[str]:
+        partitions = self._broker.partitions_of_kafka()
+        return [
+            name for name, each in partitions.items() if each.config.is_compacted == is_compacted
+        ]
+
+    async def _delete_old(self, name: str) -> int:
+        partition = self._broker.partitions_of_kafka().get(name)
+        if partition is None or partition.log.state.failure is not None:
+            return 0
+        try:
+            return await delete_old_segments(partition, self._broker.clock.now_ms)
+        except Moved as error:
+            _log.info("%s: old segments stay for now: %s", name, error)
+            return 0
 
 
 async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int]) -> int:

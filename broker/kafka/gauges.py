@@ -18,12 +18,11 @@ _MANAGER = "kafka.log:type=LogCleanerManager,name="
 
 
 class Gauges:
-    """Of one broker. `uncleanable`: why, by topic."""
+    """Of one broker."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.dead_threads = 0
-        self.uncleanable: dict[str, str] = {}
         self._recopy_percent = 0
         self._clean_time_secs = 0
         self._utilization_percent = 0
@@ -47,8 +46,10 @@ class Gauges:
         if slots:
             self._utilization_percent = 100 * stats.map_keys // slots
 
-    def values(self, uncleanable_bytes: int) -> dict[str, int]:
-        """By object name. `uncleanable_bytes`: what could be cleaned of what is left alone."""
+    def values(self, uncleanable: int, uncleanable_bytes: int) -> dict[str, int]:
+        """By object name. `uncleanable`: how many logs are left alone, and what could be cleaned
+        of those.
+        """
         last_ms = self._last_choice_ms
         return {
             f"{_CLEANER}max-buffer-utilization-percent": self._utilization_percent,
@@ -60,6 +61,6 @@ class Gauges:
             f"{_MANAGER}time-since-last-run-ms": (
                 0 if last_ms is None else self._clock_ms() - last_ms
             ),
-            f"{_MANAGER}uncleanable-partitions-count": len(self.uncleanable),
+            f"{_MANAGER}uncleanable-partitions-count": uncleanable,
             f"{_MANAGER}uncleanable-bytes": uncleanable_bytes,
         }

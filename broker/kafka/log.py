@@ -62,6 +62,8 @@ from ledgerfold.v1.records_pb2 import (
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+# Its batches tell of their producers.
+_NO_PRODUCER = 0
 
 
 class _Appended(NamedTuple):
@@ -201,7 +203,7 @@ class KafkaLog:
         changed = entry._replace(key_bytes=BATCH_HEADER_BYTES, key_crc=crc32c(batch_header))
         if is_rebuilt:
             changed = changed._replace(value_bytes=len(section), value_crc=crc32c(section))
-        position = self.tail.append_body(changed, body, append_time_ms)
+        position = self.tail.append(changed, body, _NO_PRODUCER, append_time_ms)
         active = self.segments.active
         if not active.parts or active.parts[-1].ledger_id != position.ledger_id:
             active.parts.append(Part(position.ledger_id, header.base_offset))

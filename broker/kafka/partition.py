@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from random import getrandbits
 from typing import NamedTuple
 
 from ledgerfold.broker.ground.names import TopicName, parse_partition
@@ -104,6 +105,7 @@ class Partition:
             created_ms,
             index_interval_bytes=self.config.index_interval_bytes,
             index_bytes_max=self.config.segment_index_bytes,
+            jitter_ms=self.config.roll_jitter_ms(getrandbits(31)),
         )
 
     # -- its life --------------------------------------------------------------------------

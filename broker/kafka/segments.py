@@ -154,9 +154,6 @@ class Segments:
     def active(self) -> LiveSegment:
         return self._all[-1]
 
-    def inactive(self) -> Sequence[LiveSegment]:
-        return self._all[:-1]
-
     def before(self, segment: LiveSegment) -> Sequence[LiveSegment]:
         """Those in front of it; none, if it is not there any more."""
         at = next((at for at, each in enumerate(self._all) if each is segment), 0)
@@ -183,13 +180,10 @@ class Segments:
         """The one that an offset belongs to, and those behind it."""
         return self._all[self.index(offset) :]
 
-    def at(self, index: int) -> LiveSegment | None:
-        return self._all[index] if index < len(self._all) else None
-
     def next_base(self, index: int) -> int | None:
         """Where the segment behind that one begins; None: that is the active one."""
-        following = self.at(index + 1)
-        return following.base_offset if following is not None else None
+        at = index + 1
+        return self._all[at].base_offset if at < len(self._all) else None
 
     def holds(self, ledger_id: int) -> bool:
         return any(ledger_id in segment.ledger_ids for segment in self._all)

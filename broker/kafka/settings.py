@@ -59,8 +59,6 @@ class Setting:
     synonyms: tuple[tuple[str, int], ...] = ()
     # Whether a running broker takes a new value. Those of topics always are.
     is_dynamic: bool = True
-    # Known, so that settings of a real cluster are taken, but of no meaning to a single log.
-    has_effect: bool = True
 
     def parse(self, text: str) -> Value:
         """The value, checked."""

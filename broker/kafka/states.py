@@ -11,6 +11,7 @@ then the log is paused until everybody who paused it has resumed it. Whoever abo
 log is paused, and learns here whether there is something to wait for.
 
 Marked *uncleanable* is a log whose round failed: it is left out until a restart, or its deletion.
+An unload takes neither the mark nor the pauses.
 
 Source: LogCleanerManager, LogCleaningState of Kafka 4.1, whose IllegalStateException is a
 RuntimeError here: only the broker's own code can cause it.
@@ -18,7 +19,8 @@ RuntimeError here: only the broker's own code can cause it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 
@@ -53,7 +55,8 @@ class States:
 
     def __init__(self) -> None:
         self._of: dict[str, State] = {}
-        self._uncleanable: set[str] = set()
+        # Why, by name.
+        self._uncleanable: dict[str, str] = {}
 
     def of(self, log: str) -> State | None:
         return self._of.get(log)
@@ -101,6 +104,11 @@ class States:
                     "state."
                 )
 
+    def end_pause(self, log: str) -> None:
+        """Of one's own. The log may have been deleted meanwhile, and it with it."""
+        if isinstance(self._of.get(log), Paused):
+            self.resume(log)
+
     def pause_free(self, logs: Iterable[str]) -> list[str]:
         """Those that were in no state, which are paused now: the retention thread's."""
         free = [log for log in logs if log not in self._of]
@@ -119,22 +127,20 @@ class States:
     def end_deleting(self, log: str) -> None:
         self._end(log)
 
-    def mark_uncleanable(self, log: str) -> None:
-        self._uncleanable.add(log)
+    def mark_uncleanable(self, log: str, why: str) -> None:
+        self._uncleanable[log] = why
 
     def is_uncleanable(self, log: str) -> bool:
         return log in self._uncleanable
 
     @property
-    def uncleanable(self) -> frozenset[str]:
-        return frozenset(self._uncleanable)
+    def uncleanable(self) -> Mapping[str, str]:
+        """Why, by the names of the logs."""
+        return MappingProxyType(self._uncleanable)
 
-    def keep_only(self, logs: Iterable[str]) -> None:
-        """Forgets the marks of logs that are not there any more."""
-        self._uncleanable.intersection_update(logs)
-
-    def let_go(self, log: str) -> None:
-        """However often it was paused: the log is gone."""
+    def forget(self, log: str) -> None:
+        """It is gone for good, however often it was paused, and whatever it was marked for."""
+        self._uncleanable.pop(log, None)
         if isinstance(self._of.get(log), Paused):
             del self._of[log]
 

@@ -239,6 +239,7 @@ _RECORDS = [
     ),
 ]
 
+# Known, so that settings of a real cluster are taken, but of no meaning to a single log.
 _WITHOUT_EFFECT = [
     Setting(
         "flush.messages",
@@ -247,7 +248,6 @@ _WITHOUT_EFFECT = [
         "Every append is synced before it is acknowledged here.",
         least=1,
         synonyms=_as("log.flush.interval.messages"),
-        has_effect=False,
     ),
     Setting(
         "flush.ms",
@@ -257,7 +257,6 @@ _WITHOUT_EFFECT = [
         "ms",
         least=0,
         synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-        has_effect=False,
     ),
     Setting(
         "min.insync.replicas",
@@ -266,7 +265,6 @@ _WITHOUT_EFFECT = [
         NO_EFFECT,
         least=1,
         synonyms=_as("min.insync.replicas"),
-        has_effect=False,
     ),
     Setting(
         "unclean.leader.election.enable",
@@ -274,12 +272,11 @@ _WITHOUT_EFFECT = [
         False,
         NO_EFFECT,
         synonyms=_as("unclean.leader.election.enable"),
-        has_effect=False,
     ),
     # True is refused (broker/kafka/config.py).
-    Setting("remote.storage.enable", "BOOLEAN", False, NO_EFFECT, has_effect=False),
-    Setting("remote.log.copy.disable", "BOOLEAN", False, NO_EFFECT, has_effect=False),
-    Setting("remote.log.delete.on.disable", "BOOLEAN", False, NO_EFFECT, has_effect=False),
+    Setting("remote.storage.enable", "BOOLEAN", False, NO_EFFECT),
+    Setting("remote.log.copy.disable", "BOOLEAN", False, NO_EFFECT),
+    Setting("remote.log.delete.on.disable", "BOOLEAN", False, NO_EFFECT),
     Setting(
         "local.retention.ms",
         "LONG",
@@ -288,7 +285,6 @@ _WITHOUT_EFFECT = [
         "ms",
         least=-2,
         synonyms=_as("log.local.retention.ms"),
-        has_effect=False,
     ),
     Setting(
         "local.retention.bytes",
@@ -298,7 +294,6 @@ _WITHOUT_EFFECT = [
         "bytes",
         least=-2,
         synonyms=_as("log.local.retention.bytes"),
-        has_effect=False,
     ),
 ]
 

@@ -63,8 +63,17 @@ class LogTail:
                 raise TopicTerminated(self._stored.name)
             raise Moved(f"{self._stored.name} is being terminated; connect again.")
 
-    def append(self, header: EntryHeader, entry: memoryview, producer_number: int) -> Position:
-        """Gives the entry its position and queues it. Durable once the state says so."""
+    def append(
+        self,
+        header: EntryHeader,
+        body: Buffer,
+        producer_number: int,
+        append_time_ms: int | None = None,
+    ) -> Position:
+        """Gives the entry its position and queues it. Durable once the state says so.
+
+        `body`: the entry's sections; `append_time_ms`: None is now.
+        """
         # Asked here first: this is done for each entry, and a call takes time.
         if self._is_ending or self._state.failure is not None:
             self.check_open()
@@ -72,19 +81,9 @@ class LogTail:
         assert writer is not None
         if writer.should_roll():
             writer = self._roll(writer)
-        body = entry[header.header_bytes :]
-        position = writer.append(header, body, self._clock_ms(), producer_number)
-        self._commit.start()
-        return position
-
-    def append_body(self, header: EntryHeader, body: Buffer, append_time_ms: int) -> Position:
-        """As append(), where the broker has changed the sections: `body` are those, together."""
-        self.check_open()
-        writer = self._writers.open
-        assert writer is not None
-        if writer.should_roll():
-            writer = self._roll(writer)
-        position = writer.append(header, body, append_time_ms, producer_number=0)
+        if append_time_ms is None:
+            append_time_ms = self._clock_ms()
+        position = writer.append(header, body, append_time_ms, producer_number)
         self._commit.start()
         return position
 

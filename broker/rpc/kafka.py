@@ -11,7 +11,7 @@ from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 
@@ -86,10 +86,10 @@ class KafkaHandlers:
         told = await topic.describe(
             batches=request.batches,
             batches_from=request.batches_from,
-            bytes_max=request.batches_bytes_max or None,
+            bytes_max=request.batches_bytes_max or PAGE_BYTES,
         )
         told.cleaning_state = str(cleaner.states.of(topic.name) or "")
-        told.uncleanable_reason = cleaner.gauges.uncleanable.get(topic.name, "")
+        told.uncleanable_reason = cleaner.states.uncleanable.get(topic.name, "")
         return told
 
     @runs_to_its_end
@@ -117,6 +117,11 @@ class KafkaHandlers:
     ) -> kafka_pb2.SetHighWatermarkResponse:
         topic = await self._topic(request.topic)
         held = request.offset if request.HasField("offset") else None
+        if held is not None and held < 0:
+            raise InvalidRequest(
+                f"The high watermark cannot be held at {held}: an offset is 0 or more; without "
+                "one it follows the log's end again."
+            )
         return kafka_pb2.SetHighWatermarkResponse(
             high_watermark=topic.partition.hold_high_watermark(held)
         )

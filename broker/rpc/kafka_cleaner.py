@@ -19,6 +19,8 @@ from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 
+_NO_CHECKPOINT = -1
+
 
 def cleaner_calls(broker: Broker) -> dict[str, Handler]:
     """By their names in the wire contract."""
@@ -106,7 +108,7 @@ class CleanerHandlers:
         if not topic.config.is_compacted:
             told.why_not = "its cleanup.policy is without compact"
         elif cleaner.is_uncleanable(name):
-            told.why_not = f"left alone: {cleaner.gauges.uncleanable.get(name, 'marked so')}"
+            told.why_not = f"left alone: {cleaner.states.uncleanable[name]}"
         elif (state := cleaner.states.of(name)) is not None:
             told.why_not = f"in the state {state}"
         else:
@@ -170,7 +172,7 @@ class CleanerHandlers:
         return kafka_pb2.GetCleanerResponse(
             gauges={name: float(value) for name, value in cleaner.gauge_values().items()},
             checkpoint_file=cleaner.checkpoint_text(),
-            uncleanable=cleaner.gauges.uncleanable,
+            uncleanable=cleaner.states.uncleanable,
             states=states,
             last_turns=map(str, cleaner.last_turns),
         )
@@ -182,9 +184,16 @@ class CleanerHandlers:
         topic, cleaner = await self._topic(request.topic), self._broker.cleaner
         match request.WhichOneof("what"):
             case "checkpoint":
-                offset = None if request.checkpoint < 0 else request.checkpoint
+                if request.checkpoint < _NO_CHECKPOINT:
+                    raise InvalidRequest(
+                        f"{request.checkpoint} is no checkpoint: an offset is 0 or more, and "
+                        f"{_NO_CHECKPOINT} takes the stored one away."
+                    )
+                offset = None if request.checkpoint == _NO_CHECKPOINT else request.checkpoint
                 await topic.partition.set_checkpoint(offset)
             case "uncleanable_reason":
+                if not request.uncleanable_reason:
+                    raise InvalidRequest(f"Say why {topic.name} is to be left alone.")
                 cleaner.leave_alone(topic.name, request.uncleanable_reason)
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)

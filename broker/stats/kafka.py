@@ -48,7 +48,7 @@ def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
             "checkpoint": topic.partition.checkpoint,
             "producers": len(topic.partition.producers.entries),
             "cleaningState": str(cleaner.states.of(topic.name) or ""),
-            "uncleanable": cleaner.gauges.uncleanable.get(topic.name, ""),
+            "uncleanable": cleaner.states.uncleanable.get(topic.name, ""),
             "segmentList": [
                 {
                     "baseOffset": each.base_offset,

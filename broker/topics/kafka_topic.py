@@ -43,6 +43,8 @@ IS_KAFKA = (
 IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
 # How much a search by time reads at once.
 _SEARCH_BYTES = 1024 * 1024
+# Of batches that are shown: what is held for an answer is about this, and one batch.
+PAGE_BYTES = 4 * 1024 * 1024
 # How often producers that were silent for too long are looked for, as in Kafka.
 PRODUCERS_CHECKED_MS = 600_000
 
@@ -295,11 +297,12 @@ class KafkaTopic:
     # -- what there is ---------------------------------------------------------------------
 
     async def describe(
-        self, *, batches: bool, batches_from: int = 0, bytes_max: int | None = None
+        self, *, batches: bool, batches_from: int = 0, bytes_max: int = PAGE_BYTES
     ) -> DescribeLogResponse:
-        """For people, and for comparisons. `batches`: every one of them, too, as it is stored.
+        """For people, and for comparisons. `batches`: as they are stored, too, a page of them.
 
-        Or those that end at or behind `batches_from`, about `bytes_max` of them, and at least one.
+        Those that end at or behind `batches_from`, about `bytes_max` of them and at least one;
+        `more_from` tells where the next page begins.
         """
         partition, log = self.partition, self.log
         told = DescribeLogResponse(
@@ -328,7 +331,8 @@ class KafkaTopic:
         if batches:
             size_bytes = 0
             async for batch in self._batches(batches_from, log.durable_end_offset):
-                if bytes_max is not None and size_bytes >= bytes_max:
+                if size_bytes >= min(bytes_max, PAGE_BYTES):
+                    told.more_from = batch.header.base_offset
                     break
                 body = batch.entry.data[batch.entry.header.header_bytes :]
                 told.batches.append(KafkaBatchInfo(batch=body))

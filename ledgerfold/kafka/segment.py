@@ -5,8 +5,8 @@ there, and no round touches it. There is always one.
 
     >>> first = Segment(1, 0, 7, 700, modified_ms=9)
     >>> log = [first, Segment(2, 7, 9, 200), Segment(3, 9, 9, 0)]
-    >>> [each.base_offset for each in closed_from(log, 8)], floor(log, 8).base_offset
-    ([7], 7)
+    >>> [each.base_offset for each in closed_from(log, 8)], floor_index(log, 8)
+    ([7], 1)
     >>> first.largest_timestamp_ms
     9
 
@@ -58,10 +58,6 @@ def floor_index(segments: Segments, offset: int) -> int:
     """Of the segment that contains the offset, or would; the first for one that is before it."""
     behind = bisect_right(segments, offset, key=_base_offset)
     return max(0, behind - 1)
-
-
-def floor(segments: Segments, offset: int) -> Segment:
-    return segments[floor_index(segments, offset)]
 
 
 def closed_from(segments: Segments, offset: int) -> Segments:

@@ -97,7 +97,8 @@ class _Lab:
             entry = memoryview(
                 builder.build(sequence_id=self._sequence, publish_time_ms=1, plain=True)
             )
-            topic.log.tail.append(read_header(entry), entry, 1)
+            header = read_header(entry)
+            topic.log.tail.append(header, entry[header.header_bytes :], 1)
         await topic.log.flush()
 
 

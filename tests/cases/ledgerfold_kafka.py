@@ -150,7 +150,9 @@ class KafkaAnswers:
 
     def _described(self, topic: str, *, batches: bool) -> Any:
         request = kafka_pb2.DescribeLogRequest(topic=topic, batches=batches)
-        return self._call(self._kafka.DescribeLog, request)
+        told = self._call(self._kafka.DescribeLog, request)
+        assert not told.HasField("more_from"), "a case's log is smaller than a page"
+        return told
 
     def kafka_batches(self, topic: str) -> Answer:
         """By segments, whether they hold anything or not."""

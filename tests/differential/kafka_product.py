@@ -382,6 +382,7 @@ class Product:
         told: kafka_pb2.DescribeLogResponse = self._call(
             "DescribeLog", kafka_pb2.DescribeLogRequest, log, batches=batches
         )
+        assert not told.HasField("more_from"), "a scenario's log is smaller than a page"
         return told
 
     def _info(self, request: Mapping[str, Any]) -> Json:

@@ -196,7 +196,9 @@ class BrokerLab:
             positions = []
             for messages, is_batch in entries:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))
-                positions.append(topic.log.tail.append(read_header(entry), entry, record.number))
+                header = read_header(entry)
+                body = entry[header.header_bytes :]
+                positions.append(topic.log.tail.append(header, body, record.number))
             for _ in range(turns):
                 await asyncio.sleep(0)
             return positions

@@ -182,6 +182,13 @@ def test_a_log_is_described(cli: Ledgerfold, kafka: str) -> None:
     assert "batches" not in shown
 
 
+def test_a_page_of_batches_begins_where_it_is_told(cli: Ledgerfold, kafka: str) -> None:
+    assert described(cli, kafka)["more_from"] is None
+    document = json.loads(cli("topics", "describe-log", kafka, "--from", "3").out)
+    assert [each["base_offset"] for each in document["batches"]] == [3]
+    assert cli("topics", "describe-log", kafka, "--from", "-1").code == 2
+
+
 def test_stats_have_kafkas_figures(cli: Ledgerfold, kafka: str) -> None:
     stats = json.loads(cli("topics", "stats", kafka).out)
     assert (stats["msgInCounter"], stats["kafka"]["logEndOffset"]) == (4, 4)
@@ -235,6 +242,38 @@ def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> N
     path = tmp_path / "cleaner-offset-checkpoint"
     assert cli("cleaner", "checkpoint", "--out", str(path)).out == f"{path}: 0 entries\n"
     assert path.read_text() == "0\n0\n"
+
+
+# partitioned topics
+
+
+def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, topic: str) -> None:
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    names = [f"{topic}-partition-{at}" for at in range(2)]
+    for at, name in enumerate(names):
+        assert cli("produce", name, "-K", ":", stdin=b"a:1\n" * (at + 1)).code == 0
+    rolled = cli("topics", "roll", topic).out.splitlines()
+    assert rolled == [
+        f"The active segment of {name} begins at offset {at + 1}." for at, name in enumerate(names)
+    ]
+    plans = cli("cleaner", "plan", topic).rows
+    assert [each["topic"].rpartition("/")[2] for each in plans] == names
+    assert [each["head"] for each in plans] == [[0, 1], [0, 2]]
+    described = json.loads(cli("topics", "describe-log", topic, "--batches").out)["partitions"]
+    assert {name: each["log_end_offset"] for name, each in described.items()} == {
+        name: at + 1 for at, name in enumerate(names)
+    }
+    lines = cli("topics", "describe-log", topic, "-o", "table").out.splitlines()
+    assert [line for line in lines if line in names] == names
+    paused = cli("cleaner", "pause", topic).out
+    assert paused == "LogCleaningPaused{pausedCount=1}\n" * 2
+    turns = cli("cleaner", "run", "--topic", topic).rows
+    whys = [(row["logs"][0]["topic"].rpartition("/")[2], row["logs"]) for row in turns]
+    assert [name for name, _ in whys] == names
+    assert all("Paused" in logs[0]["why_not"] for _, logs in whys)
+    shown = cli("cleaner", "run", "--topic", topic, "-o", "table").out
+    assert shown.count("cleaned ") == 2
+    assert cli("cleaner", "resume", topic).out == "free\n" * 2
 
 
 # the wrong kind of topic

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.settings import INT_MAX
 from ledgerfold.kafka.rolling import Growth
-from ledgerfold.kafka.segment import Segment, closed_from, floor
+from ledgerfold.kafka.segment import Segment, closed_from, floor_index
 
 NEVER_MS = 10**15
 
@@ -116,6 +116,6 @@ def test_an_entry_for_every_interval(sizes: list[int], interval: int) -> None:
 
 def test_the_segment_of_an_offset() -> None:
     log = [Segment(1, 5, 7, 9), Segment(2, 10, 12, 9), Segment(3, 20, 20, 0)]
-    bases = {at: floor(log, at).base_offset for at in (0, 5, 9, 10, 19, 20, 99)}
-    assert bases == {0: 5, 5: 5, 9: 5, 10: 10, 19: 10, 20: 20, 99: 20}
+    bases = {at: floor_index(log, at) for at in (0, 5, 9, 10, 19, 20, 99)}
+    assert bases == {0: 0, 5: 0, 9: 0, 10: 1, 19: 1, 20: 2, 99: 2}
     assert [len(closed_from(log, at)) for at in (0, 5, 10, 19, 20, 99)] == [2, 2, 1, 1, 0, 0]

@@ -123,7 +123,7 @@ def test_defaults_of_a_topic() -> None:
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (0, LONG_MAX)
     assert (config.retention_ms, config.retention_bytes) == (604_800_000, -1)
     assert (config.segment_index_bytes, config.index_interval_bytes) == (10_485_760, 4096)
-    assert (config.max_message_bytes, config.file_delete_delay_ms) == (1_048_588, 60_000)
+    assert config.max_message_bytes == 1_048_588
     assert (config.timestamp_before_max_ms, config.timestamp_after_max_ms) == (LONG_MAX, 3_600_000)
     assert (config.compression_type, config.is_dated_at_append) == ("producer", False)
 

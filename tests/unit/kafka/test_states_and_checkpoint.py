@@ -103,10 +103,10 @@ def test_t91_retention_takes_what_is_free() -> None:
 
 def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
     states = States()
-    states.mark_uncleanable("t-0")
-    states.mark_uncleanable("u-0")
-    states.keep_only(["u-0", "v-0"])
-    assert states.uncleanable == {"u-0"}
+    states.mark_uncleanable("t-0", "damaged")
+    states.mark_uncleanable("u-0", "damaged, too")
+    states.forget("t-0")
+    assert states.uncleanable == {"u-0": "damaged, too"}
     assert states.is_uncleanable("u-0")
 
 

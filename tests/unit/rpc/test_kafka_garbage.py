@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.kafka.begin_segment import LAST_BASE_OFFSET
 from ledgerfold.broker.rpc.kafka import KafkaHandlers
+from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import read_batch_header, sealed
 from ledgerfold.v1 import kafka_pb2
@@ -45,3 +47,37 @@ def test_an_epoch_that_no_producer_has(lab: KafkaLab, epoch: int) -> None:
     request = kafka_pb2.EndTransactionRequest(topic=TOPIC, producer_id=1, producer_epoch=epoch)
     with pytest.raises(InvalidRequest, match="epoch is between 0 and 32767"):
         lab.run(KafkaHandlers(lab.broker).end_transaction(request))
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63)])
+def test_a_high_watermark_below_every_offset(lab: KafkaLab, offset: int) -> None:
+    lab.add([(b"a", b"1")])
+    request = kafka_pb2.SetHighWatermarkRequest(topic=TOPIC, offset=offset)
+    with pytest.raises(InvalidRequest, match=r"cannot be held at -.* without one it follows"):
+        lab.run(KafkaHandlers(lab.broker).set_high_watermark(request))
+    assert lab.kafka.partition.high_watermark == 1
+
+
+def test_a_checkpoint_below_every_offset(lab: KafkaLab) -> None:
+    request = kafka_pb2.SetCleaningRequest(topic=TOPIC, checkpoint=-2)
+    with pytest.raises(InvalidRequest, match=r"-2 is no checkpoint: .* -1 takes the stored one"):
+        lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
+    assert lab.kafka.partition.checkpoint is None
+
+
+def test_nothing_is_left_alone_without_a_reason(lab: KafkaLab) -> None:
+    request = kafka_pb2.SetCleaningRequest(topic=TOPIC, uncleanable_reason="")
+    with pytest.raises(InvalidRequest, match="Say why"):
+        lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
+    assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+
+
+def test_a_segment_that_would_meet_the_end_of_all_offsets(lab: KafkaLab) -> None:
+    """An append behind it would find no offset."""
+    request = kafka_pb2.RollSegmentRequest(topic=TOPIC, base_offset=2**63 - 1)
+    with pytest.raises(KafkaError, match=r"cannot begin at .*: offsets end at") as refused:
+        lab.run(KafkaHandlers(lab.broker).roll_segment(request))
+    assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+    request.base_offset = LAST_BASE_OFFSET
+    lab.run(KafkaHandlers(lab.broker).roll_segment(request))
+    assert lab.add([(b"a", b"1")]) == [(LAST_BASE_OFFSET, LAST_BASE_OFFSET)]

@@ -7,13 +7,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.broker.topics.kafka_settings import change_topic_config
-from ledgerfold.storage.errors import CompactionFailed, CompactorUnavailable, LedgerfoldError
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactorUnavailable,
+    LedgerfoldError,
+    Moved,
+)
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
 
+OTHER = f"{TOPIC}-2"
 A, B = (b"a", b"1"), (b"b", b"2")
 
 
@@ -113,6 +121,28 @@ def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -
     assert not cleaner.is_uncleanable(TOPIC)
 
 
+def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorker) -> None:
+    """A turn is taken meanwhile."""
+    cleaner = lab.broker.cleaner
+    fill(lab)
+    cleaner.leave_alone(TOPIC, "it is damaged")
+
+    async def unloaded() -> None:
+        await cleaner.abort_and_pause(TOPIC)
+        await lab.broker.unload_topic(TOPIC)
+        cleaner.start()
+        await asyncio.sleep(0)
+        await lab.clock.move_to(lab.clock.now_ms() + 60_000)
+        await cleaner.stop()
+
+    lab.run(unloaded())
+    assert cleaner.states.of(TOPIC) == Paused(1)
+    assert cleaner.states.uncleanable == {TOPIC: "it is damaged"}
+    cleaner.resume(TOPIC)
+    assert lab.kafka.name == TOPIC
+    assert lab.run(cleaner.turn()).topic is None
+
+
 def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker) -> None:
     fill(lab)
     worker.error = CompactorUnavailable("It is off.")
@@ -192,3 +222,32 @@ def test_retention_takes_what_is_old(lab: KafkaLab) -> None:
     lab.crash()
     assert lab.add([B]) == [(3, 3)]
     assert [offset for offset, *_ in lab.records()] == [3]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_moves_keeps_no_other_from_its_retention(
+    lab: KafkaLab, worker: HeldWorker, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """Its log changes hands while its old segments are looked for."""
+    old = {"cleanup.policy": policy, "retention.ms": "1000", "min.cleanable.dirty.ratio": "1.0"}
+    lab.run(change_topic_config(lab.broker, lab.kafka, old))
+    fill(lab)
+    lab.run(lab.broker.create_topic(OTHER, old))
+    other = lab.run(lab.broker.kafka_topic(OTHER, to_write=True))
+    for _ in range(2):
+        lab.run(other.append_batches(lab.batch([A]), Origin.CLIENT))
+        lab.run(other.roll())
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + 5_000))
+
+    async def refuse(*_: object) -> int:
+        raise Moved("It is another broker's now.")
+
+    monkeypatch.setattr(lab.kafka.log, "drop_first", refuse)
+    cleaner = lab.broker.cleaner
+    assert list(lab.broker.kafka_topics) == [TOPIC, OTHER]
+    if policy == "delete":
+        assert lab.run(cleaner.retain()) == 2
+    else:
+        assert lab.run(cleaner.turn()).deleted_segments == 2
+    assert other.partition.log_start_offset == 2
+    assert cleaner.states.is_free(TOPIC)

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.kafka import partition
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, NotAllowed
+from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -174,3 +177,31 @@ def test_a_deleted_topic_leaves_nothing(lab: KafkaLab) -> None:
     assert lab.metadata.ledgers() == []
     lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "delete"}))
     assert lab.add([(None, b"1")]) == [(0, 0)]
+
+
+@pytest.mark.parametrize(("jitter_ms", "expected"), [("0", [0]), ("1000", [0, 1])])
+def test_chance_takes_from_a_segments_age(
+    monkeypatch: pytest.MonkeyPatch, jitter_ms: str, expected: list[int]
+) -> None:
+    monkeypatch.setattr(partition, "getrandbits", lambda _: 900)
+    lab = KafkaLab({"segment.ms": "1000", "segment.jitter.ms": jitter_ms})
+    lab.add([A])
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + 500))
+    lab.add([A])
+    assert bases(lab) == expected
+    lab.close()
+
+
+def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for, a page is the bound."""
+    monkeypatch.setattr(kafka_topic, "PAGE_BYTES", 150)
+    lab.add([A], [B], [A, B], [A])
+    pages, start = list[list[int]](), 0
+    while True:
+        asked = lab.kafka.describe(batches=True, batches_from=start, bytes_max=1 << 30)
+        told = lab.run(asked)
+        pages.append([read_batch_header(each.batch).base_offset for each in told.batches])
+        if not told.HasField("more_from"):
+            break
+        start = told.more_from
+    assert pages == [[0, 1, 2], [4]]
