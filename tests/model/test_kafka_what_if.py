@@ -57,7 +57,7 @@ def histories(draw: st.DrawFn) -> list[Step]:
 @st.composite
 def trials(draw: st.DrawFn) -> dict[str, str]:
     trial = {
-        "internal.segment.bytes": draw(st.sampled_from(["450", "700", "2000"])),
+        "internal.segment.bytes": draw(st.sampled_from(["500", "800", "2000"])),
         "min.cleanable.dirty.ratio": draw(st.sampled_from(["0", "0.3", "0.7"])),
         "delete.retention.ms": draw(st.sampled_from(["0", "2000", "86400000"])),
     }
