@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.kafka_foretelling import Foretelling, Step
+from tests.support.property_tests import examples
 
 FIGURES = (
     "rounds",
@@ -90,8 +91,50 @@ def check(foretelling: Foretelling, steps: Sequence[Step], trial: Mapping[str, s
 
 
 @given(steps=histories(), trial=trials())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50))
 def test_the_product_does_what_was_foretold(
     foretelling: Foretelling, steps: list[Step], trial: dict[str, str]
 ) -> None:
     check(foretelling, steps, trial)
+
+
+BATCH = tuple((b"k%d" % number, b"a value that is long " * 3) for number in range(4))
+
+
+@pytest.mark.parametrize("compression", [1, 3, 4])
+def test_compressed_batches_are_estimated(foretelling: Foretelling, compression: int) -> None:
+    """Rounds and records are exact; bytes are those of what stays whole, and about the rest."""
+    steps = [Step(400, BATCH[number % 2 :], compression=compression) for number in range(20)]
+    trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0.1"}
+    (told,) = foretelling.foretold(steps, [trial]).cleanings
+    lived = foretelling.lived(steps, trial, told.end_ms + 3000)
+    assert (told.rounds, told.records_end) == (lived.rounds, lived.records_end)
+    assert 0 < told.bytes_estimated <= told.bytes_rewritten
+    assert told.bytes_rewritten == pytest.approx(lived.bytes_rewritten, rel=0.25)
+
+
+def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
+    """What is left of it is all that there was: superseded records took no time and no space."""
+    steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
+    trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
+    (told,) = foretelling.foretold(steps, [trial]).cleanings
+    foretelling.lived(steps, trial, told.end_ms + 3000)
+    again = foretelling.told([trial])
+    assert again.input.messages == again.cleanings[0].records_end == told.records_end
+    assert again.cleanings[0].space_end_bytes == told.space_end_bytes
+
+
+def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
+    """One trial's rounds are nothing to another's."""
+    steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
+    sizes = [{**BACKOFF, "internal.segment.bytes": each} for each in ("500", "900", "500")]
+    told = foretelling.foretold(steps, sizes).cleanings
+    assert told[0] == told[2] != told[1]
+    assert told[0] == foretelling.foretold(steps, sizes[:1]).cleanings[0]
+    assert [point.bytes for point in told[0].points][-1] == told[0].space_end_bytes
+
+
+def test_nothing_was_ever_appended(foretelling: Foretelling) -> None:
+    (told,) = foretelling.foretold([], [BACKOFF]).cleanings
+    assert (told.rounds, told.segments_end, told.space_peak_bytes) == (0, 1, 0)
+    assert not told.points or told.points[0].bytes == 0

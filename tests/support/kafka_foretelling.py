@@ -127,13 +127,16 @@ class Foretelling:
         steps: Sequence[Step],
         trials: Sequence[Mapping[str, str]],
         own: Mapping[str, str] = NOTHING,
-        cores: int = 2,
     ) -> TopicWhatIf:
         """Of a log that was never cleaned."""
         self._broker.begin({}, BEGAN_MS)
         self._broker.create(TOPIC, {"cleanup.policy": "compact", **own})
         for moment in moments(steps):
             self._append(moment)
+        return self.told(trials)
+
+    def told(self, trials: Sequence[Mapping[str, str]]) -> TopicWhatIf:
+        """Of the log that there is."""
         broker, topic = self._broker._topic(TOPIC)[0], self._topic()
         settings = [
             settings_of(
@@ -142,7 +145,7 @@ class Foretelling:
             for each in trials
         ]
         asked = history_of(topic, str(broker.store.ledgers_dir), settings)
-        return CleaningReplays(asked).run(LocalContext(cores), lambda: None)
+        return CleaningReplays(asked).run(LocalContext(), lambda: None)
 
     def lived(
         self,

@@ -110,7 +110,8 @@ class GrowingLog:
     def append(self, batch: Append) -> bool:
         """Whether there is anything new for the cleaner."""
         settings, active = self._settings, self._active
-        is_new = settings.is_deleted and settings.retention_bytes >= 0
+        # Retention looks at the active segment, too: at its size, and at its age if it has one.
+        is_new = settings.is_deleted and (settings.retention_bytes >= 0 or not active.size_bytes)
         if active.must_end(
             size_bytes=batch.size_bytes,
             max_timestamp_ms=batch.max_timestamp_ms,
