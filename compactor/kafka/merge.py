@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import to_arrow
-from ledgerfold.compactor.kafka.distinct import Keys
+from ledgerfold.compactor.distinct import Keys
 from ledgerfold.compactor.kafka.rows import Distinct, Firsts, Row, Shown
 from ledgerfold.compactor.kafka.scan import NOT_MAPPED
 from ledgerfold.compactor.positions import Booleans, Integers

@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Bytes, Integers
 
-Bytes = NDArray[np.uint8]
 _BYTES_MAX = 10
 # Behind every place of a file: as long is what says that it is longer, or has a negative length.
 NOWHERE = 1 << 40

@@ -19,10 +19,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.arrow_integers import from_arrow, offsets_of, to_arrow
-from ledgerfold.compactor.kafka.hashes import HASHED_BYTES, Hashed
-from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.kafka.words import BLOCK_ROWS, Words
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.hashes import HASHED_BYTES, Hashed
+from ledgerfold.compactor.positions import Booleans, Bytes, Integers
+from ledgerfold.compactor.words import BLOCK_ROWS, Words
 
 
 class Groups(NamedTuple):

@@ -14,8 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Bytes, Integers
 
 WORD_BYTES = 8
 # As many rows are worked on at once: what is made of them stays in the processor's cache.

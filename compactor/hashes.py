@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.kafka.words import WORD_BYTES, Words
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.words import WORD_BYTES, Words
 
 # Of a key so many bytes are hashed, beside its last eight.
 HASHED_BYTES = 64
