@@ -38,7 +38,8 @@ class Groups(NamedTuple):
     @property
     def last(self) -> Integers:
         """Of each key, in the same order."""
-        return self.rows[np.append(self.is_first[1:], True)]
+        last: Integers = self.rows[np.append(self.is_first[1:], True)]
+        return last
 
     @property
     def numbers(self) -> Integers:

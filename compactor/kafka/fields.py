@@ -58,7 +58,8 @@ def _layout(goes_on: int) -> _Layout:
         at += 1 if ends else 2
         ends.append(at)
     is_long = at > WORD_BYTES or max(ends[2] - ends[1], ends[3] - ends[2]) > _SHORT_BYTES
-    return _Layout() if is_long else _Layout(*ends, is_long=False)
+    time_at, offset_at, size_at, key_at = ends
+    return _Layout() if is_long else _Layout(time_at, offset_at, size_at, key_at, is_long=False)
 
 
 _LAYOUTS = [_layout(goes_on) for goes_on in range(1 << WORD_BYTES)]
