@@ -14,4 +14,5 @@ ROW_BITS = 40
 SEGMENTS_MAX = 1 << 21
 
 Integers = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 Booleans = NDArray[np.bool_]

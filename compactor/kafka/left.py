@@ -22,8 +22,7 @@ from ledgerfold.compactor.kafka.batches import (
     LOG_OVERHEAD_BYTES,
     Batches,
 )
-from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.positions import Booleans, Bytes, Integers
 from ledgerfold.storage.entry import FORMAT_VERSION, HEADER_BYTES, Buffer, Position
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 from ledgerfold.storage.segment import Totals

@@ -16,9 +16,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Bytes, Integers
 
-Bytes = NDArray[np.uint8]
 _BYTES_MAX = 10
 # Behind every place of a file: as long is what says that it is longer, or has a negative length.
 NOWHERE = 1 << 40
@@ -72,7 +71,7 @@ def varint_ends(buffer: Bytes, at: Integers) -> Integers:
 def spans(buffer: Bytes, at: Integers) -> Integers:
     """What a number takes together with as many bytes as it says: NOWHERE if it is negative."""
     found = _SPANS.take(_codes(buffer, at))
-    if not found.all():
+    if not found.min(initial=1):
         rest = np.flatnonzero(found == 0)
         numbers, ends = _long_varints(buffer, at[rest])
         is_sound = (numbers >= 0) & (numbers < NOWHERE)
