@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
@@ -28,6 +28,7 @@ from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.cleanable import Plan, plan
 from ledgerfold.broker.kafka.config import BrokerConfig
+from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
 from ledgerfold.broker.kafka.partition import Partition, topic_partition
@@ -69,8 +70,11 @@ class CleanerBroker(Protocol):
 class Cleaner:
     """One per broker, on its event loop."""
 
-    def __init__(self, broker: CleanerBroker, worker: Worker) -> None:
-        self._broker, self._worker = broker, worker
+    def __init__(
+        self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
+    ) -> None:
+        """`defects`: those that are wanted of a topic; of the broker, by the name ""."""
+        self._broker, self._worker, self._defects = broker, worker, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(broker, self.states, self._wake)
@@ -234,6 +238,7 @@ class Cleaner:
             broker.metadata,
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
+            defects=self._defects(name),
         )
         task = self._rounds[name] = asyncio.create_task(work)
         try:
@@ -271,6 +276,7 @@ class Cleaner:
                 broker.store,
                 now_ms=now_ms,
                 keys_max=broker.kafka_config.map_keys_max,
+                defects=self._defects(name),
             )
         finally:
             self.states.end_pause(name)
@@ -300,7 +306,10 @@ class Cleaner:
         left_alone = self.states.uncleanable
         loaded = [partitions[each] for each in left_alone if each in partitions]
         bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
-        return self.gauges.values(len(left_alone), bytes_left)
+        values = self.gauges.values(len(left_alone), bytes_left)
+        if not self._defects("").gauges_with_defects:
+            return values
+        return self.gauges.as_in_kafka(values, all(each.checkpoint is not None for each in loaded))
 
     def checkpoint_text(self) -> str:
         """The file cleaner-offset-checkpoint, as Kafka would have it of these logs."""
