@@ -86,6 +86,7 @@ class Cleaner:
         self._changed = asyncio.Event()
         # As long as one is there, turns are taken.
         self._threads: list[asyncio.Task[None]] = []
+        self._is_over = False
 
     # -- threads ---------------------------------------------------------------------------
 
@@ -98,7 +99,11 @@ class Cleaner:
         self._threads.append(asyncio.create_task(self._retain()))
 
     async def stop(self) -> None:
-        """Rounds on their way end, and change nothing."""
+        """For good: its gauges are gone, too. Rounds on their way end, and change nothing."""
+        self._is_over = True
+        await self._stop()
+
+    async def _stop(self) -> None:
         threads, self._threads = self._threads, []
         rounds = list(self._rounds.values())
         for each in threads:
@@ -111,7 +116,7 @@ class Cleaner:
     async def restart(self) -> None:
         """The settings are others now: as Kafka does, all threads begin anew."""
         if self._threads:
-            await self.stop()
+            await self._stop()
             self.start()
 
     async def _take_turns(self, number: int) -> None:
@@ -301,7 +306,9 @@ class Cleaner:
         self.states.mark_uncleanable(name, why)
 
     def gauge_values(self) -> dict[str, int]:
-        """By Kafka's object names."""
+        """By Kafka's object names; none once it has stopped."""
+        if self._is_over:
+            return {}
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
         left_alone = self.states.uncleanable
         loaded = [partitions[each] for each in left_alone if each in partitions]

@@ -1,4 +1,4 @@
-"""What Kafka's cleaner tells of itself, under Kafka's names.
+"""What Kafka's cleaner tells of itself, and of records that compacted topics refuse: Kafka's names.
 
 Gauges are integers, and 0 before there is anything to tell: `max-clean-time-secs` and
 `uncleanable-bytes` too, where Kafka 4.1.0 shows nonsense, which as_in_kafka() does as well.
@@ -15,6 +15,7 @@ from ledgerfold.broker.kafka.round import RoundOutcome
 
 _CLEANER = "kafka.log:type=LogCleaner,name="
 _MANAGER = "kafka.log:type=LogCleanerManager,name="
+_KEYLESS = "kafka.server:type=BrokerTopicMetrics,name=NoKeyCompactedTopicRecordsPerSec"
 
 
 class Gauges:
@@ -23,6 +24,8 @@ class Gauges:
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.dead_threads = 0
+        # Refused because compacted topics take no record without a key.
+        self.keyless_records = 0
         self._recopy_percent = 0
         self._clean_time_secs: int | None = None
         self._begun_ms = clock_ms()
@@ -64,6 +67,7 @@ class Gauges:
             ),
             f"{_MANAGER}uncleanable-partitions-count": uncleanable,
             f"{_MANAGER}uncleanable-bytes": uncleanable_bytes,
+            _KEYLESS: self.keyless_records,
         }
 
     def as_in_kafka(self, values: dict[str, int], has_checkpoints: bool) -> dict[str, int]:
