@@ -298,17 +298,23 @@ class KafkaError(RequestError):
 class RecordsRefused(KafkaError):
     """`records`: index and reason of each that cannot be taken. Nothing of its batch was.
 
-    They do not travel: the message names the first three.
+    `keyless`: of how many that is a missing key. They do not travel: the message names the first
+    three.
     """
 
     reason = "KAFKA_RECORDS"
     records: tuple[tuple[int, str], ...] = ()
+    keyless = 0
 
     def __init__(
-        self, kind: KafkaErrorKind, message: str, records: Sequence[tuple[int, str]]
+        self,
+        kind: KafkaErrorKind,
+        message: str,
+        records: Sequence[tuple[int, str]],
+        keyless: int,
     ) -> None:
         super().__init__(kind, message)
-        self.records = tuple(records)
+        self.records, self.keyless = tuple(records), keyless
 
 
 class StorageError(LedgerfoldError):

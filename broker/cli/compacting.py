@@ -56,9 +56,8 @@ def _compact(options: argparse.Namespace) -> int:
     if options.data is not None:
         refuse_url(options, "--data")
         return _compact_here(options)
-    if (options.spark_master, options.profile) != (None, None) or (
-        options.retain_null_key or options.emulate or options.compactor != "local"
-    ):
+    told = (options.spark_master, options.retain_null_key, options.profile, options.emulate)
+    if any(told) or options.compactor != "local":
         raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:

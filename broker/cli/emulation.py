@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Emulation
 
 Commands = argparse._SubParsersAction
-PROFILE_NAMES = ("documented", "pulsar-4")
+PROFILE_NAMES = ("documented", "pulsar-4", "kafka-4.1")
 
 
 def add_emulation_options(parser: argparse._ActionsContainer) -> None:
     """Of `serve`: the broker's level."""
     parser.add_argument(
-        "--profile", choices=PROFILE_NAMES, help="the broker does as this Pulsar does"
+        "--profile",
+        action="append",
+        default=[],
+        choices=PROFILE_NAMES,
+        help="the broker does as this Pulsar does, or this Kafka; one of each may be named",
     )
     parser.add_argument(
         "--emulate",
@@ -34,13 +38,20 @@ def add_emulation_options(parser: argparse._ActionsContainer) -> None:
 
 def emulation_of(options: argparse.Namespace) -> Emulation:
     """Of `serve`'s options. Raises InvalidRequest."""
-    from ledgerfold.broker.policies.profiles import parse_settings
+    from ledgerfold.broker.policies.profiles import DOCUMENTED, changes_of, parse_settings
+    from ledgerfold.storage.errors import InvalidRequest
 
-    return parse_settings(options.profile, options.emulate)
+    first, *others = options.profile or [None]
+    if others and (DOCUMENTED in options.profile or first in others or len(others) > 1):
+        raise InvalidRequest(
+            "Of --profile name one of Pulsar and one of Kafka: documented stands alone."
+        )
+    beside = [change for each in others for change in changes_of(each)]
+    return parse_settings(first, [*beside, *options.emulate])
 
 
 def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
-    change = verbs.add_parser("set-emulation", help="which Pulsar to emulate")
+    change = verbs.add_parser("set-emulation", help="which Pulsar, or Kafka, to emulate")
     add_name(change, of)
     change.add_argument("--profile", choices=PROFILE_NAMES, help="begins anew from it")
     change.add_argument("fields", nargs="*", metavar="FIELD=true|false", help="as in PROFILES.md")

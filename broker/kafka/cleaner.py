@@ -20,13 +20,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.config import BrokerConfig
+from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
 from ledgerfold.broker.kafka.partition import Partition, topic_partition
@@ -69,8 +70,11 @@ class CleanerBroker(Protocol):
 class Cleaner:
     """One per broker, on its event loop."""
 
-    def __init__(self, broker: CleanerBroker, worker: Worker) -> None:
-        self._broker, self._worker = broker, worker
+    def __init__(
+        self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
+    ) -> None:
+        """`defects`: those that are wanted of a topic; of the broker, by the name ""."""
+        self._broker, self._worker, self._defects = broker, worker, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(broker, self.states, self._wake)
@@ -82,6 +86,7 @@ class Cleaner:
         self._changed = asyncio.Event()
         # As long as one is there, turns are taken.
         self._threads: list[asyncio.Task[None]] = []
+        self._is_over = False
 
     # -- threads ---------------------------------------------------------------------------
 
@@ -94,7 +99,11 @@ class Cleaner:
         self._threads.append(asyncio.create_task(self._retain()))
 
     async def stop(self) -> None:
-        """Rounds on their way end, and change nothing."""
+        """For good: its gauges are gone, too. Rounds on their way end, and change nothing."""
+        self._is_over = True
+        await self._stop()
+
+    async def _stop(self) -> None:
         threads, self._threads = self._threads, []
         rounds = list(self._rounds.values())
         for each in threads:
@@ -107,7 +116,7 @@ class Cleaner:
     async def restart(self) -> None:
         """The settings are others now: as Kafka does, all threads begin anew."""
         if self._threads:
-            await self.stop()
+            await self._stop()
             self.start()
 
     async def _take_turns(self, number: int) -> None:
@@ -234,6 +243,7 @@ class Cleaner:
             broker.metadata,
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
+            defects=self._defects(name),
         )
         task = self._rounds[name] = asyncio.create_task(work)
         try:
@@ -271,6 +281,7 @@ class Cleaner:
                 broker.store,
                 now_ms=now_ms,
                 keys_max=broker.kafka_config.map_keys_max,
+                defects=self._defects(name),
             )
         finally:
             self.states.end_pause(name)
@@ -295,12 +306,17 @@ class Cleaner:
         self.states.mark_uncleanable(name, why)
 
     def gauge_values(self) -> dict[str, int]:
-        """By Kafka's object names."""
+        """By Kafka's object names; none once it has stopped."""
+        if self._is_over:
+            return {}
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
         left_alone = self.states.uncleanable
         loaded = [partitions[each] for each in left_alone if each in partitions]
         bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
-        return self.gauges.values(len(left_alone), bytes_left)
+        values = self.gauges.values(len(left_alone), bytes_left)
+        if not self._defects("").gauges_with_defects:
+            return values
+        return self.gauges.as_in_kafka(values, all(each.checkpoint is not None for each in loaded))
 
     def checkpoint_text(self) -> str:
         """The file cleaner-offset-checkpoint, as Kafka would have it of these logs."""

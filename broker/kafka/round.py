@@ -22,6 +22,7 @@ from functools import partial
 from typing import Protocol
 
 from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.kafka.defects import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
 from ledgerfold.kafka.cleanable import LogView, Plan
@@ -85,6 +86,7 @@ async def clean(
     *,
     now_ms: int,
     keys_max: int,
+    defects: Defects = NO_DEFECTS,
 ) -> RoundOutcome:
     """Raises CompactionError, StorageError, Moved; nothing has changed then.
 
@@ -98,6 +100,8 @@ async def clean(
     asked = clean_plan(
         partition, plan, sources, run_id, str(store.ledgers_dir), now_ms=now_ms, keys_max=keys_max
     )
+    asked.map_reopens_aborted = defects.map_reopens_aborted
+    asked.full_index_fails_round = defects.full_index_fails_round
     asked.segment_bytes_max = store.settings.segment_bytes_max
     asked.ledger_ids.extend(ledger_ids)
     reach("clean.planned")
@@ -108,6 +112,10 @@ async def clean(
     except (LedgerfoldError, asyncio.CancelledError):
         await to_its_end(partition.log.delete_files(asked.ledger_ids))
         raise
+    if manifest.failure:
+        named = {ledger.ledger_id for _, ledger in by if ledger is not None}
+        left = [each for each in asked.ledger_ids if each not in named]
+        await to_its_end(partition.log.delete_files(left))
     # NOTE: from here on a cancellation comes too late: whoever asked for it waits until it is in
     # place, and the files of what it replaces are gone.
     putting = asyncio.ensure_future(_put_in_place(partition, replaced, by, manifest))
@@ -115,6 +123,8 @@ async def clean(
         with suppress(asyncio.CancelledError):
             await asyncio.wait({putting})
     putting.result()
+    if manifest.failure:
+        raise CompactionFailed("copy", manifest.failure)
     return RoundOutcome(manifest, manifest.end_offset)
 
 
@@ -127,6 +137,7 @@ async def dry_run(
     *,
     now_ms: int,
     keys_max: int,
+    defects: Defects = NO_DEFECTS,
 ) -> CleanManifest:
     """What clean() would do, and of its map a part that a person can read. Changes nothing.
 
@@ -137,6 +148,8 @@ async def dry_run(
     asked = clean_plan(
         partition, plan, sources, run_id, str(store.ledgers_dir), now_ms=now_ms, keys_max=keys_max
     )
+    asked.map_reopens_aborted = defects.map_reopens_aborted
+    asked.full_index_fails_round = defects.full_index_fails_round
     asked.dry_run = True
     return await worker.clean(asked)
 

@@ -266,17 +266,18 @@ def _wrong_types(columns: RecordColumns) -> Iterator[tuple[int, str]]:
 
 def _refused(refusals: list[_Refusal]) -> RecordsRefused:
     records = [(each.row, each.why) for each in refusals]
+    keyless = sum(not each.is_time for each in refusals)
     if any(each.is_time for each in refusals):
         kind = KafkaErrorKind.INVALID_TIMESTAMP
-        return RecordsRefused(
-            kind, "One or more records have been rejected due to invalid timestamp", records
-        )
+        why = "One or more records have been rejected due to invalid timestamp"
+        return RecordsRefused(kind, why, records, keyless)
     shown = ", ".join(f"RecordError(batchIndex={row}, message='{why}')" for row, why in records[:3])
     return RecordsRefused(
         KafkaErrorKind.INVALID_RECORD,
         f"One or more records have been rejected due to {len(records)} record errors in total, "
         f"and only showing the first three errors at most: [{shown}]",
         records,
+        keyless,
     )
 
 

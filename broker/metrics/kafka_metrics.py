@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledgerfold.broker.metrics.metric import GAUGE, TOPIC_LABELS, Metric, Stats
+from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metric, Stats
 
 
 def prometheus_name(object_name: str) -> str:
@@ -50,6 +50,7 @@ LOG_METRICS = (
     _log("logendoffset", "", "The next offset.", lambda s: s["kafka"]["logEndOffset"]),
 )
 
+_SERVER = "kafka.server:type=BrokerTopicMetrics,name="
 _CLEANER, _MANAGER = "kafka.log:type=LogCleaner,name=", "kafka.log:type=LogCleanerManager,name="
 # By Kafka's object name.
 CLEANER_METRICS = {
@@ -90,6 +91,13 @@ CLEANER_METRICS = {
         (f"{_MANAGER}uncleanable-bytes", "bytes", "What could be cleaned of those."),
     )
 }
+# A meter there, of which the count is shown.
+CLEANER_METRICS[f"{_SERVER}NoKeyCompactedTopicRecordsPerSec"] = Metric(
+    "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
+    COUNTER,
+    "",
+    "Records without a key that compacted Kafka topics refused.",
+)
 
 
 def kafka_metrics() -> tuple[Metric, ...]:

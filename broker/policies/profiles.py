@@ -1,12 +1,13 @@
-"""Which Pulsar is emulated: two profiles, and the fields in which they differ. Pure.
+"""Which Pulsar and which Kafka are emulated: profiles, and the fields in which they differ. Pure.
 
-`documented` does what Pulsar's documentation promises, without the known bugs; `pulsar-4` does what
-Pulsar 4.0.7 does. Each difference is one field here, and each can be set alone. docs/PROFILES.md is
-the table of them for users; tests/unit/policies/test_profiles.py holds the two together.
+`documented` does what the documentations promise, without the known bugs, `pulsar-4` what Pulsar
+4.0.7 does, `kafka-4.1` what Kafka 4.1.0 does, each on its own kind of topics. Each difference
+is one field here, and each can be set alone. docs/PROFILES.md is the table of them for users;
+tests/unit/policies/test_profiles.py holds the two together.
 
 A profile and fields may be set on the broker (`serve --profile`, `--emulate`), a namespace and a
-topic. A level that names a profile starts anew from it; its fields, and those of a level that names
-none, change single values.
+topic. A level that names a profile starts anew from it, `pulsar-4` and `kafka-4.1` with the fields
+of their own; its fields, and those of a level that names none, change single values.
 
     >>> values = emulation(Settings(profile="pulsar-4"), Settings(exact_backlog=True))
     >>> values.exact_backlog, values.trim_without_cursor
@@ -24,12 +25,18 @@ from ledgerfold.v1.records_pb2 import Policies
 
 DOCUMENTED: Final = "documented"
 PULSAR_4: Final = "pulsar-4"
+KAFKA_4_1: Final = "kafka-4.1"
 
 
-def _differs(rule: str, *, documented: bool) -> bool:
-    """A field whose value in `pulsar-4` is the opposite. `rule`: of docs/PROFILES.md."""
-    value: bool = field(default=documented, metadata={"rule": rule})
+def _differs(rule: str, *, documented: bool, profile: str = PULSAR_4) -> bool:
+    """A field whose value in that profile is the opposite. `rule`: of docs/PROFILES.md."""
+    value: bool = field(default=documented, metadata={"rule": rule, "profile": profile})
     return value
+
+
+def _defect(rule: str) -> bool:
+    """One of Kafka 4.1.0."""
+    return _differs(rule, documented=False, profile=KAFKA_4_1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +69,29 @@ class Emulation:
     compaction_cursor_moves: bool = _differs("6.6", documented=False)
     # What strategic compaction leaves of a batch is numbered anew.
     strategic_renumbers: bool = _differs("13.4", documented=False)
+    # Of Kafka topics. What was aborted in front of a round's first batch is open again for its map.
+    map_reopens_aborted: bool = _defect("K8")
+    # A round ends half-way where the index of a new segment is full.
+    full_index_fails_round: bool = _defect("K10")
+    # Of a broker's gauges, one is nonsense before the first round, one is missing at times.
+    gauges_with_defects: bool = _defect("K18")
 
 
 FIELDS: Final = tuple(each.name for each in fields(Emulation))
 RULES: Final = {each.name: str(each.metadata["rule"]) for each in fields(Emulation)}
 _documented = Emulation()
+# The values of a profile's own fields.
+_OWN: Final = {
+    profile: {
+        each.name: not getattr(_documented, each.name)
+        for each in fields(Emulation)
+        if each.metadata["profile"] == profile
+    }
+    for profile in (PULSAR_4, KAFKA_4_1)
+}
 PROFILES: Final = {
     DOCUMENTED: _documented,
-    PULSAR_4: Emulation(**{name: not getattr(_documented, name) for name in FIELDS}),
+    **{profile: replace(_documented, **values) for profile, values in _OWN.items()},
 }
 
 
@@ -78,7 +100,8 @@ def emulation(*levels: Settings) -> Emulation:
     values = _documented
     for level in levels:
         if level.HasField("profile"):
-            values = PROFILES[level.profile]
+            own = _OWN.get(level.profile)
+            values = _documented if own is None else replace(values, **own)
         changes = {name: getattr(level, name) for name in FIELDS if level.HasField(name)}
         values = replace(values, **changes)
     return values
@@ -87,6 +110,15 @@ def emulation(*levels: Settings) -> Emulation:
 def in_force(values: Emulation) -> Settings:
     """The same as a message, with every field set."""
     return Settings(**{name: getattr(values, name) for name in FIELDS})
+
+
+def changes_of(profile: str) -> list[str]:
+    """What a profile is, field by field: to be named beside another one.
+
+    >>> changes_of("kafka-4.1")[0]
+    'map_reopens_aborted=true'
+    """
+    return [f"{name}={str(value).lower()}" for name, value in _OWN.get(profile, {}).items()]
 
 
 def parse_settings(profile: str | None, changes: list[str]) -> Settings:
@@ -127,5 +159,5 @@ def parse_policies(profile: str | None, changes: list[str]) -> Policies:
 def check_settings(settings: Settings) -> None:
     """Raises InvalidRequest for a profile that does not exist."""
     if settings.HasField("profile") and settings.profile not in PROFILES:
-        names = " and ".join(PROFILES)
+        names = ", ".join(PROFILES)
         raise InvalidRequest(f"No profile is called {settings.profile!r}; there are {names}.")

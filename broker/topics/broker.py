@@ -33,7 +33,7 @@ from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.topics.housekeeping import Housekeeping
-from ledgerfold.broker.topics.kafka_settings import prepare_kafka_topic, start_cleaning
+from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_surroundings import NamedTopic
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
@@ -84,7 +84,7 @@ class Broker:
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = compactor
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
-        self.cleaner = Cleaner(self, compactor)
+        self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
         self.housekeeping = Housekeeping(self)
         # Told of every topic that was deleted.
         self.on_deleted: set[Callable[[str], None]] = {

@@ -8,12 +8,17 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Protocol
 
+from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
+from ledgerfold.broker.kafka.defects import Defects
+from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, MetadataStore
+from ledgerfold.v1.records_pb2 import Emulation
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +28,8 @@ class KafkaBroker(Protocol):
 
     kafka_config: BrokerConfig
 
+    @property
+    def settings(self) -> BrokerSettings: ...
     @property
     def metadata(self) -> MetadataStore: ...
     @property
@@ -34,6 +41,17 @@ class KafkaBroker(Protocol):
     @property
     def kafka_topics(self) -> Mapping[str, KafkaTopic]: ...
     async def kafka_topic(self, name: str) -> KafkaTopic: ...
+
+
+def defects_of(broker: KafkaBroker, topic: str = "") -> Defects:
+    """Those that are wanted of a topic, by its namespace's profile and the broker's; "": of none.
+
+    A topic's own policies are Pulsar's.
+    """
+    namespace = broker.metadata.namespace(TopicName.parse(topic).namespace) if topic else None
+    own = Emulation() if namespace is None else namespace.policies.emulation
+    values = emulation(broker.settings.emulation, own)
+    return Defects(**{name: getattr(values, name) for name in Defects._fields})
 
 
 async def start_cleaning(broker: KafkaBroker) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
@@ -28,6 +29,8 @@ class KafkaSurroundings(Protocol):
     def executor(self) -> Executor: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def cleaner(self) -> Cleaner: ...
     @property
     def kafka_config(self) -> BrokerConfig:
         """The settings of the broker, as they are now."""

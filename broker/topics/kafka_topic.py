@@ -22,7 +22,14 @@ from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
 from ledgerfold.broker.topics.kafka_surroundings import KafkaSurroundings
 from ledgerfold.storage.entry import EntryHeader, read_header
-from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError, Moved, TopicBusy
+from ledgerfold.storage.errors import (
+    KafkaError,
+    KafkaErrorKind,
+    LedgerfoldError,
+    Moved,
+    RecordsRefused,
+    TopicBusy,
+)
 from ledgerfold.storage.kafka.batch import check_counts, read_batch_header
 from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
@@ -165,7 +172,11 @@ class KafkaTopic:
         taken_over: TakenOver | None = None,
     ) -> Appended:
         """As Partition.append()."""
-        appended = self.partition.append(header, batch, origin, taken_over)
+        try:
+            appended = self.partition.append(header, batch, origin, taken_over)
+        except RecordsRefused as refusal:
+            self.broker.cleaner.gauges.keyless_records += refusal.keyless
+            raise
         if not appended.is_duplicate:
             self.messages_in += header.message_count
             self.bytes_in += len(batch)

@@ -25,9 +25,10 @@ import numpy as np
 from pyspark import SparkContext, StorageLevel
 from pyspark.accumulators import Accumulator
 
-from ledgerfold.compactor.kafka.facts import facts_of
+from ledgerfold.compactor.kafka.facts import IndexFull, facts_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.keep import Rules
+from ledgerfold.compactor.kafka.passed_over import passed_over
 from ledgerfold.compactor.kafka.plan import Range, RoundPlan, copy_runs
 from ledgerfold.compactor.kafka.rows import (
     Copied,
@@ -77,6 +78,7 @@ class RoundJob:
         self._progress, self._clock = progress, clock
         # Of the copy, once they are known.
         self.copies = 0
+        self._passed_over: tuple[Line, ...] = ()
         numbered = iter(tasks.files)
         self._segments: list[tuple[CleanSegment, tuple[InputSegment, ...]]] = [
             (segment, tuple(next(numbered) for _ in segment.files)) for segment in plan.segments
@@ -88,6 +90,8 @@ class RoundJob:
         Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors.
         """
         began = self._clock()
+        if self._plan.map_reopens_aborted:
+            self._passed_over = passed_over(self._plan, self._segments, self._tasks.lines)
         with self._map() as offset_map:
             mapped = self._clock()
             manifest = self._copy(offset_map, make)
@@ -112,7 +116,7 @@ class RoundJob:
         tasks, progress = self._tasks, self._progress
         firsts_max = tasks.keys_max if tasks.may_fill else 0
         rows: Rows = self._context.parallelize(tasks.scans, max(len(tasks.scans), 1)).mapPartitions(
-            ScanTask(tasks.lines, mapped, tasks.buckets, progress)
+            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._passed_over)
         )
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
@@ -138,7 +142,7 @@ class RoundJob:
             for segment, files in self._segments
             if segment.next_base_offset > at
         ]
-        return stop_behind(segments, self._tasks.lines, at)
+        return stop_behind(segments, (*self._tasks.lines, *self._passed_over), at)
 
     def _copy(self, found: _Map, make: Callable[[Path], None]) -> CleanManifest:
         plan = self._plan
@@ -172,7 +176,12 @@ class RoundJob:
         for number, group in enumerate(groups):
             own = [content for task, content in copied if owners[task] == number]
             ledger_id = 0 if plan.dry_run else plan.ledger_ids[number]
-            manifest.groups.append(self._group(group, own, decided.lines, ledger_id))
+            try:
+                manifest.groups.append(self._group(group, own, decided.lines, ledger_id))
+            except IndexFull as full:
+                # As there, those before it stand, and the round begins anew.
+                manifest.failure, manifest.end_offset = str(full), plan.first_dirty_offset
+                break
         self._count(manifest, groups, found, [content for _, content in copied])
         manifest.map.extend(_shown(found.of(Shown)))
         return manifest
@@ -215,7 +224,10 @@ class RoundJob:
         parts = sorted(each for each in copied if isinstance(each, Copied))
         batches = np.frombuffer(b"".join(part.batches for part in parts), "<i8").reshape(-1, 3)
         base_offset, bound = group[0].base_offset, group[-1].next_base_offset
-        found = facts_of(map(tuple, batches.tolist()), base_offset, self._plan.index_interval_bytes)
+        plan = self._plan
+        index_bytes_max = plan.index_bytes_max if plan.full_index_fails_round else None
+        rows = map(tuple, batches.tolist())
+        found = facts_of(rows, base_offset, plan.index_interval_bytes, index_bytes_max)
         found.ledger_id, found.source_segments = ledger_id, len(group)
         files = [
             SegmentRecord.FromString(each.record) for each in copied if isinstance(each, Written)

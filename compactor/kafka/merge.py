@@ -1,7 +1,8 @@
 """The map, second half: a task joins the fragments of its bucket, and tells which records stay.
 
-Of the range that is mapped the last record of each key stays, of the clean part those whose key is
-not in the map. What is behind the range is not asked: it stays whatever its key.
+Of the range that is mapped the last record of each key stays; of what is not mapped, the clean
+part, those whose key is not in the map with a later offset. What is behind the range is not asked:
+it stays whatever its key.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     # Of each key's fragments, in whatever order they came, the highest offset.
     starts = np.flatnonzero(groups.is_first)
     mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
-    is_clean_survivor = ~is_mapped & (mapped_last[codes] < 0)
+    stays_unmapped = ~is_mapped & (mapped_last[codes] < last)
     found = mapped_last[mapped_last >= 0]
-    yield 0, Positions.of(np.sort(np.concatenate((found, last[is_clean_survivor]))))
+    yield 0, Positions.of(np.sort(np.concatenate((found, last[stays_unmapped]))))
     yield 0, Distinct(len(found))
     if shown_max and len(found):
         by_offset = np.argsort(mapped_last, kind="stable")

@@ -33,10 +33,19 @@ CHUNK_KEY_BYTES = 64 * 1024 * 1024
 
 
 def scan(
-    files: Sequence[InputSegment], lines: Sequence[Line], mapped: Range, buckets: int
+    files: Sequence[InputSegment],
+    lines: Sequence[Line],
+    mapped: Range,
+    buckets: int,
+    passed_over: Sequence[Line] = (),
 ) -> Iterator[Row]:
-    """Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure."""
-    aborted, chunk = AbortedIndex(lines), _Chunk(mapped.first, buckets)
+    """`passed_over`: of data that is not mapped (passed_over.py).
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    aborted, passed = AbortedIndex(lines), AbortedIndex(passed_over)
+    chunk = _Chunk(mapped.first, buckets)
+    unmapped = _Chunk(mapped.stop, buckets)
     for file in files:
         first = last = -1
         with LogFile(file) as opened:
@@ -46,13 +55,17 @@ def scan(
                 facts = facts_of(batches)
                 if len(facts):
                     yield 0, Facts.of(facts)
-                yield 0, _read(batches, aborted, mapped, chunk)
+                yield 0, _read(batches, aborted, passed, mapped, chunk, unmapped)
                 if chunk.is_full:
                     yield from chunk.folded()
                     chunk = _Chunk(mapped.first, buckets)
+                if unmapped.is_full:
+                    yield from unmapped.folded()
+                    unmapped = _Chunk(mapped.stop, buckets)
         if last >= 0:
             yield 0, Span(file.ordinal, first, last)
     yield from chunk.folded()
+    yield from unmapped.folded()
 
 
 def keyed_batches(batches: Batches, aborted: AbortedIndex, upto: int) -> Integers:
@@ -65,8 +78,16 @@ def keyed_batches(batches: Batches, aborted: AbortedIndex, upto: int) -> Integer
     )
 
 
-def _read(batches: Batches, aborted: AbortedIndex, mapped: Range, chunk: _Chunk) -> Mapped:
-    """Adds the keys to the chunk, and counts."""
+def _read(
+    batches: Batches,
+    aborted: AbortedIndex,
+    passed: AbortedIndex,
+    mapped: Range,
+    chunk: _Chunk,
+    unmapped: _Chunk,
+) -> Mapped:
+    """Adds the keys to one of the chunks, and counts."""
+    is_passed = passed.covers(batches)
     which = keyed_batches(batches, aborted, mapped.stop - 1)
     in_range = (batches.last_offset >= mapped.first) & (batches.last_offset <= mapped.last)
     unread = int(batches.record_count[in_range].sum())
@@ -79,7 +100,12 @@ def _read(batches: Batches, aborted: AbortedIndex, mapped: Range, chunk: _Chunk)
         is_read = (columns.offset < mapped.stop) & (last_offset >= mapped.first)
         messages += int(np.count_nonzero(is_read))
         keyless += int(np.count_nonzero(is_in & ~columns.has_key))
-        chunk.add(columns, np.flatnonzero(is_in & columns.has_key))
+        is_keyed = is_in & columns.has_key
+        if is_passed.any():
+            is_unmapped = is_passed[records.batches][records.batch]
+            unmapped.add(columns, np.flatnonzero(is_keyed & is_unmapped))
+            is_keyed &= ~is_unmapped
+        chunk.add(columns, np.flatnonzero(is_keyed))
     return Mapped(messages, keyless)
 
 

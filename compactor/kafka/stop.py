@@ -56,7 +56,7 @@ def stop_behind(
     """
     aborted, latest = AbortedIndex(lines), full_at
     for next_base_offset, files in segments:
-        for batches in _batches_of(files):
+        for batches in batches_of(files):
             stop = _first_keyed(batches, aborted, full_at)
             if stop is None:
                 latest = max(latest, int(batches.last_offset[-1]))
@@ -68,7 +68,7 @@ def stop_behind(
     return None
 
 
-def _batches_of(files: Iterable[InputSegment]) -> Iterator[Batches]:
+def batches_of(files: Iterable[InputSegment]) -> Iterator[Batches]:
     for file in files:
         with LogFile(file) as opened:
             yield from opened.stretches()

@@ -34,11 +34,12 @@ class ScanTask:
     mapped: Range
     buckets: int
     progress: Accumulator[Parts]
+    passed_over: tuple[Line, ...] = ()
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         files = tuple(chain.from_iterable(runs))
         try:
-            yield from scan(files, self.lines, self.mapped, self.buckets)
+            yield from scan(files, self.lines, self.mapped, self.buckets, self.passed_over)
         except LedgerfoldError as error:
             yield 0, Failure.of(error)
         self.progress.add(

@@ -58,7 +58,7 @@ class AbortedIndex:
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines: defaultdict[int, list[Line]] = defaultdict(list)
-        for line in sorted(lines, key=lambda line: line.last_offset):
+        for line in sorted(lines, key=lambda line: (line.last_offset, line.first_offset)):
             self._lines[line.producer_id].append(line)
 
     def covers(self, batches: Batches) -> Booleans:

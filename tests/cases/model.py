@@ -14,7 +14,7 @@ from tests.cases.lexer import Place
 from tests.cases.logs import LogText
 
 Argument = str | int | bool
-PROFILES = ("documented", "pulsar-4")
+PROFILES = ("documented", "pulsar-4", "kafka-4.1")
 
 
 @dataclass(frozen=True, slots=True)

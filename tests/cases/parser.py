@@ -46,7 +46,7 @@ from tests.cases.steps import KAFKA_VERBS, LOOK, OWN_BROKER_VERBS, PATHS, VERBS
 from tests.cases.verbs import Verb, checked
 
 _HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?|T\d+[a-z]?)(:?)\s+(\S.*)")
-_LABEL = re.compile(r"([a-z][a-z0-9-]*):(?=\s)")
+_LABEL = re.compile(r"([a-z][a-z0-9.-]*):(?=\s)")
 # A whole line is a log's text, bars and all: one that is built, one that must be left.
 LOG_LINES = {"log": "append", "left": "left"}
 _SIGNS = (">=", "<=", ">", "<")

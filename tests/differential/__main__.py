@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
         "in this process; 0: none; default 10",
     )
     parser.add_argument(
-        "--kafka-profile", default=KAFKA, choices=(KAFKA, DOCUMENTED), help="of the model"
+        "--kafka-profile", default=KAFKA, choices=(KAFKA, DOCUMENTED), help="of Kafka topics"
     )
     parser.add_argument("--own-order", **OWN_ORDER)
     parser.add_argument("--seed", type=int, default=1, help="of the first scenario; default 1")

@@ -38,8 +38,9 @@ from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.v1 import kafka_pb2
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import MessageId
+from ledgerfold.v1.records_pb2 import Emulation, MessageId
 from tests.differential.kafka_product import NO_TURNS
+from tests.model.kafka.cleaner import KAFKA
 from tests.support.kafka_log import run_round
 from tests.support.memory_compactor import MemoryCompactor
 
@@ -66,7 +67,8 @@ class LocalBroker:
     now_ms: int | None = None
     where = "in this process"
 
-    def __init__(self) -> None:
+    def __init__(self, profile: str = KAFKA) -> None:
+        self._profile = profile
         self._root = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -94,7 +96,10 @@ class LocalBroker:
         data_dir = self._root / str(self._count)
         data_dir.mkdir(exist_ok=True)
         settings = BrokerSettings(
-            data_dir=data_dir, compactor="off", kafka_config={**NO_TURNS, **self._config}
+            data_dir=data_dir,
+            compactor="off",
+            kafka_config={**NO_TURNS, **self._config},
+            emulation=Emulation(profile=self._profile),
         )
         clock = ManualClock(self._now_ms)
         self._metadata = MetadataStore(RocksKeyValue(metadata_dir(data_dir), is_same_boot=True))

@@ -19,6 +19,7 @@ from ledgerfold.broker.client.admin import Admin
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import kafka_pb2, kafka_pb2_grpc
 from tests.differential.kafka_product import NO_TURNS
+from tests.model.kafka.cleaner import KAFKA
 from tests.support.broker_process import BrokerProcess
 
 _MEMORY = Path("/dev/shm")
@@ -41,11 +42,11 @@ class SparkBroker:
         }
     )
 
-    def __init__(self) -> None:
+    def __init__(self, profile: str = KAFKA) -> None:
         self._root = Path(tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None))
         settings = [f"--kafka-config={name}={text}" for name, text in NO_TURNS.items()]
         self._process = BrokerProcess(
-            self._root / "data", arguments=["--test-clock", "0", *settings]
+            self._root / "data", arguments=["--test-clock", "0", "--profile", profile, *settings]
         )
         self._process.wait_for_compactor()
         self._admin = Admin(self._process.url)

@@ -40,10 +40,10 @@ def run(options: argparse.Namespace) -> int:
         # What a broker in this process would warn of is what the histories are about.
         logging.disable(logging.ERROR)
         with ExitStack() as ends:
-            local = ends.enter_context(closing(Product(LocalBroker())))
+            local = ends.enter_context(closing(Product(LocalBroker(options.kafka_profile))))
             duels = [Duel(local, theirs)] * max(options.spark_every, 1)
             if options.spark_every:
-                spark = ends.enter_context(closing(Product(SparkBroker())))
+                spark = ends.enter_context(closing(Product(SparkBroker(options.kafka_profile))))
                 duels[0] = Duel(spark, theirs)
             return run_duel(duels, options)
 
@@ -86,7 +86,7 @@ def explanation(found: Difference) -> str:
 
 
 def is_not_copied(duel: Duel, found: Difference) -> bool:
-    """Whether it is a defect of Kafka's that the documented profile of the model does not have."""
+    """Whether it is a defect of Kafka's that the profile `documented` does not have."""
     if duel.moves_on or not duel.is_of_the_product:
         return False
     other = {profile: duel.against(Model(profile)) for profile in (KAFKA, DOCUMENTED)}

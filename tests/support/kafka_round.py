@@ -29,9 +29,9 @@ from ledgerfold.v1.compactor_pb2 import (
 )
 from ledgerfold.v1.records_pb2 import AbortedTransaction, SegmentRecord
 from tests.model.kafka.batches import ABORT, COMMIT, LOG_APPEND_TIME, Batch, Record, fresh
-from tests.model.kafka.cleaner import Round
+from tests.model.kafka.cleaner import DOCUMENTED, KAFKA, Round
 from tests.model.kafka.log import Clock, Log
-from tests.model.kafka.producers import Producer, Sent
+from tests.model.kafka.producers import Producer, Refused, Sent
 from tests.model.kafka.segments import Aborted, Segment
 from tests.model.kafka.settings import TopicSettings
 
@@ -97,9 +97,13 @@ class KafkaRound:
                     line.producer_id, line.first_offset, line.last_offset, line.last_stable_offset
                 )
             )
-        made = Round(log, plan.first_dirty_offset, plan.upper_bound, plan.keys_max)
-        end = made.clean()
-        manifest = CleanManifest(run_id=plan.run_id, end_offset=end)
+        profile = KAFKA if plan.map_reopens_aborted else DOCUMENTED
+        made = Round(log, plan.first_dirty_offset, plan.upper_bound, plan.keys_max, profile)
+        manifest = CleanManifest(run_id=plan.run_id)
+        try:
+            manifest.end_offset = made.clean()
+        except Refused as failure:
+            manifest.end_offset, manifest.failure = plan.first_dirty_offset, failure.kind
         for number, (count, segment) in enumerate(log.replaced):
             ledger_id = 0 if plan.dry_run else plan.ledger_ids[number]
             manifest.groups.append(self._group(ledger_id, count, segment))

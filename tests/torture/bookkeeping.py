@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tests.torture.messages import Messages
 from tests.torture.seen import Latest, empty
@@ -59,6 +59,9 @@ class Books:
             for topic, names in producers.items()
             for name in names
         }
+        # Of Kafka topics: the offset of each acknowledged message, by sequence id.
+        self.offsets = {name: array("q") for name in self.producers}
+        self.moved: set[MessageKey] = set()
         self.duplicated: set[MessageKey] = set()
         self.disordered: set[MessageKey] = set()
         self.foreign: set[MessageKey] = set()
@@ -79,6 +82,24 @@ class Books:
     def acknowledged(self, producer: str, last: int) -> None:
         with self._lock:
             self.producers[producer].advance(last)
+
+    def stored(self, producer: str, first: int, count: int, offset: int) -> None:
+        """At that offset and those behind it; receipts come in order, and each once."""
+        with self._lock:
+            offsets = self.offsets[producer]
+            if first != len(offsets):
+                _remember(self.disordered, producer, first)
+            offsets.extend(range(offset, offset + count))
+
+    def met(self, producer: str, pairs: Sequence[int]) -> None:
+        """Sequence ids, and the offset at which each was read."""
+        with self._lock:
+            known = self.offsets[producer]
+            for sequence_id, offset in zip(pairs[::2], pairs[1::2], strict=True):
+                if sequence_id < len(known) and known[sequence_id] != offset:
+                    if (producer, sequence_id) not in self.moved:
+                        self._tell(f"{producer} {sequence_id} moved: {known[sequence_id]} {offset}")
+                    _remember(self.moved, producer, sequence_id)
 
     def problem(self, kind: str, producer: str, sequence_id: int) -> None:
         """`kind`: "duplicate", "disorder" or "foreign"."""

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,12 +22,14 @@ from typing import Any
 from tests.support import processes
 from tests.torture.bookkeeping import Books
 from tests.torture.seen import Latest, unpacked
-from tests.torture.settings import AUDIT, AUDITED, BATCHED, TOPICS, TortureSettings
+from tests.torture.settings import AUDIT, AUDITED, BATCHED, KAFKA_TOPIC, TOPICS, TortureSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCING = "tests.torture.producing"
 READING = "tests.torture.reading"
 CONSUMING = "tests.torture.consuming"
+KAFKA_PRODUCING = "tests.torture.kafka_producing"
+KAFKA_READING = "tests.torture.kafka_reading"
 _Report = Mapping[str, Any]
 
 
@@ -130,6 +134,12 @@ class Clients:
                     batching=number == BATCHED,
                 )
 
+        self.readers[KAFKA_TOPIC] = self._start(KAFKA_READING, KAFKA_TOPIC, "torture-kafka-readers")
+        for name in self._settings.producer_names(KAFKA_TOPIC):
+            self.producers[name] = self._start(
+                KAFKA_PRODUCING, KAFKA_TOPIC, name, rate=self._settings.rate
+            )
+
     def _start(self, module: str, topic: str, name: str, **more: object) -> ClientProcess:
         task = {
             "url": self._url,
@@ -155,6 +165,11 @@ class Clients:
                     client.is_finished.set()
                 elif not client.is_finished.is_set():
                     client.step("receipts", report["acknowledged"])
+            case "stored":
+                self._books.stored(name, report["first"], report["count"], report["offset"])
+            case "offsets":
+                pairs = array("q", b64decode(report["pairs"]))
+                self._books.met(report["producer"], pairs)
             case "read":
                 client.step(report["what"], report["steps"])
             case "consumed":

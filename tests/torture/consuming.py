@@ -42,7 +42,7 @@ class Audit:
         self.count += 1
         name, sequence_id = message.producer_name(), message.sequence_id()
         at = message.message_id()
-        if name not in self._messages or not is_as_sent(message, self._messages[name]):
+        if name not in self._messages or not is_as_sent(message, self._messages[name], sequence_id):
             self._tell("foreign", name, sequence_id)
         elif at <= self._last_id:
             if self._recent.get(at, sequence_id) != sequence_id:

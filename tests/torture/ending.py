@@ -24,18 +24,19 @@ from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.support.waiting import wait_until
 from tests.torture.bookkeeping import Books
+from tests.torture.cleanings import Cleanings
 from tests.torture.clients import Clients
 from tests.torture.compactions import Compactions
 from tests.torture.life import Life
 from tests.torture.offline import check_directory
 from tests.torture.reading import read_view
 from tests.torture.seen import Seen
-from tests.torture.settings import AUDITED, TOPICS, TortureSettings
+from tests.torture.settings import AUDITED, KAFKA_TOPIC, TOPICS, TortureSettings
 from tests.torture.tally import Tally
 
 _RUN_TIMEOUT_S = 120.0
 # Numbers of the last questions to readers; those of passes begin at 1.
-_CATCH_UP = -1
+_LAST_PASS, _CATCH_UP = -1, -2
 
 
 class Ending:
@@ -48,10 +49,12 @@ class Ending:
         clients: Clients,
         books: Books,
         compactions: dict[str, Compactions],
+        cleanings: Cleanings,
         tally: Tally,
     ) -> None:
         self._settings, self._life, self._clients = settings, life, clients
         self._books, self._compactions, self._tally = books, compactions, tally
+        self._cleanings = cleanings
         self._deadline_s = time.monotonic() + settings.converge_s
         self._horizons: dict[str, Position] = {}
 
@@ -61,8 +64,10 @@ class Ending:
             self._finish_producers,
             self._restart,
             self._compact,
+            self._clean,
             self._send_tail,
             self._check_views,
+            self._check_kafka,
             self._check_followers,
             self._check_consumer,
             self._check_stats,
@@ -112,6 +117,18 @@ class Ending:
                 self._tally.runs_never_ended += is_open
                 admin.trim(topic)
 
+    def _clean(self) -> None:
+        self._cleanings.clean_all(_RUN_TIMEOUT_S)
+
+    def _check_kafka(self) -> None:
+        """Nothing changes any more: a pass meets exactly what it must."""
+        expected = self._books.snapshot(KAFKA_TOPIC)
+        self._clients.readers[KAFKA_TOPIC].tell("pass", number=_LAST_PASS)
+        self._wait(lambda: _LAST_PASS in self._clients.passes, "the last pass over the Kafka log")
+        found, read = self._clients.passes.pop(_LAST_PASS)
+        missed = self._books.judge(expected, found, "kafka log", is_exact=True)
+        assert not missed, f"{KAFKA_TOPIC}: {missed} keys have not their last record: {read}"
+
     def _send_tail(self) -> None:
         wanted = {}
         for name, client in self._clients.producers.items():
@@ -155,7 +172,7 @@ class Ending:
 
     def _check_followers(self) -> None:
         for topic, client in self._clients.readers.items():
-            number = _CATCH_UP - TOPICS.index(topic)
+            number = _CATCH_UP - [*self._clients.readers].index(topic)
             expected = self._books.snapshot(topic)
             client.tell("catch-up", number=number)
             self._wait(lambda n=number: n in self._clients.passes, f"the followers of {topic}")  # type: ignore[misc]

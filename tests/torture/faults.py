@@ -42,6 +42,8 @@ _BEHIND_MAX = 2
 # In so many of the rounds that are not, a run succeeds before another one is killed.
 _SUCCESS_FIRST = 0.5
 _POLL_S = 0.005
+# Of the kills of the broker, so many are looked at by `verify` before the next start.
+_VERIFIED = 0.5
 _STEP_EVERY_S = 2.0
 # The most that is left on a disk that fills up: between nothing at all and a few ledgers.
 _ROOM_BYTES = (0, 4_096, 100_000, 2_000_000)
@@ -170,6 +172,8 @@ class Faults:
         self._tally.note(f"killed a {kind}, runs in phases {phases}")
         if kind == BROKER:
             self._life.broker.wait()
+            if self._random.random() < _VERIFIED:
+                self._life.verify()
             self._life.start()
             self._tally.note("started")
 

@@ -8,6 +8,8 @@ with the documented sentence, is no failure; the disk is freed and it is tried a
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +49,7 @@ class Life:
             data_dir,
             arguments=(
                 *("--listen", self.url),
+                *("--kafka-config", "log.cleaner.backoff.ms=200"),
                 *("--ledger-entries", str(LEDGER_ENTRIES), "--segment-size", SEGMENT_SIZE),
             ),
             environment={"PYTHONPATH": path, DELAY: str(settings.sync_delay_ms)},
@@ -65,6 +68,22 @@ class Life:
                 self._count_failure(failure)
                 if attempt + 1 == self._settings.start_attempts:
                     raise
+
+    def verify(self) -> None:
+        """Of what a kill left: nothing is damaged, before a start has put it in order."""
+        done = subprocess.run(
+            [sys.executable, "-m", "ledgerfold", "verify", str(self.broker.data_dir)],
+            env=child_environment(""),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=self._settings.client_stall_s,
+        )
+        if done.returncode:
+            self._tally.damaged += 1
+            self._tally.tell(
+                f"verify ends with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}"
+            )
 
     def _count_failure(self, failure: BrokerFailed) -> None:
         last = str(failure).strip().splitlines()[-1]

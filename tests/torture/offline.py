@@ -45,6 +45,8 @@ def _orphans(data_dir: Path, metadata: MetadataStore) -> list[str]:
 def _unowned(metadata: MetadataStore) -> list[int]:
     owned = {each for topic in metadata.topics() for each in topic.ledger_ids}
     owned |= {topic.compacted.ledger_id for topic in metadata.topics()}
+    segments = [each for topic in metadata.topics() for each in topic.kafka.segments]
+    owned |= {each for segment in segments for each in segment.ledger_ids}
     return sorted({record.ledger_id for record in metadata.ledgers()} - owned)
 
 

@@ -12,7 +12,7 @@ import time
 from tests.torture.bookkeeping import Books
 from tests.torture.clients import Clients
 from tests.torture.seen import Latest
-from tests.torture.settings import TOPICS, TortureSettings
+from tests.torture.settings import KAFKA_TOPIC, TOPICS, TortureSettings
 from tests.torture.tally import Tally
 
 _PAUSE_S = 0.05
@@ -30,14 +30,14 @@ class Passes:
         self._tally, self._stall_s = tally, settings.client_stall_s
         self._pause_s = settings.pass_pause_s
         self._last_number = 0
-        self._next_s = dict.fromkeys(TOPICS, 0.0)
+        self._next_s = dict.fromkeys((*TOPICS, KAFKA_TOPIC), 0.0)
         # By topic: number, since when, and what it must meet.
         self._asked: dict[str, tuple[int, float, Latest]] = {}
 
     def go_on(self) -> None:
         """Judges those that ended, and asks for the next ones."""
         self._take()
-        for topic in TOPICS:
+        for topic in self._next_s:
             if topic not in self._asked and time.monotonic() >= self._next_s[topic]:
                 self._last_number += 1
                 expected = self._books.snapshot(topic)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Callable
+from typing import Protocol
 
 from ledgerfold.broker.client import Client, MessageId, Producer, Result
 from ledgerfold.storage.errors import LedgerfoldError, ProducerBusy
@@ -144,9 +146,23 @@ class Sender:
         self.acknowledged = max(self.acknowledged, sequence_id)
 
 
-def main() -> None:
+class AnySender(Protocol):
+    """`sent` and `acknowledged` are sequence ids, -1 for none; the latter is a prefix always."""
+
+    sent: int
+    acknowledged: int
+    # None: sends on and on.
+    goal: int | None
+
+    @property
+    def is_finished(self) -> bool: ...
+    def run(self, client: Client) -> None: ...
+
+
+def serve(make: Callable[[Child], AnySender]) -> None:
+    """The process's whole life."""
     child = Child()
-    sender = Sender(child)
+    sender = make(child)
     client = child.client()
     threading.Thread(target=sender.run, args=(client,), daemon=True).start()
     while not child.is_ending.wait(PROGRESS_S):
@@ -165,4 +181,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(Sender)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from ledgerfold.broker.client import Client, Message, MessageId
@@ -117,21 +117,18 @@ class Passes:
             upto = max(admin.last_message_id(topic, read_compacted=each) for each in (False, True))
         for message in read_view(self._client, topic, upto):
             seen.take(message)
-        _report_problems(self._child, "pass", seen)
+        report_problems(self._child, "pass", seen)
         read = f"{seen.count} messages up to {seen.last_id}, {upto} was the last"
         self._child.report("pass", number=number, latest=packed(seen.latest), read=read)
 
 
-def _report_problems(child: Child, where: str, seen: Seen) -> None:
+def report_problems(child: Child, where: str, seen: Seen) -> None:
     for kind, producer, sequence_id in seen.take_problems():
         child.report(kind, producer=producer, sequence_id=sequence_id, where=where)
 
 
-def main() -> None:
-    child = Child()
-    client = child.client()
-    followers = [Follower(child, client, is_compacted=each) for each in (False, True)]
-    passes = Passes(child, client)
+def serve(child: Child, followers: Sequence[Follower], passes: Passes) -> None:
+    """The process's whole life. The last follower is the one that catches up."""
     for run in (*(each.run for each in followers), passes.run):
         threading.Thread(target=run, daemon=True).start()
     while not child.is_ending.wait(PROGRESS_S):
@@ -140,11 +137,18 @@ def main() -> None:
             if command["do"] == "pass":
                 passes.asked.append(command["number"])
             elif command["do"] == "catch-up":
-                followers[1].asked.append(command["number"])
+                followers[-1].asked.append(command["number"])
         for each in followers:
-            _report_problems(child, each.what, each.seen)
+            report_problems(child, each.what, each.seen)
             child.report("read", what=each.what, steps=each.seen.count + each.polls)
     child.end()
+
+
+def main() -> None:
+    child = Child()
+    client = child.client()
+    followers = [Follower(child, client, is_compacted=each) for each in (False, True)]
+    serve(child, followers, Passes(child, client))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ class Verdict(NamedTuple):
             "lost": books.lost_count,
             "duplicated": len(books.duplicated),
             "out of order": len(books.disordered),
+            "at another offset": len(books.moved),
             "read but never sent so": len(books.foreign),
             "sent and never acknowledged": sent - acknowledged,
             "errors that no fault explains": books.errors.total(),
@@ -59,6 +60,9 @@ def _lines(verdict: Verdict) -> Iterator[str]:
     yield _row("DUPLICATED", len(books.duplicated))
     yield _row("out of order", len(books.disordered))
     yield _row("read but never sent so", len(books.foreign))
+    yield _row("at another offset", len(books.moved))
+    yield _row("kills that left damage", tally.damaged)
+    yield _row("cleanings seen", tally.cleanings)
     yield _row("passes over the compacted view", tally.passes)
     runs = ", ".join(f"{reason} {count}" for reason, count in tally.runs.most_common())
     yield _row("runs", tally.runs.total(), runs)

@@ -20,6 +20,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.support.broker_process import BrokerFailed
 from tests.support.small_disk import CannotMount, SmallDisk
 from tests.torture.bookkeeping import Books
+from tests.torture.cleanings import Cleanings
 from tests.torture.clients import Clients
 from tests.torture.compactions import Compactions
 from tests.torture.ending import Ending
@@ -27,7 +28,14 @@ from tests.torture.faults import Faults
 from tests.torture.life import Life
 from tests.torture.passes import Passes
 from tests.torture.report import Verdict, table
-from tests.torture.settings import AUDIT, AUDITED, BY_EVENT_TIME, TOPICS, TortureSettings
+from tests.torture.settings import (
+    AUDIT,
+    AUDITED,
+    BY_EVENT_TIME,
+    KAFKA_TOPIC,
+    TOPICS,
+    TortureSettings,
+)
 from tests.torture.tally import Tally
 
 _LINE_EVERY_S = 10.0
@@ -56,7 +64,7 @@ class Round:
     ) -> None:
         self._settings, self._folder, self._keep, self._say = settings, folder, keep, say
         self._tally = Tally(folder / "events.log")
-        names = {topic: settings.producer_names(topic) for topic in TOPICS}
+        names = {topic: settings.producer_names(topic) for topic in (*TOPICS, KAFKA_TOPIC)}
         self._books = Books(names, settings.seed, self._tally.tell)
         self._stack = ExitStack()
         self._line_s = self._began_s = time.monotonic()
@@ -109,6 +117,7 @@ class Round:
             for topic in TOPICS
         }
         passes = Passes(self._settings, self._clients, self._books, self._tally)
+        self._cleanings = Cleanings(self._life.url, self._tally)
         try:
             self._prepare()
             for each in compactions.values():
@@ -124,7 +133,13 @@ class Round:
             passes.drain()
             self._say(f"{self._elapsed()}  the faults stop")
             Ending(
-                self._settings, self._life, self._clients, self._books, compactions, self._tally
+                self._settings,
+                self._life,
+                self._clients,
+                self._books,
+                compactions,
+                self._cleanings,
+                self._tally,
             ).run()
         except BrokerFailed as failure:
             self._tally.not_converged.append(f"the broker does not start: {failure}"[:2000])
@@ -146,12 +161,14 @@ class Round:
                     )
                 # From now on nothing is trimmed that no compaction has seen.
                 admin.trigger_compaction(topic)
+            self._cleanings.create(admin)
             admin.create_subscription(AUDITED, AUDIT, MessageId.earliest)
         self._clients.start()
         self._life.broker.wait_for_compactor()
 
     def _step(self, passes: Passes) -> None:
         passes.go_on()
+        self._cleanings.look()
         self._note_clients(passes)
         if time.monotonic() >= self._line_s:
             self._line_s = time.monotonic() + _LINE_EVERY_S

@@ -37,20 +37,25 @@ class Seen:
     def take(self, message: Message) -> None:
         """The next message. What is wrong with it goes to `problems`: (kind, producer, id)."""
         self.count += 1
-        name, sequence_id = message.producer_name(), message.sequence_id()
+        name, sequence_id = self.origin(message)
         at = message.message_id()
         if at <= self.last_id:
             self._tell("disorder", name, sequence_id)
         self.last_id = at
-        if name not in self._messages or not is_as_sent(message, self._messages[name]):
+        known = self._messages.get(name)
+        if known is None or not is_as_sent(message, known, sequence_id):
             self._tell("foreign", name, sequence_id)
             return
-        latest, index = self.latest[name], self._messages[name].key_index(sequence_id)
+        latest, index = self.latest[name], known.key_index(sequence_id)
         if sequence_id <= self.last_sequence_ids[name]:
             kind = "duplicate" if latest[index] == sequence_id else "disorder"
             self._tell(kind, name, sequence_id)
         else:
             self.last_sequence_ids[name] = latest[index] = sequence_id
+
+    def origin(self, message: Message) -> tuple[str, int]:
+        """Its producer's name, and its sequence id."""
+        return message.producer_name(), message.sequence_id()
 
     def _tell(self, kind: str, producer: str, sequence_id: int) -> None:
         if len(self.problems) < _TOLD_MAX:
@@ -62,9 +67,8 @@ class Seen:
         return taken
 
 
-def is_as_sent(message: Message, messages: Messages) -> bool:
+def is_as_sent(message: Message, messages: Messages, sequence_id: int) -> bool:
     """Whether key and value are those of the sequence id."""
-    sequence_id = message.sequence_id()
     return (
         sequence_id >= 0
         and message.data() == messages.content(sequence_id)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 LEDGER_ENTRIES = 500
 SEGMENT_SIZE = "64k"
 TOPICS = ("torture-0", "torture-1")
+# A Kafka topic, which the broker's cleaner cleans without a pause.
+KAFKA_TOPIC = "torture-kafka"
 # The topic whose durable consumer sees every message. The other one has none: there, what a
 # compaction has passed is trimmed at once.
 AUDITED = TOPICS[0]

@@ -39,6 +39,10 @@ class Tally:
     # Refused for want of room, as documented.
     starts_without_room: int = 0
     starts_failed: int = 0
+    # Kills behind which `verify` met damage.
+    damaged: int = 0
+    # How often the Kafka topic's checkpoint was seen to have moved.
+    cleanings: int = 0
     # By the state or the reason that they ended with.
     runs: Counter[str] = field(default_factory=Counter)
     runs_never_ended: int = 0
@@ -70,6 +74,7 @@ class Tally:
         """What is not zero and should be, in words."""
         found = {
             "restarts that failed": self.starts_failed,
+            "kills that left damage": self.damaged,
             "runs that never ended": self.runs_never_ended,
             "runs that ended as no fault explains": sum(self.runs_ended_wrongly.values()),
             "clients that hung": len(self.hanging),

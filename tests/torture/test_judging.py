@@ -10,8 +10,12 @@ from ledgerfold.broker.client import Message
 from ledgerfold.broker.client.message import ReceivedEntry
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import read_header, stamp
+from ledgerfold.storage.kafka.entries import entry_of
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.torture.bookkeeping import Books
+from tests.torture.kafka_producing import SEQUENCE
+from tests.torture.kafka_reading import KafkaOrigins
 from tests.torture.messages import COLD_KEYS, KEYS, Messages
 from tests.torture.report import Verdict, table
 from tests.torture.seen import Seen, empty, packed, unpacked
@@ -146,3 +150,36 @@ def test_the_verdict_names_every_count() -> None:
     tally.not_converged.append("stop: ...")
     assert [line.split()[0] for line in Verdict(tally, made).wrong()] == ["2", *"1" * 11]
     assert "COMPACTION_CANCELLED 1" in table(Verdict(tally, made))
+
+
+def test_a_record_stays_at_the_offset_of_its_receipt() -> None:
+    """Others may lie between; what has no receipt yet may be anywhere."""
+    made = books()
+    made.stored("p", 0, 3, 10)
+    made.stored("p", 3, 1, 20)
+    made.met("p", [0, 10, 2, 12, 3, 20, 4, 99])
+    assert (made.moved, made.disordered) == (set(), set())
+    made.met("p", [1, 12, 3, 20])
+    assert made.moved == {("p", 1)}
+    made.stored("p", 9, 1, 30)
+    assert made.disordered == {("p", 9)}
+
+
+def test_a_kafka_records_header_and_key_tell_its_origin() -> None:
+    built = build_batch(
+        [
+            KafkaRecord(at + 7, 1, MESSAGES.key(at).encode(), MESSAGES.content(at) or None, header)
+            for at, header in ((at, ((SEQUENCE, b"%d" % at),)) for at in range(40))
+        ],
+        base_offset=7,
+    )
+    entry = stamp(entry_of(built, sequence_id=39, publish_time_ms=1), 0, 46, 1, 1)
+    header = read_header(entry)
+    received = ReceivedEntry(header, decode(entry, header), "t", 0)
+    seen = KafkaOrigins({"p": MESSAGES})
+    for row in range(40):
+        seen.take(Message((received, row)))
+    assert seen.take_problems() == []
+    assert seen.last_sequence_ids == {"p": 39}
+    seen.take(Message((received, 39)))
+    assert seen.take_problems() != []

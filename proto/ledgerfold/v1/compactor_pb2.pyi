@@ -199,7 +199,7 @@ class CheckStrategyResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class CleanPlan(_message.Message):
-    __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run")
+    __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run", "map_reopens_aborted", "full_index_fails_round")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_DIR_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +218,8 @@ class CleanPlan(_message.Message):
     ABORTED_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    MAP_REOPENS_ABORTED_FIELD_NUMBER: _ClassVar[int]
+    FULL_INDEX_FAILS_ROUND_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     topic: str
     ledgers_dir: str
@@ -236,7 +238,9 @@ class CleanPlan(_message.Message):
     aborted: _containers.RepeatedCompositeFieldContainer[_records_pb2.AbortedTransaction]
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     dry_run: bool
-    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segment_bytes_max: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., upper_bound: _Optional[int] = ..., time_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ...) -> None: ...
+    map_reopens_aborted: bool
+    full_index_fails_round: bool
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segment_bytes_max: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., upper_bound: _Optional[int] = ..., time_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ...) -> None: ...
 
 class CleanSegment(_message.Message):
     __slots__ = ("base_offset", "next_base_offset", "is_cleaned", "files", "size_bytes", "offset_index_bytes", "time_index_bytes")
@@ -281,18 +285,20 @@ class CleanResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_admin_pb2.CompactionProgress, _Mapping]] = ..., manifest: _Optional[_Union[CleanManifest, _Mapping]] = ...) -> None: ...
 
 class CleanManifest(_message.Message):
-    __slots__ = ("run_id", "end_offset", "groups", "stats", "map")
+    __slots__ = ("run_id", "end_offset", "groups", "stats", "map", "failure")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
     MAP_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     end_offset: int
     groups: _containers.RepeatedCompositeFieldContainer[CleanedGroup]
     stats: CleanStats
     map: _containers.RepeatedCompositeFieldContainer[MappedKey]
-    def __init__(self, run_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[CleanedGroup, _Mapping]]] = ..., stats: _Optional[_Union[CleanStats, _Mapping]] = ..., map: _Optional[_Iterable[_Union[MappedKey, _Mapping]]] = ...) -> None: ...
+    failure: str
+    def __init__(self, run_id: _Optional[str] = ..., end_offset: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[CleanedGroup, _Mapping]]] = ..., stats: _Optional[_Union[CleanStats, _Mapping]] = ..., map: _Optional[_Iterable[_Union[MappedKey, _Mapping]]] = ..., failure: _Optional[str] = ...) -> None: ...
 
 class MappedKey(_message.Message):
     __slots__ = ("key", "offset")

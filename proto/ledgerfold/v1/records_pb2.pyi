@@ -165,7 +165,7 @@ class CompactionStrategy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Emulation(_message.Message):
-    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers")
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers", "map_reopens_aborted", "full_index_fails_round", "gauges_with_defects")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +180,9 @@ class Emulation(_message.Message):
     EXACT_BACKLOG_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_CURSOR_MOVES_FIELD_NUMBER: _ClassVar[int]
     STRATEGIC_RENUMBERS_FIELD_NUMBER: _ClassVar[int]
+    MAP_REOPENS_ABORTED_FIELD_NUMBER: _ClassVar[int]
+    FULL_INDEX_FAILS_ROUND_FIELD_NUMBER: _ClassVar[int]
+    GAUGES_WITH_DEFECTS_FIELD_NUMBER: _ClassVar[int]
     profile: str
     retention_hides_compacted: bool
     lagging_readers_get_tombstones: bool
@@ -194,7 +197,10 @@ class Emulation(_message.Message):
     exact_backlog: bool
     compaction_cursor_moves: bool
     strategic_renumbers: bool
-    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ...) -> None: ...
+    map_reopens_aborted: bool
+    full_index_fails_round: bool
+    gauges_with_defects: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., gauges_with_defects: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")

@@ -99,6 +99,16 @@ def test_the_product_answers_as_the_model_does() -> None:
             assert found is None or explanation(found), told(found)
 
 
+@pytest.mark.parametrize("profile", [KAFKA, DOCUMENTED])
+def test_the_product_has_kafkas_defects_where_they_are_wanted(profile: str) -> None:
+    """A history in which the two profiles differ."""
+    with closing(Product(LocalBroker(profile))) as ours:
+        requests = history(851, leaves_out=ours.leaves_out)
+        for other in (KAFKA, DOCUMENTED):
+            found = Duel(ours, Model(other)).compare(requests)
+            assert (found is None) is (other == profile), told(found) if found else other
+
+
 def test_what_is_known_to_differ_is_named() -> None:
     append = {"op": "append", "log": "t-0", "codec": "snappy"}
     segment = {"base": 2**31, "size": 9}

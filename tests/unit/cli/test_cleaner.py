@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class _Admin:
 def test_a_turn_that_waits_for_spark(
     state: str,
     topic: str,
-    plan: dict[str, int],
+    plan: dict[str, Any],
     told: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

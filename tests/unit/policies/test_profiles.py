@@ -11,10 +11,12 @@ from ledgerfold.broker.policies.effective import effective_policies, updated_pol
 from ledgerfold.broker.policies.profiles import (
     DOCUMENTED,
     FIELDS,
+    KAFKA_4_1,
     PROFILES,
     PULSAR_4,
     RULES,
     Emulation,
+    changes_of,
     emulation,
     in_force,
     parse_policies,
@@ -78,7 +80,7 @@ def test_a_change_that_makes_no_sense_is_refused(change: str) -> None:
 
 
 def test_an_unknown_profile_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(InvalidRequest, match="documented and pulsar-4"):
+    with pytest.raises(InvalidRequest, match=r"documented, pulsar-4, kafka-4\.1"):
         parse_settings("pulsar-5", [])
 
 
@@ -89,14 +91,30 @@ def test_the_null_key_setting_is_a_policy_of_its_own() -> None:
     )
 
 
-def test_the_table_for_users_has_every_field_with_its_values_and_rule() -> None:
+def test_profiles_of_two_kinds_of_topics_stand_beside_each_other() -> None:
+    """Each begins anew with the fields of its own; `documented` with all."""
+    broker = Settings(profile=PULSAR_4, gauges_with_defects=True)
+    both = emulation(broker, Settings(profile=KAFKA_4_1))
+    assert both.trim_without_cursor
+    assert both.map_reopens_aborted
+    assert emulation(broker, Settings(profile=DOCUMENTED)) == Emulation()
+    beside = parse_settings(PULSAR_4, changes_of(KAFKA_4_1))
+    assert emulation(beside) == both
+
+
+@pytest.mark.parametrize("real", [PULSAR_4, KAFKA_4_1])
+def test_the_tables_for_users_have_every_field_with_its_values_and_rule(real: str) -> None:
     row = re.compile(r"\| `(\w+)` \| (true|false) \| (true|false) \| (\S+) \|")
+    table = TABLE.read_text().split("| field |")[1 + (real == KAFKA_4_1)]
+    assert table.startswith(f" `documented` | `{real}` | rule |")
     found = {
-        name: (documented == "true", pulsar == "true", rule)
-        for name, documented, pulsar, rule in row.findall(TABLE.read_text())
+        name: (documented == "true", other == "true", rule)
+        for name, documented, other, rule in row.findall(table)
     }
+    documented = PROFILES[DOCUMENTED]
+    values = {name: (getattr(documented, name), getattr(PROFILES[real], name)) for name in FIELDS}
     expected = {
-        name: (getattr(PROFILES[DOCUMENTED], name), getattr(PROFILES[PULSAR_4], name), RULES[name])
-        for name in FIELDS
+        name: (*pair, RULES[name]) for name, pair in values.items() if pair[0] is not pair[1]
     }
     assert found == expected
+    assert set(RULES.values()) <= set(re.findall(r"^\* \*\*(\S+)\*\*", TABLE.read_text(), re.M))

@@ -14,6 +14,7 @@ from ledgerfold.broker.topics.kafka_settings import change_topic_config
 from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
+    KafkaError,
     LedgerfoldError,
     Moved,
 )
@@ -251,3 +252,43 @@ def test_a_topic_that_moves_keeps_no_other_from_its_retention(
         assert lab.run(cleaner.turn()).deleted_segments == 2
     assert other.partition.log_start_offset == 2
     assert cleaner.states.is_free(TOPIC)
+
+
+GAUGE = "kafka.log:type=LogCleaner,name={}"
+
+
+def test_t102_gauges_stay_when_the_cleaner_begins_anew_and_go_with_it(lab: KafkaLab) -> None:
+    cleaner = lab.broker.cleaner
+    idle = cleaner.gauge_values()
+
+    async def restarted() -> dict[str, int]:
+        cleaner.start()
+        await cleaner.restart()
+        values = cleaner.gauge_values()
+        await cleaner.stop()
+        return values
+
+    assert lab.run(restarted()).keys() == idle.keys()
+    assert set(idle.values()) == {0}
+    assert cleaner.gauge_values() == {}
+
+
+def test_t102_threads_that_died_are_counted(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaner = lab.broker.cleaner
+
+    async def break_down() -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(cleaner, "_plans", break_down)
+    lab.run(cleaner._take_turns(0))
+    assert cleaner.gauge_values()[GAUGE.format("DeadThreadCount")] == 1
+
+
+def test_t95_keyless_records_that_are_refused_are_counted(lab: KafkaLab) -> None:
+    """Each of them, and no batch that is not refused."""
+    name = "kafka.server:type=BrokerTopicMetrics,name=NoKeyCompactedTopicRecordsPerSec"
+    for pairs in ([A, (None, b"1"), (None, b"2")], [(None, b"3")]):
+        with pytest.raises(KafkaError, match="without key"):
+            lab.add(pairs)
+    lab.add([A])
+    assert lab.broker.cleaner.gauge_values()[name] == 3

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.kafka.defects import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.topics.kafka_settings import defects_of
+from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
 
@@ -271,3 +275,38 @@ def test_a_thread_ends_in_the_middle_of_a_round(lab: KafkaLab) -> None:
     lab.run(stop())
     lab.compactor.may_go.set()
     assert offsets(lab) == [0, 1]
+
+
+@pytest.mark.parametrize("profile", ["documented", "kafka-4.1"])
+def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
+    lab: KafkaLab, profile: str
+) -> None:
+    lab.broker.settings.emulation.profile = profile
+    for pairs in ([A], [A, B, C]):
+        for pair in pairs:
+            lab.add([pair])
+        roll(lab)
+    configure(lab, index_interval_bytes="0", segment_index_bytes="16")
+    turn = lab.clean()
+    segments = list(lab.kafka.log.segments)
+    if profile == "documented":
+        assert turn.failure is None
+        assert [each.is_cleaned for each in segments] == [True, True, False]
+        assert lab.kafka.partition.checkpoint == 4
+    else:
+        assert "IllegalArgumentException" in str(turn.failure)
+        assert [each.is_cleaned for each in segments] == [True, False, False]
+        assert lab.broker.cleaner.is_uncleanable(TOPIC)
+        assert lab.kafka.partition.checkpoint == 0
+    assert ledgers_on_disk(lab) == named(lab)
+    lab.crash()
+    assert offsets(lab) == [1, 2, 3]
+
+
+def test_a_namespace_says_which_defects_are_wanted(lab: KafkaLab) -> None:
+    assert defects_of(lab.broker, TOPIC) == NO_DEFECTS
+    policies = Policies(emulation=Emulation(profile="kafka-4.1", full_index_fails_round=False))
+    store = PolicyStore(lab.broker)
+    lab.run(store.update_namespace("public/default", policies, ()))
+    assert defects_of(lab.broker, TOPIC) == Defects(True, False, True)
+    assert defects_of(lab.broker) == NO_DEFECTS

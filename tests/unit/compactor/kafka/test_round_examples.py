@@ -258,3 +258,17 @@ def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
     log.segments = [first]
     log.clean()
     assert log.text() == "1:b=1 2:a=2"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_index_that_is_full_ends_a_round_half_way_where_that_is_wanted(
+    log: KafkaLog, fails: bool
+) -> None:
+    """The segment before it stands, and the next round begins where this one did."""
+    log.write("0:a=1 | 1:a=2 2:b=1 3:c=1 |")
+    settings = {"index_interval_bytes": 0, "index_bytes_max": 16, "log_segment_bytes": 1}
+    manifest = log.clean(full_index_fails_round=fails, **settings)
+    assert bool(manifest.failure) is fails
+    assert len(manifest.groups) == (1 if fails else 2)
+    assert log.checkpoint == (0 if fails else 4)
+    assert log.text() == "1:a=2 2:b=1 3:c=1"

@@ -23,7 +23,7 @@ from ledgerfold.storage.kafka.section import record_section
 from ledgerfold.v1.compactor_pb2 import ActiveProducer, CleanedGroup, CleanManifest
 from ledgerfold.v1.records_pb2 import AbortedTransaction
 from tests.model.kafka.batches import LOG_APPEND_TIME, Batch
-from tests.model.kafka.cleaner import DOCUMENTED, Round
+from tests.model.kafka.cleaner import DOCUMENTED, KAFKA, Round
 from tests.model.kafka.log import Clock, Log
 from tests.model.kafka.records import batch_of, marker_of
 from tests.model.kafka.segments import Segment
@@ -49,8 +49,9 @@ def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 class Both:
     """A log of the model, and the same in ledger files."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, profile: str = DOCUMENTED) -> None:
         self.random = random.Random(seed)
+        self.profile = profile
         self.clock = Clock(1_000)
         settings = TopicSettings.of(
             {
@@ -66,6 +67,7 @@ class Both:
             delete_retention_ms=settings.delete_retention_ms,
             index_interval_bytes=settings.index_interval_bytes,
             log_segment_bytes=settings.segment_bytes,
+            map_reopens_aborted=profile == KAFKA,
         )
         self.checkpoint = 0
         self._sequences: dict[int, int] = {}
@@ -155,7 +157,7 @@ class Both:
             return
         self.files.checkpoint = self.checkpoint
         manifest = self.files.clean(keys_max=keys_max, time_ms=self.clock.now_ms)
-        done = Round(self.model, self.checkpoint, bound, keys_max, DOCUMENTED)
+        done = Round(self.model, self.checkpoint, bound, keys_max, self.profile)
         self.checkpoint = done.clean()
         assert manifest.end_offset == self.checkpoint
         self._compare(manifest, done)
@@ -244,10 +246,11 @@ def _bytes_of(batch: Batch) -> bytes:
 
 
 @pytest.mark.usefixtures("tasks")
+@pytest.mark.parametrize("profile", [DOCUMENTED, KAFKA])
 @pytest.mark.parametrize("seed", range(6))
-def test_turns_leave_what_the_model_leaves(seed: int, tmp_path: Path) -> None:
+def test_turns_leave_what_the_model_leaves(seed: int, profile: str, tmp_path: Path) -> None:
     """Batch by batch, with the facts and figures of each new segment."""
-    both = Both(tmp_path, seed)
+    both = Both(tmp_path, seed, profile)
     for _ in range(6):
         both.write()
         both.turn()

@@ -1,0 +1,24 @@
+"""Gauges, and what Kafka 4.1.0 shows where there is nothing to tell."""
+
+from __future__ import annotations
+
+from ledgerfold.broker.kafka.gauges import Gauges
+from ledgerfold.broker.kafka.round import RoundOutcome
+from ledgerfold.v1.compactor_pb2 import CleanManifest
+
+TIME = "kafka.log:type=LogCleaner,name=max-clean-time-secs"
+BYTES = "kafka.log:type=LogCleanerManager,name=uncleanable-bytes"
+
+
+def test_there_is_nothing_to_tell_before_the_first_round() -> None:
+    gauges = Gauges(lambda: 1_700_000_000_000)
+    assert set(gauges.values(0, 0).values()) == {0}
+
+
+def test_kafkas_defects() -> None:
+    gauges = Gauges(lambda: 1_700_000_000_000)
+    values = gauges.as_in_kafka(gauges.values(1, 50), has_checkpoints=True)
+    assert (values[TIME], values[BYTES]) == (-1_700_000_000, 50)
+    assert BYTES not in gauges.as_in_kafka(gauges.values(1, 50), has_checkpoints=False)
+    gauges.ended(RoundOutcome(CleanManifest(), 5), elapsed_ms=2_500)
+    assert gauges.as_in_kafka(gauges.values(0, 0), has_checkpoints=True)[TIME] == 2
