@@ -73,18 +73,20 @@ class LogTail:
         if writer.should_roll():
             writer = self._roll(writer)
         body = entry[header.header_bytes :]
-        position = writer.append(header, body, self._clock_ms(), producer_number)
+        position = writer.append(header, (body,), self._clock_ms(), producer_number)
         self._commit.start()
         return position
 
-    def append_body(self, header: EntryHeader, body: Buffer, append_time_ms: int) -> Position:
-        """As append(), where the broker has changed the sections: `body` are those, together."""
+    def append_sections(
+        self, header: EntryHeader, sections: tuple[Buffer, Buffer], append_time_ms: int
+    ) -> Position:
+        """As append(), where the broker has changed the sections."""
         self.check_open()
         writer = self._writers.open
         assert writer is not None
         if writer.should_roll():
             writer = self._roll(writer)
-        position = writer.append(header, body, append_time_ms, producer_number=0)
+        position = writer.append(header, sections, append_time_ms, producer_number=0)
         self._commit.start()
         return position
 
