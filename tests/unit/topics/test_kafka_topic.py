@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, NotAllowed
+from ledgerfold.storage.entry import Codec, EntryFields, build_entry
+from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind, NotAllowed
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -31,6 +32,20 @@ def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
     assert [offset for offset, *_ in lab.records()] == [0, 1, 2, 3, 4, 5]
     assert [offset for offset, *_ in lab.records(4)] == [4, 5]
     assert lab.records(6) == []
+
+
+@pytest.mark.parametrize("header_bytes", [0, 60, 62])
+def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
+    lab: KafkaLab, header_bytes: int
+) -> None:
+    """Its lengths would not be those of what is stored."""
+    batch = lab.batch([A])
+    fields = EntryFields(message_count=1, codec=Codec.KAFKA)
+    entry = build_entry(batch[:header_bytes], batch[header_bytes:], fields)
+    producer = lab.kafka.attach_producer("p")
+    with pytest.raises(InvalidRequest, match="is not the header of a batch"):
+        producer.append(memoryview(entry))
+    assert lab.records() == []
 
 
 @pytest.mark.parametrize("offset", [-1, 7])
