@@ -280,8 +280,11 @@ def verify_sections(
     offset: int = 0,
     path: str = "entry",
     keys_only: bool = False,
-) -> None:
-    """Checks the sections' checksums. Raises Corruption, with the section's own offset."""
+) -> tuple[bytes, bytes]:
+    """Checks the sections' checksums, and gives the copies that it takes of them.
+
+    Raises Corruption, with the section's own offset.
+    """
     keys_at = offset + header.header_bytes
     values_at = keys_at + header.key_bytes
     end = keys_at + header.key_bytes + (0 if keys_only else header.value_bytes)
@@ -289,16 +292,19 @@ def verify_sections(
         raise Corruption(
             path, offset, f"{end - offset} bytes of entry", f"{len(buffer) - offset} bytes"
         )
-    found = crc32c(buffer[keys_at:values_at])
+    keys = bytes(buffer[keys_at:values_at])
+    found = crc32c(keys)
     if found != header.key_crc:
         raise Corruption(path, keys_at, f"key section CRC32C {header.key_crc:08x}", f"{found:08x}")
     if keys_only:
-        return
-    found = crc32c(buffer[values_at:end])
+        return keys, b""
+    values = bytes(buffer[values_at:end])
+    found = crc32c(values)
     if found != header.value_crc:
         raise Corruption(
             path, values_at, f"value section CRC32C {header.value_crc:08x}", f"{found:08x}"
         )
+    return keys, values
 
 
 def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
@@ -307,13 +313,20 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
     `bytes_max` bounds it also when a compaction has taken messages from it. Raises InvalidRequest,
     MessageTooLarge.
     """
+    return checked_entry(frame, bytes_max)[0]
+
+
+def checked_entry(
+    frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX
+) -> tuple[EntryHeader, bytes, bytes]:
+    """The same; and copies of the sections."""
     try:
         header = read_header(frame)
         if header.size_bytes != len(frame):
             raise InvalidRequest(
                 f"The entry's header speaks of {header.size_bytes} bytes, {len(frame)} came."
             )
-        verify_sections(frame, header)
+        keys, values = verify_sections(frame, header)
     except (Corruption, IncompatibleFormat) as error:
         raise InvalidRequest(f"Not an entry: {error}") from error
     largest = entry_bytes_after_rebuild_max(header.stored_bytes, header.message_count)
@@ -325,7 +338,7 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
     if header.compression not in Compression._value2member_map_:
         raise InvalidRequest(f"Unknown compression {header.compression}.")
-    return header
+    return header, keys, values
 
 
 def stamped_header(

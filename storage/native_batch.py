@@ -130,6 +130,8 @@ class NativeBatch:
         if not values.property_offsets:
             return {}
         first, end = _pair(values.property_offsets, row)
+        if end > len(values.property_name_offsets) // 4:
+            raise InvalidRequest("The property columns of a native entry do not fit together.")
         try:
             return {
                 _slice(values.property_names, values.property_name_offsets, pair).decode(): _slice(

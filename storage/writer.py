@@ -40,7 +40,7 @@ class _Queued(NamedTuple):
     position: Position
     append_time_ms: int
     producer_number: int
-    body: Buffer
+    body: tuple[Buffer, ...]
 
 
 class LedgerWriter:
@@ -89,9 +89,13 @@ class LedgerWriter:
         return self._failure is not None
 
     def append(
-        self, header: EntryHeader, body: Buffer, append_time_ms: int, producer_number: int
+        self,
+        header: EntryHeader,
+        body: tuple[Buffer, ...],
+        append_time_ms: int,
+        producer_number: int,
     ) -> Position:
-        """Queues an entry as it came: its header, and in `body` the rest. No I/O.
+        """Queues an entry as it came: its header, and in `body` the rest, end to end. No I/O.
 
         Raises DiskFailure when an earlier flush failed, AlreadyClosed.
         """
@@ -164,7 +168,7 @@ class LedgerWriter:
         while end < len(queue) and (end == start or size < self._settings.segment_bytes_max):
             queued = queue[end]
             stamped.append(self._stamp(queued))
-            buffers += (stamped[-1], queued.body)
+            buffers += (stamped[-1], *queued.body)
             size += queued.header.size_bytes
             end += 1
         reach("flush.before-write")

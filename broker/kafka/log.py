@@ -35,6 +35,7 @@ from ledgerfold.broker.kafka.segments import (
     Segments,
     cleaned_segment,
 )
+from ledgerfold.broker.kafka.validation import Taken
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.group_commit import GroupCommit
 from ledgerfold.broker.log.new_ledgers import NewLedgers
@@ -45,11 +46,10 @@ from ledgerfold.broker.log.tail import LogTail
 from ledgerfold.broker.log.writers import Writers
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import Buffer, EntryHeader, Position, crc32c
+from ledgerfold.storage.entry import EntryHeader, Position, crc32c
 from ledgerfold.storage.errors import CompactionFenced, DiskFailure
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
-    read_batch_header,
 )
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
@@ -184,26 +184,17 @@ class KafkaLog:
 
     # -- appending -------------------------------------------------------------------------
 
-    def append(
-        self,
-        entry: EntryHeader,
-        batch_header: bytes,
-        section: Buffer,
-        append_time_ms: int,
-        *,
-        is_rebuilt: bool,
-    ) -> Position:
-        """A batch whose header is stamped, behind the log's end; durable once the state says so.
+    def append(self, entry: EntryHeader, batch: Taken, append_time_ms: int) -> Position:
+        """A batch behind the log's end, which its offsets are; durable once the state says so.
 
-        `entry`: the header of the entry as it came; `section`: the records; `is_rebuilt`: they are
-        not those that came. Raises what made the log fail.
+        `entry`: the header of the entry as it came. Raises what made the log fail.
         """
-        header = read_batch_header(batch_header)
-        body = b"".join((batch_header, section))
-        changed = entry._replace(key_bytes=BATCH_HEADER_BYTES, key_crc=crc32c(batch_header))
-        if is_rebuilt:
+        header, section = batch.header, batch.section
+        changed = entry._replace(key_bytes=BATCH_HEADER_BYTES, key_crc=crc32c(batch.header_bytes))
+        if batch.is_rebuilt:
             changed = changed._replace(value_bytes=len(section), value_crc=crc32c(section))
-        position = self.tail.append(changed, body, _NO_PRODUCER, append_time_ms)
+        sections = batch.header_bytes, section
+        position = self.tail.append(changed, sections, _NO_PRODUCER, append_time_ms)
         active = self.segments.active
         if not active.parts or active.parts[-1].ledger_id != position.ledger_id:
             active.parts.append(Part(position.ledger_id, header.base_offset))

@@ -35,7 +35,7 @@ from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
-from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
@@ -172,7 +172,7 @@ class Partition:
     def append(
         self,
         entry: EntryHeader,
-        batch: memoryview,
+        batch: BatchParts,
         origin: Origin = Origin.CLIENT,
         taken_over: TakenOver | None = None,
     ) -> Appended:
@@ -188,7 +188,7 @@ class Partition:
         header = taken.header
         marker = None
         if header.is_control:
-            marker = _marker_of(header, lambda: taken.header_bytes + bytes(taken.section))
+            marker = _marker_of(header, lambda: taken.header_bytes + taken.section)
         # NOTE: as in Kafka, a batch that is refused now, or known, may have ended the segment.
         if taken_over is None:
             self._roll_before(header, now_ms)
@@ -196,17 +196,13 @@ class Partition:
         if prepared.duplicate is not None:
             sent, upto = prepared.duplicate, self.log.tail.last_appended
             return Appended(sent.first_offset, sent.last_offset, upto, is_duplicate=True)
-        section = taken.section
-        is_rebuilt = not isinstance(section, memoryview) or section.obj is not batch.obj
-        position = self.log.append(
-            entry, taken.header_bytes, section, now_ms, is_rebuilt=is_rebuilt
-        )
+        position = self.log.append(entry, taken, now_ms)
         self._see_start(header)
         aborted = self.producers.commit(prepared)
         self.log.segments.active.aborted.extend(map(_record_of, aborted))
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
-    def _take(self, batch: memoryview, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
+    def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
         rules, end = AppendRules(self.label, self.config), self.log.end_offset
         if origin is Origin.REPLICATION:
             return rules.follow(

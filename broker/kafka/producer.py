@@ -128,7 +128,7 @@ class ProducerEntry:
         if epoch != self.epoch:
             return None
         for each in self.sent:
-            if (each.first_sequence, each.last_sequence) == (first_sequence, last_sequence):
+            if each.last_sequence == last_sequence and each.first_sequence == first_sequence:
                 return each
         return None
 

@@ -8,10 +8,11 @@ is then built anew.
     >>> from ledgerfold.storage.kafka.records import build_columns
     >>> rules = AppendRules("prices-0", LogConfig.of({"cleanup.policy": "compact"}))
     >>> batch = build_columns([b"k", b"l"], [b"1", b"2"], [5, 6])
-    >>> taken = rules.lead(batch, Origin.CLIENT, offset=40, now_ms=9)
+    >>> taken = rules.lead(BatchParts.of(batch), Origin.CLIENT, offset=40, now_ms=9)
     >>> taken.header.base_offset, taken.header.last_offset, taken.append_time_ms
     (40, 41, None)
-    >>> rules.lead(build_columns([None], [b"1"], [5]), Origin.CLIENT, offset=42, now_ms=9)
+    >>> keyless = BatchParts.of(build_columns([None], [b"1"], [5]))
+    >>> rules.lead(keyless, Origin.CLIENT, offset=42, now_ms=9)
     Traceback (most recent call last):
         ...
     ledgerfold.storage.errors.RecordsRefused: One or more records have been rejected due to 1 \
@@ -41,15 +42,16 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
     BatchHeader,
+    BatchParts,
     TimestampType,
-    check_batch,
+    check_parts,
+    packed_header,
+    placed,
     read_batch_header,
-    sealed,
-    stamped_batch_header,
-    with_append_time,
+    with_checksum,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
-from ledgerfold.storage.kafka.records import build_columns, section_columns
+from ledgerfold.storage.kafka.records import batch_parts, section_columns
 from ledgerfold.storage.kafka.section import RecordColumns
 from ledgerfold.storage.kafka.varints import int64
 
@@ -64,12 +66,16 @@ _CODECS = {
 
 
 class Taken(NamedTuple):
-    """As it goes into the log. `append_time_ms`: what the producer is told, under LogAppendTime."""
+    """As it goes into the log. `append_time_ms`: what the producer is told, under LogAppendTime.
+
+    `is_rebuilt`: the records are not those that came.
+    """
 
     header: BatchHeader
     header_bytes: bytes
-    section: Buffer
+    section: bytes
     append_time_ms: int | None = None
+    is_rebuilt: bool = False
 
 
 class _Refusal(NamedTuple):
@@ -86,45 +92,49 @@ class AppendRules:
     config: LogConfig
 
     def lead(
-        self, batch: Buffer, origin: Origin, *, offset: int, now_ms: int, leader_epoch: int = 0
+        self, batch: BatchParts, origin: Origin, *, offset: int, now_ms: int, leader_epoch: int = 0
     ) -> Taken:
         """A client's append, or a coordinator's, which gets its offsets here. Raises KafkaError."""
-        header = self._checked(batch, origin)
-        config = self.config
+        header, section, config = self._checked(batch, origin), batch.section, self.config
         if origin is Origin.CLIENT:
             self._check_client(header)
         self._check_offsets(offset + header.last_offset_delta)
-        section = memoryview(batch)[BATCH_HEADER_BYTES:]
         refusals = [*self._refusals(header, section, now_ms)]
         if refusals:
             raise _refused(refusals)
+        changed = header
         codec = _CODECS.get(config.compression_type, header.compression)
         if codec != header.compression and not header.is_control:
-            batch = _rebuilt(header, section, codec)
-            self._check_rebuilt(len(batch))
+            changed, section = _rebuilt(header, section, codec)
+            self._check_rebuilt(BATCH_HEADER_BYTES + len(section))
         if config.is_dated_at_append:
-            batch = with_append_time(batch, now_ms)
+            attributes = changed.attributes | _LOG_APPEND_TIME_BIT
+            changed = changed._replace(attributes=attributes, max_timestamp_ms=now_ms)
         elif header.timestamp_type == TimestampType.LOG_APPEND_TIME:
-            batch = _dated_by_records(batch)
-        stamped = stamped_batch_header(batch, offset, leader_epoch)
-        self._check_fits_segment(len(batch))
+            # Kafka takes the mark of another clock away, and leaves the largest timestamp.
+            changed = changed._replace(attributes=changed.attributes & ~_LOG_APPEND_TIME_BIT)
+        if changed is not header:
+            changed = with_checksum(changed, section)
+        taken = placed(changed, offset, leader_epoch)
+        self._check_fits_segment(taken.size_bytes)
         return Taken(
-            read_batch_header(stamped),
-            stamped,
-            memoryview(batch)[BATCH_HEADER_BYTES:],
-            now_ms if config.is_dated_at_append else None,
+            taken,
+            packed_header(taken),
+            section,
+            append_time_ms=now_ms if config.is_dated_at_append else None,
+            is_rebuilt=section is not batch.section,
         )
 
     def follow(
-        self, batch: Buffer, *, log_end: int, log_start: int, fits_segment: bool = True
+        self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool = True
     ) -> Taken:
         """A leader's append, with the offsets that it gave out. Raises KafkaError.
 
         `fits_segment` False: a segment is as large as it is there, whatever the settings say here.
         """
-        header = check_batch(batch)
+        header = check_parts(batch)
         if header.base_offset < log_end:
-            offsets = section_columns(header, memoryview(batch)[BATCH_HEADER_BYTES:]).offsets
+            offsets = section_columns(header, batch.section).offsets
             first = ", ".join(map(str, offsets[:10]))
             error = KafkaError(
                 KafkaErrorKind.INVALID_REQUEST,
@@ -138,23 +148,23 @@ class AppendRules:
         self._check_offsets(header.last_offset)
         if fits_segment:
             self._check_fits_segment(header.size_bytes)
-        section = memoryview(batch)[BATCH_HEADER_BYTES:]
-        return Taken(header, bytes(memoryview(batch)[:BATCH_HEADER_BYTES]), section)
+        return Taken(header, bytes(batch.header_bytes), batch.section)
 
-    def _checked(self, batch: Buffer, origin: Origin) -> BatchHeader:
-        base_offset = read_batch_header(batch).base_offset
+    def _checked(self, batch: BatchParts, origin: Origin) -> BatchHeader:
+        base_offset = read_batch_header(batch.header_bytes).base_offset
         if origin is Origin.CLIENT and base_offset != 0:
             raise _invalid(
                 f"The baseOffset of the record batch in the append to {self.partition} should be "
                 f"0, but it is {base_offset}"
             )
-        if len(batch) > self.config.max_message_bytes:
+        size_bytes, most = batch.size_bytes, self.config.max_message_bytes
+        if size_bytes > most:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                f"The record batch size in the append to {self.partition} is {len(batch)} bytes "
-                f"which exceeds the maximum configured value of {self.config.max_message_bytes}).",
+                f"The record batch size in the append to {self.partition} is {size_bytes} bytes "
+                f"which exceeds the maximum configured value of {most}).",
             )
-        return check_batch(batch)
+        return check_parts(batch)
 
     def _check_client(self, header: BatchHeader) -> None:
         count, offsets = header.record_count, header.last_offset_delta + 1
@@ -281,10 +291,10 @@ def _refused(refusals: list[_Refusal]) -> RecordsRefused:
     )
 
 
-def _rebuilt(header: BatchHeader, section: Buffer, codec: int) -> bytes:
-    """The same records under another codec."""
+def _rebuilt(header: BatchHeader, section: bytes, codec: int) -> tuple[BatchHeader, bytes]:
+    """The same records under another codec; without a checksum yet."""
     columns = section_columns(header, section)
-    return build_columns(
+    return batch_parts(
         columns.keys,
         columns.values,
         columns.timestamps_ms,
@@ -295,13 +305,6 @@ def _rebuilt(header: BatchHeader, section: Buffer, codec: int) -> bytes:
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-
-
-def _dated_by_records(batch: Buffer) -> bytes:
-    """Kafka takes the mark of another clock away, and leaves the largest timestamp."""
-    header = read_batch_header(batch)
-    dated = header._replace(attributes=header.attributes & ~_LOG_APPEND_TIME_BIT)
-    return sealed(dated, memoryview(batch)[BATCH_HEADER_BYTES:])
 
 
 def _invalid(message: str) -> KafkaError:

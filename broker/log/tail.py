@@ -66,13 +66,13 @@ class LogTail:
     def append(
         self,
         header: EntryHeader,
-        body: Buffer,
+        sections: tuple[Buffer, ...],
         producer_number: int,
         append_time_ms: int | None = None,
     ) -> Position:
         """Gives the entry its position and queues it. Durable once the state says so.
 
-        `body`: the entry's sections; `append_time_ms`: None is now.
+        `sections`: the entry's, end to end; `append_time_ms`: None is now.
         """
         # Asked here first: this is done for each entry, and a call takes time.
         if self._is_ending or self._state.failure is not None:
@@ -83,7 +83,7 @@ class LogTail:
             writer = self._roll(writer)
         if append_time_ms is None:
             append_time_ms = self._clock_ms()
-        position = writer.append(header, body, append_time_ms, producer_number)
+        position = writer.append(header, sections, append_time_ms, producer_number)
         self._commit.start()
         return position
 

@@ -18,10 +18,15 @@ from ledgerfold.broker.kafka.config import LogConfig
 from ledgerfold.broker.kafka.log import KafkaLog
 from ledgerfold.broker.kafka.partition import Appended
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
-from ledgerfold.storage.entry import Codec, EntryHeader, Position, check_entry, crc32c
+from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c
 from ledgerfold.storage.errors import InvalidRequest, KafkaError
-from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, check_batch
-from ledgerfold.storage.kafka.records import build_columns, columns_of
+from ledgerfold.storage.kafka.batch import (
+    BatchParts,
+    check_parts,
+    sealed_header,
+)
+from ledgerfold.storage.kafka.entries import check_entry_of
+from ledgerfold.storage.kafka.records import batch_parts, section_columns
 
 
 class KafkaPublishTopic(Protocol):
@@ -39,7 +44,7 @@ class KafkaPublishTopic(Protocol):
     def entry_bytes_max(self) -> int: ...
     @property
     def producers(self) -> set[KafkaProducer]: ...
-    def append(self, header: EntryHeader, batch: memoryview) -> Appended: ...
+    def append(self, header: EntryHeader, batch: BatchParts) -> Appended: ...
 
 
 class KafkaProducer(ReceiptQueue):
@@ -49,20 +54,22 @@ class KafkaProducer(ReceiptQueue):
         super().__init__(topic.log.state)
         self.topic = topic
         self.name = name
+        self._entry_bytes_max = topic.entry_bytes_max
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
 
     def append(self, entry: memoryview) -> None:
         """One entry as it came. Raises InvalidRequest, and what made the log fail."""
         self.check()
         topic = self.topic
-        header = check_entry(entry, topic.entry_bytes_max)
+        header, *parts = checked_entry(entry, self._entry_bytes_max)
         if header.codec != Codec.KAFKA:
             raise InvalidRequest(
                 f"{topic.name} is a Kafka topic: its entries are record batches (codec "
                 f"{Codec.KAFKA.value}), this one has codec {header.codec}. A client of this "
                 "version builds them by itself."
             )
-        batch = entry[header.header_bytes :]
+        batch = BatchParts(*parts)
+        check_entry_of(header, batch)
         try:
             if self._emulated_time is not None:
                 header, batch = _dated(header, batch, self._emulated_time.now_ms())
@@ -81,13 +88,13 @@ class KafkaProducer(ReceiptQueue):
         self.topic.producers.discard(self)
 
 
-def _dated(entry: EntryHeader, batch: memoryview, now_ms: int) -> tuple[EntryHeader, memoryview]:
+def _dated(entry: EntryHeader, batch: BatchParts, now_ms: int) -> tuple[EntryHeader, BatchParts]:
     """The same, sent at that time. Raises KafkaError."""
-    header, sent_ms = check_batch(batch), entry.publish_time_ms
-    columns = columns_of(batch)
+    header, sent_ms = check_parts(batch), entry.publish_time_ms
+    columns = section_columns(header, batch.section)
     times = [now_ms if time_ms == sent_ms else time_ms for time_ms in columns.timestamps_ms]
     if times != columns.timestamps_ms:
-        built = build_columns(
+        built = batch_parts(
             columns.keys,
             columns.values,
             times,
@@ -102,7 +109,7 @@ def _dated(entry: EntryHeader, batch: memoryview, now_ms: int) -> tuple[EntryHea
             is_transactional=header.is_transactional,
             is_control=header.is_control,
         )
-        batch = memoryview(built)
-        section = built[BATCH_HEADER_BYTES:]
+        section = built[1]
+        batch = BatchParts(sealed_header(*built), section)
         entry = entry._replace(value_bytes=len(section), value_crc=crc32c(section))
     return entry._replace(publish_time_ms=now_ms), batch

@@ -30,7 +30,7 @@ from ledgerfold.storage.errors import (
     RecordsRefused,
     TopicBusy,
 )
-from ledgerfold.storage.kafka.batch import check_counts, read_batch_header
+from ledgerfold.storage.kafka.batch import BatchParts, check_counts, read_batch_header
 from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import ControlType, columns_of, end_marker
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -167,7 +167,7 @@ class KafkaTopic:
     def append(
         self,
         header: EntryHeader,
-        batch: memoryview,
+        batch: BatchParts,
         origin: Origin = Origin.CLIENT,
         taken_over: TakenOver | None = None,
     ) -> Appended:
@@ -179,7 +179,7 @@ class KafkaTopic:
             raise
         if not appended.is_duplicate:
             self.messages_in += header.message_count
-            self.bytes_in += len(batch)
+            self.bytes_in += batch.size_bytes
             self.entries_in += 1
         return appended
 
@@ -196,8 +196,7 @@ class KafkaTopic:
             for batch in split_batches(batches):
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
                 header = read_header(entry)
-                body = memoryview(entry)[header.header_bytes :]
-                appended.append(self.append(header, body, origin, taken_over))
+                appended.append(self.append(header, BatchParts.of(batch), origin, taken_over))
         except KafkaError:
             await self.durable(appended)
             raise

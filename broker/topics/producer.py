@@ -60,7 +60,7 @@ class Producer(ReceiptQueue):
             return
         if self._emulated_time is not None:
             header = header._replace(publish_time_ms=self._emulated_time.now_ms())
-        position = self._tail.append(header, entry[header.header_bytes :], record.number)
+        position = self._tail.append(header, (entry[header.header_bytes :],), record.number)
         topic.deduplication.appended(record, header.sequence_id)
         topic.count_in(header)
         self.add(Receipt(position, header.sequence_id, header.size_bytes, position))

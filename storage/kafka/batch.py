@@ -156,19 +156,40 @@ def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(buffer, at))
 
 
-def check_batch(buffer: Buffer) -> BatchHeader:
+class BatchParts(NamedTuple):
+    """A batch in two pieces: its header, and what follows it: the records as they are stored."""
+
+    header_bytes: Buffer
+    section: bytes
+
+    @classmethod
+    def of(cls, batch: Buffer) -> BatchParts:
+        view = memoryview(batch)
+        return cls(view[:BATCH_HEADER_BYTES], bytes(view[BATCH_HEADER_BYTES:]))
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.header_bytes) + len(self.section)
+
+
+def check_batch(batch: Buffer) -> BatchHeader:
     """Verifies that this is one whole batch of magic 2, undamaged. Raises KafkaError.
 
     The records are not looked at: what is in them, columns_of finds.
     """
-    header = read_batch_header(buffer)
+    return check_parts(BatchParts.of(batch))
+
+
+def check_parts(batch: BatchParts) -> BatchHeader:
+    """The same of a batch in two pieces."""
+    header = read_batch_header(batch.header_bytes)
     if header.magic != MAGIC:
         raise _wrong_magic(header.magic)
-    if header.size_bytes != len(buffer):
+    if header.size_bytes != batch.size_bytes:
         raise _corrupt(
-            f"A record batch that speaks of {header.size_bytes} bytes, and has {len(buffer)}."
+            f"A record batch that speaks of {header.size_bytes} bytes, and has {batch.size_bytes}."
         )
-    found = crc32c(memoryview(buffer)[_CHECKED_AT:])
+    found = google_crc32c.extend(crc32c(batch.header_bytes[_CHECKED_AT:]), batch.section)
     if found != header.crc:
         raise _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {found})")
     check_counts(header)
@@ -212,17 +233,31 @@ def sealed(header: BatchHeader, section: Buffer) -> bytes:
 
 def sealed_header(header: BatchHeader, section: bytes) -> bytes:
     """The 61 bytes alone."""
+    return packed_header(with_checksum(header, section))
+
+
+def with_checksum(header: BatchHeader, section: bytes) -> BatchHeader:
+    """The header with the length and the checksum of a batch with these records."""
     crc = google_crc32c.extend(google_crc32c.value(_CHECKED.pack(*header[5:])), section)
     length = BATCH_HEADER_BYTES - _LOG_OVERHEAD_BYTES + len(section)
-    return _HEADER.pack(
+    return BatchHeader(
         header.base_offset, length, header.leader_epoch, header.magic, crc, *header[5:]
     )
 
 
 def stamped_batch_header(buffer: Buffer, base_offset: int, leader_epoch: int = 0) -> bytes:
     """The 61 bytes of a batch's header with its place in the log. The checksum still holds."""
-    header = read_batch_header(buffer)
-    return _HEADER.pack(base_offset, header.length, leader_epoch, *header[3:])
+    return packed_header(placed(read_batch_header(buffer), base_offset, leader_epoch))
+
+
+def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
+    """The header with that place in the log, which its checksum does not cover."""
+    return BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
+
+
+def packed_header(header: BatchHeader) -> bytes:
+    """The 61 bytes, length and checksum as the header says."""
+    return _HEADER.pack(*header)
 
 
 def with_append_time(batch: Buffer, time_ms: int) -> bytes:

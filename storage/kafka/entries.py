@@ -35,11 +35,13 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
     BatchHeader,
+    BatchParts,
     read_batch_header,
     sealed_header,
 )
 from ledgerfold.storage.kafka.records import section_columns
 from ledgerfold.storage.kafka.section import RecordColumns
+from ledgerfold.storage.words import counted
 
 
 def entry_of(batch: bytes, *, sequence_id: int, publish_time_ms: int) -> bytes:
@@ -55,6 +57,18 @@ def entry_of_parts(
     """The same of a batch that is not sealed yet (storage/kafka/records.py)."""
     fields = _fields(header.record_count, sequence_id, publish_time_ms)
     return build_entry(sealed_header(header, section), section, fields)
+
+
+def check_entry_of(entry: EntryHeader, batch: BatchParts) -> None:
+    """That a stranger's entry is what entry_of() makes of its batch. Raises InvalidRequest."""
+    if len(batch.header_bytes) != BATCH_HEADER_BYTES:
+        raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
+    records = read_batch_header(batch.header_bytes).record_count
+    if (entry.message_count, entry.compression) != (records, Compression.NONE):
+        raise InvalidRequest(
+            f"The header of a Kafka entry tells of {counted(entry.message_count, 'message')} and "
+            f"compression {entry.compression}; its batch has {records}, and compresses by itself."
+        )
 
 
 def _fields(messages: int, sequence_id: int, publish_time_ms: int) -> EntryFields:

@@ -105,6 +105,11 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 def read_bits(data: bytes, at: int) -> tuple[int, int]:
     """The same before zigzag is undone: 64 bits."""
+    # Most take one byte or two.
+    if (bits := data[at]) < 128:
+        return bits, at + 1
+    if (high := data[at + 1]) < 128:
+        return bits - 128 + (high << 7), at + 2
     bits = shift = 0
     for byte_at in range(at, at + _VARLONG_BYTES_MAX):
         byte = data[byte_at]

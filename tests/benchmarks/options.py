@@ -70,7 +70,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help="how often, instead of the default")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the size, one round")
     parser.add_argument(
-        "--kafka", action="store_true", help="send: also to a Kafka topic, in turns, and the ratio"
+        "--kafka",
+        action="store_true",
+        help="send, publish, read: a Kafka topic beside a Pulsar topic, and the ratio",
     )
     parser.add_argument(
         "--peer",

@@ -6,15 +6,18 @@ same from a file, twice: entry by entry, as it was published, and in the frames 
 sends, of several entries each, which is faster. The client takes frames as they come and decodes
 nothing. Both servers are processes of their own, in the same run, turn by turn; the first turn of
 each warms up and does not count. The goal is a ratio of 50 % for both views.
+
+`--kafka`: instead, a Kafka topic beside a Pulsar topic (kinds.py), of 100 B and of 1 kB.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from ledgerfold.broker.client.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
-from tests.benchmarks import wire
+from tests.benchmarks import kinds, wire
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
@@ -26,6 +29,37 @@ ENTRIES, FRAMES, BROKER = "bare grpc.aio by entry", "bare grpc.aio by frame", "b
 
 
 def run(options: Options) -> Report:
+    return _kinds(options) if options.kafka else _bare(options)
+
+
+def _kinds(options: Options) -> Report:
+    report = Report("read", "128 KiB entries, from the start: a Kafka and a Pulsar topic")
+    messages = options.messages_or(4_000_000)
+    report.sizes = {"messages": messages}
+    with options.broker() as broker, Admin(broker.url) as admin:
+        for value_bytes, count in ((100, messages), (1000, messages // 5)):
+            workload = Workload(max(count, 1), keys=100_000, value_bytes=value_bytes)
+            topics = {
+                kind: kinds.create(admin, kind, f"{kind}-{value_bytes}") for kind in kinds.KINDS
+            }
+            asyncio.run(_publish(broker.url, topics[kinds.NATIVE], workload.entries()))
+            asyncio.run(_publish(broker.url, topics[kinds.KAFKA], workload.record_batches()))
+
+            def read(kind: str, turn: int, topics: dict[str, str] = topics) -> float:
+                return asyncio.run(_read(broker.url, topics[kind]))
+
+            taken = kinds.turns(read, options.rounds_or(5), broker.pid)
+            kinds.compare(report, f"{value_bytes} B", workload.messages, "messages", taken)
+    return report
+
+
+async def _read(broker: str, topic: str) -> float:
+    async with wire.connected(broker) as channel:
+        seconds, _, _ = await wire.read(wire.Broker(channel, topic))
+        return seconds
+
+
+def _bare(options: Options) -> Report:
     # As many keys as messages: what survives is large enough to be timed.
     messages = options.messages_or(4_000_000)
     workload = Workload(messages, keys=messages, value_bytes=100)
@@ -33,7 +67,7 @@ def run(options: Options) -> Report:
     report.sizes = {"messages": messages}
     rounds = options.rounds_or(5)
     with options.broker(compactor="local") as broker, options.bare_server() as bare:
-        asyncio.run(_publish(broker.url, workload))
+        asyncio.run(_publish(broker.url, TOPIC, workload.entries()))
         _compare(report, "raw", broker.url, bare, rounds)
         with Admin(broker.url) as admin:
             compact(admin, TOPIC)
@@ -41,10 +75,10 @@ def run(options: Options) -> Report:
     return report
 
 
-async def _publish(broker: str, workload: Workload) -> None:
+async def _publish(broker: str, topic: str, entries: Iterable[tuple[bytes, int]]) -> None:
     async with wire.connected(broker) as channel:
-        frames = (encode_publish([entry]) for entry, _ in workload.entries())
-        await wire.publish(wire.Broker(channel, TOPIC), frames)
+        frames = (encode_publish([entry]) for entry, _ in entries)
+        await wire.publish(wire.Broker(channel, topic), frames)
 
 
 def _compare(report: Report, view: str, broker: str, bare: str, rounds: int) -> None:

@@ -11,6 +11,7 @@ broker process, both of CPython on the same machine. Against: Pulsar's Python cl
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from itertools import islice
 
 from ledgerfold.broker.client import Client, MessageId
@@ -27,6 +28,8 @@ _AGAINST = {
     "reader's iterator": "; Pulsar 146,000; goal 500,000",
 }
 Pairs = list[tuple[str, bytes]]
+# Seconds that something takes with a topic.
+Work = Callable[[Client, str, Pairs], float]
 
 
 def run(options: Options) -> Report:
@@ -59,11 +62,11 @@ def _compare(
             for kind in kinds.KINDS:
                 kinds.create(admin, kind, f"{kind}-{value_bytes}-{turn}")
     for what, work in _WORK.items():
-        taken = kinds.turns(
-            lambda kind, turn, work=work: work(client, f"{kind}-{value_bytes}-{turn}", pairs),
-            rounds,
-            broker.pid,
-        )
+
+        def do(kind: str, turn: int, work: Work = work) -> float:
+            return work(client, f"{kind}-{value_bytes}-{turn}", pairs)
+
+        taken = kinds.turns(do, rounds, broker.pid)
         kinds.compare(report, f"{value_bytes} B, {what}", len(pairs), "messages", taken)
 
 
@@ -102,4 +105,4 @@ def _read(client: Client, topic: str, pairs: Pairs) -> float:
     return taken
 
 
-_WORK = {"send_async": _send, "reader's iterator": _read}
+_WORK: dict[str, Work] = {"send_async": _send, "reader's iterator": _read}

@@ -98,7 +98,7 @@ class _Lab:
                 builder.build(sequence_id=self._sequence, publish_time_ms=1, plain=True)
             )
             header = read_header(entry)
-            topic.log.tail.append(header, entry[header.header_bytes :], 1)
+            topic.log.tail.append(header, (entry[header.header_bytes :],), 1)
         await topic.log.flush()
 
 

@@ -198,7 +198,7 @@ class BrokerLab:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))
                 header = read_header(entry)
                 body = entry[header.header_bytes :]
-                positions.append(topic.log.tail.append(header, body, record.number))
+                positions.append(topic.log.tail.append(header, (body,), record.number))
             for _ in range(turns):
                 await asyncio.sleep(0)
             return positions

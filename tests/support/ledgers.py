@@ -41,7 +41,7 @@ def append(
     )
     header = read_header(frame)
     body = memoryview(frame)[header.header_bytes :]
-    position = writer.append(header, body, append_time_ms, 1)
+    position = writer.append(header, (body,), append_time_ms, 1)
     return position, stamp(frame, *position, append_time_ms, 1)
 
 

@@ -90,7 +90,7 @@ def test_partitions_are_told_one_after_the_other(lab: BrokerLab) -> None:
             for value in (b"1", b"2"):
                 entry = memoryview(lab.entry([Message(b"a", value)], is_batch=False))
                 header = read_header(entry)
-                topic.log.tail.append(header, entry[header.header_bytes :], 1)
+                topic.log.tail.append(header, (entry[header.header_bytes :],), 1)
             await topic.log.flush()
         return topics
 

@@ -14,6 +14,7 @@ from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
 from ledgerfold.broker.kafka.validation import AppendRules, Taken
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
+    BatchParts,
     TimestampType,
     check_batch,
     read_batch_header,
@@ -48,11 +49,11 @@ def lead(
     batch: bytes, settings: dict[str, str] | None = None, origin: Origin = Origin.CLIENT
 ) -> Taken:
     rules = AppendRules("t-0", LogConfig.of(settings or {}))
-    return rules.lead(batch, origin, offset=7, now_ms=NOW_MS)
+    return rules.lead(BatchParts.of(batch), origin, offset=7, now_ms=NOW_MS)
 
 
 def whole(taken: Taken) -> bytes:
-    return taken.header_bytes + bytes(taken.section)
+    return taken.header_bytes + taken.section
 
 
 def refusal(
@@ -105,9 +106,9 @@ def test_a_batch_that_is_taken_keeps_its_bytes(codec: str) -> None:
 
 def test_the_same_bytes_as_kafka_writes() -> None:
     """At offset 0, under Kafka's clock at 10,000,000: md5 of what lies in the real log."""
-    taken = AppendRules("v-4", LogConfig.of(COMPACT)).lead(
-        build_columns([b""], [b"v"], [NOW_MS]), Origin.CLIENT, offset=0, now_ms=NOW_MS
-    )
+    batch = BatchParts.of(build_columns([b""], [b"v"], [NOW_MS]))
+    rules = AppendRules("v-4", LogConfig.of(COMPACT))
+    taken = rules.lead(batch, Origin.CLIENT, offset=0, now_ms=NOW_MS)
     assert hashlib.md5(whole(taken)).hexdigest() == "8a24d0d027055be4cadd8893856eabbe"
 
 
@@ -257,12 +258,11 @@ def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
 def test_a_follower_takes_what_the_leader_gave_out() -> None:
     rules = AppendRules("w-0", LogConfig.of({"message.timestamp.type": "LogAppendTime"}))
     batch = build_columns([None, b"k"], [b"1", b"2"], [1, 1], None, [0, 3], base_offset=20)
-    taken = rules.follow(batch, log_end=9, log_start=0)
+    taken = rules.follow(BatchParts.of(batch), log_end=9, log_start=0)
     assert (whole(taken), taken.header.last_offset) == (batch, 23)
+    before = BatchParts.of(build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, base_offset=5))
     with pytest.raises(KafkaError) as caught:
-        rules.follow(
-            build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, base_offset=5), log_end=9, log_start=0
-        )
+        rules.follow(before, log_end=9, log_start=0)
     assert (caught.value.kafka_class, str(caught.value)) == (
         "UnexpectedAppendOffsetException",
         "Unexpected offset in append to w-0. First offset 5 is less than the next offset 9. First "
@@ -273,12 +273,14 @@ def test_a_follower_takes_what_the_leader_gave_out() -> None:
 @pytest.mark.parametrize(("base", "records"), [(2**63 - 1, 1), (2**63 - 2, 2)])
 def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
     rules = AppendRules("w-0", LogConfig.of({}))
-    batch = build_columns([b"k"] * records, [b"v"] * records, [1] * records, base_offset=base)
+    columns = [b"k"] * records, [b"v"] * records, [1] * records
+    batch = BatchParts.of(build_columns(*columns, base_offset=base))
     with pytest.raises(KafkaError, match="the last one that a log can have is"):
         rules.follow(batch, log_end=9, log_start=0)
+    batch = BatchParts.of(build_columns(*columns))
     with pytest.raises(KafkaError, match="the last one that a log can have is"):
-        rules.lead(batch_of(*[b"k"] * records), Origin.CLIENT, offset=base, now_ms=NOW_MS)
-    last = build_columns([b"k"], [b"v"], [1], base_offset=2**63 - 2)
+        rules.lead(batch, Origin.CLIENT, offset=base, now_ms=NOW_MS)
+    last = BatchParts.of(build_columns([b"k"], [b"v"], [1], base_offset=2**63 - 2))
     assert rules.follow(last, log_end=9, log_start=0).header.next_offset == 2**63 - 1
 
 

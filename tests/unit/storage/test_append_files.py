@@ -196,7 +196,7 @@ with metadata.batch() as batch:
 for number in range(2):
     for writer in writers:
         header = read_header(frame := build_entry(b"", b"v", EntryFields(1)))
-        writer.append(header, memoryview(frame)[header.header_bytes:], 1, 1)
+        writer.append(header, (memoryview(frame)[header.header_bytes:],), 1, 1)
         writer.flush()
 for writer in writers:
     first = Position(writer.ledger_id, 0)

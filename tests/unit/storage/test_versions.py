@@ -109,7 +109,7 @@ def test_a_frame_of_version_1_is_appended_as_version_2(store: LedgerStore) -> No
     frame = build_entry(b"keys", b"values", EntryFields(message_count=2, sequence_id=5))
     for each in (frame, as_version_1(frame), frame):
         header = check_entry(each)
-        writer.append(header, memoryview(each)[header.header_bytes :], 7, 3)
+        writer.append(header, (memoryview(each)[header.header_bytes :],), 7, 3)
         assert writer.pending_bytes == len(frame)
         writer.flush()
         assert writer.pending_bytes == 0

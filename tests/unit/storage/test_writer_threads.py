@@ -35,7 +35,7 @@ def test_no_entry_is_lost_or_miscounted_between_append_and_flush(tmp_path: Path)
     for number in range(ENTRIES):
         frame = build_entry(b"k", b"v", EntryFields(message_count=1, sequence_id=number))
         header = read_header(frame)
-        writer.append(header, memoryview(frame)[header.header_bytes :], 1, 1)
+        writer.append(header, (memoryview(frame)[header.header_bytes :],), 1, 1)
     is_over.set()
     flushing.join()
 

@@ -9,8 +9,9 @@ import pytest
 from ledgerfold.broker.kafka import partition
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
-from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, NotAllowed
-from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
+from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind, NotAllowed
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -34,6 +35,39 @@ def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
     assert [offset for offset, *_ in lab.records()] == [0, 1, 2, 3, 4, 5]
     assert [offset for offset, *_ in lab.records(4)] == [4, 5]
     assert lab.records(6) == []
+
+
+@pytest.mark.parametrize("header_bytes", [0, 60, 62])
+def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
+    lab: KafkaLab, header_bytes: int
+) -> None:
+    """Its lengths would not be those of what is stored."""
+    batch = lab.batch([A])
+    fields = EntryFields(message_count=1, codec=Codec.KAFKA)
+    entry = build_entry(batch[:header_bytes], batch[header_bytes:], fields)
+    producer = lab.kafka.attach_producer("p")
+    with pytest.raises(InvalidRequest, match="is not the header of a batch"):
+        producer.append(memoryview(entry))
+    assert lab.records() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        EntryFields(message_count=5, codec=Codec.KAFKA),
+        EntryFields(message_count=1, codec=Codec.KAFKA, compression=Compression.ZSTD),
+    ],
+)
+def test_an_entry_that_tells_of_another_batch_is_refused(
+    lab: KafkaLab, fields: EntryFields
+) -> None:
+    """Readers would not know what to make of it."""
+    batch = lab.batch([A])
+    entry = build_entry(batch[:BATCH_HEADER_BYTES], batch[BATCH_HEADER_BYTES:], fields)
+    producer = lab.kafka.attach_producer("p")
+    with pytest.raises(InvalidRequest, match="tells of"):
+        producer.append(memoryview(entry))
+    assert lab.records() == []
 
 
 @pytest.mark.parametrize("offset", [-1, 7])
