@@ -31,8 +31,10 @@ from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.trial import Trials
 from ledgerfold.compactor.what_if.forecasts import Tried
+from ledgerfold.compactor.what_if.kafka.run import KafkaAnalysisRun
 from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
 from ledgerfold.compactor.what_if.running import RunningAnalysis
+from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
 from ledgerfold.rpc_errors import abort_with, errors_told_to
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -134,7 +136,13 @@ class CompactorService(CompactorServiceServicer):
             await self._check_secret(context)
             session = self._ready_session()
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
-            analysis = RunningAnalysis(lambda: AnalysisRun(request, session, tried), self._executor)
+
+            def made() -> SparkAnalysis:
+                if request.HasField("kafka"):
+                    return KafkaAnalysisRun(request.kafka, session)
+                return AnalysisRun(request, session, tried)
+
+            analysis = RunningAnalysis(made, self._executor)
             self._analyses.add(analysis)
             context.add_done_callback(lambda _: analysis.cancel())
             try:

@@ -1,24 +1,16 @@
-"""One analysis in the worker: the Spark job, and what the driver makes of its figures.
-
-It makes no folder and writes no file. It runs where runs do, one thing after the other, and gives
-way to them: a run that comes ends it, and it begins again behind that run.
-"""
+"""One analysis in the worker: the Spark job, and what the driver makes of its figures."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import threading
-import uuid
 from collections.abc import Sequence
 from itertools import count, zip_longest
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 
 from ledgerfold.compactor.plan import cut_segments, input_segments
 from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.spark_run import WORKER_ENDED, is_end_of_worker, sentence_of
+from ledgerfold.compactor.spark_run import WORKER_ENDED, is_end_of_worker
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (
@@ -32,9 +24,8 @@ from ledgerfold.compactor.what_if.history import read_history
 from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, run_analysis
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
+from ledgerfold.compactor.what_if.spark_analysis import STAGE, SparkAnalysis
 from ledgerfold.storage.errors import (
-    CompactionCancelled,
-    CompactionFailed,
     InvalidRequest,
     InvalidStrategy,
     StrategyFailed,
@@ -46,15 +37,9 @@ from ledgerfold.v1.what_if_pb2 import Replay, StrategyForecast, TopicWhatIf
 STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
 REPLAYS_MAX = 100
-_STAGE = "what-if"
-# Between a connection that broke because the JVM died and the system's word for it.
-_JVM_END_SECONDS = 2.0
-_log = logging.getLogger(__name__)
 
 
-class AnalysisRun:
-    """`execute` on one thread, once; `cancel` may be called from others meanwhile."""
-
+class AnalysisRun(SparkAnalysis):
     def __init__(
         self, request: AnalyzeRequest, session: Session, tried: Sequence[Tried] = ()
     ) -> None:
@@ -70,7 +55,8 @@ class AnalysisRun:
             raise InvalidRequest(f"{REPLAYS_MAX} times to compact at most are tried at once.")
         if not 0 <= request.differences_max <= DIFFERENCES_MAX:
             raise InvalidRequest(f"{DIFFERENCES_MAX} keys at most are listed.")
-        self._request, self._session = request, session
+        super().__init__(session, request.plan.topic)
+        self._request = request
         self._segments = input_segments(request.plan, check_input)
         self._history = input_segments(request.history, check_input) if request.replays else ()
         self._candidates = [
@@ -83,30 +69,8 @@ class AnalysisRun:
                 f"{asked.name} cannot be replayed: what runs of one of your own leave, one upon "
                 "the other, may not be what one leaves over all."
             )
-        self._group = f"what-if {uuid.uuid4().hex}"
-        self._is_cancelled = threading.Event()
-
-    def cancel(self) -> None:
-        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start."""
-        self._is_cancelled.set()
-        with contextlib.suppress(Py4JError, OSError):
-            self._session.context.cancelJobGroup(self._group)
-
-    def execute(self) -> TopicWhatIf:
-        """Raises CompactionCancelled, CompactionFailed, StorageError."""
-        try:
-            with self._session.job_group(self._group, self._request.plan.topic):
-                return self._execute()
-        except (Py4JError, OSError) as error:
-            jvm_end = self._session.jvm_end(_JVM_END_SECONDS)
-            if jvm_end is not None:
-                raise CompactionFailed(_STAGE, f"Spark's JVM ended ({jvm_end})") from error
-            self._check_cancelled()
-            _log.error("%s failed", self._group, exc_info=error)
-            raise CompactionFailed(_STAGE, sentence_of(error)) from error
 
     def _execute(self) -> TopicWhatIf:
-        self._check_cancelled()
         request = self._request
         strategies = tuple(each.strategy for each in self._candidates if each.strategy is not None)
         # Where there is no forecast, nothing differs.
@@ -156,7 +120,7 @@ class AnalysisRun:
             self._check_cancelled()
             if not is_end_of_worker(error):
                 raise
-            raise StrategyFailed(own.name, f"in {_STAGE}", WORKER_ENDED) from error
+            raise StrategyFailed(own.name, f"in {STAGE}", WORKER_ENDED) from error
 
     def _replays(self) -> list[Replay]:
         """Of the history, under the first strategy."""
@@ -173,7 +137,3 @@ class AnalysisRun:
             lifetimes = read_lifetimes(context, cut, strategy)
         retain = request.plan.retain_null_key
         return replays_of(history, asked, request.replays, retain, self._check_cancelled, lifetimes)
-
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled.is_set():
-            raise CompactionCancelled("The analysis was cancelled.")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from ledgerfold.compactor.what_if.run import AnalysisRun
+from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
 from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
@@ -19,13 +19,13 @@ ATTEMPTS = 5
 class RunningAnalysis:
     """`make` gives a fresh one for each attempt; `executor` is the one that runs queue up on."""
 
-    def __init__(self, make: Callable[[], AnalysisRun], executor: Executor) -> None:
+    def __init__(self, make: Callable[[], SparkAnalysis], executor: Executor) -> None:
         self._make, self._executor = make, executor
         self._now: _Attempt | None = None
         self._is_cancelled = False
 
     async def result(self) -> TopicWhatIf:
-        """Raises CompactionCancelled, CompactorUnavailable, and what AnalysisRun raises."""
+        """Raises CompactionCancelled, CompactorUnavailable, and what SparkAnalysis raises."""
         for _ in range(ATTEMPTS):
             self._now = _Attempt(self._make(), self._executor)
             await self._now.ended()
@@ -50,7 +50,7 @@ class RunningAnalysis:
 
 
 class _Attempt:
-    def __init__(self, run: AnalysisRun, executor: Executor) -> None:
+    def __init__(self, run: SparkAnalysis, executor: Executor) -> None:
         self._run = run
         self.future: Future[TopicWhatIf] = executor.submit(run.execute)
         self._end = asyncio.wrap_future(self.future)

@@ -111,18 +111,70 @@ class GetCompactorInfoResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., spark_version: _Optional[str] = ..., java_version: _Optional[str] = ..., spark_master: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class AnalyzeRequest(_message.Message):
-    __slots__ = ("plan", "strategies", "differences_max", "history", "replays")
+    __slots__ = ("plan", "strategies", "differences_max", "history", "replays", "kafka")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     STRATEGIES_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_MAX_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    KAFKA_FIELD_NUMBER: _ClassVar[int]
     plan: CompactionPlan
     strategies: _containers.RepeatedCompositeFieldContainer[_records_pb2.CompactionStrategy]
     differences_max: int
     history: CompactionPlan
     replays: _containers.RepeatedCompositeFieldContainer[_what_if_pb2.ReplaySetting]
-    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., history: _Optional[_Union[CompactionPlan, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[_what_if_pb2.ReplaySetting, _Mapping]]] = ...) -> None: ...
+    kafka: KafkaHistory
+    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., history: _Optional[_Union[CompactionPlan, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[_what_if_pb2.ReplaySetting, _Mapping]]] = ..., kafka: _Optional[_Union[KafkaHistory, _Mapping]] = ...) -> None: ...
+
+class KafkaHistory(_message.Message):
+    __slots__ = ("topic", "ledgers_dir", "segments", "log_start_offset", "aborted", "settings")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_DIR_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    ledgers_dir: str
+    segments: _containers.RepeatedCompositeFieldContainer[CleanSegment]
+    log_start_offset: int
+    aborted: _containers.RepeatedCompositeFieldContainer[_records_pb2.AbortedTransaction]
+    settings: _containers.RepeatedCompositeFieldContainer[CleanerSettings]
+    def __init__(self, topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., settings: _Optional[_Iterable[_Union[CleanerSettings, _Mapping]]] = ...) -> None: ...
+
+class CleanerSettings(_message.Message):
+    __slots__ = ("trial", "is_deleted", "min_cleanable_ratio", "min_compaction_lag_ms", "max_compaction_lag_ms", "delete_retention_ms", "segment_bytes", "roll_ms", "index_bytes_max", "index_interval_bytes", "retention_ms", "retention_bytes", "backoff_ms", "keys_max", "producer_expiration_ms")
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    IS_DELETED_FIELD_NUMBER: _ClassVar[int]
+    MIN_CLEANABLE_RATIO_FIELD_NUMBER: _ClassVar[int]
+    MIN_COMPACTION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_COMPACTION_LAG_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ROLL_MS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    INDEX_INTERVAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BACKOFF_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_MAX_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EXPIRATION_MS_FIELD_NUMBER: _ClassVar[int]
+    trial: _what_if_pb2.CleaningTrial
+    is_deleted: bool
+    min_cleanable_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    roll_ms: int
+    index_bytes_max: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    backoff_ms: int
+    keys_max: int
+    producer_expiration_ms: int
+    def __init__(self, trial: _Optional[_Union[_what_if_pb2.CleaningTrial, _Mapping]] = ..., is_deleted: _Optional[bool] = ..., min_cleanable_ratio: _Optional[float] = ..., min_compaction_lag_ms: _Optional[int] = ..., max_compaction_lag_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., roll_ms: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., producer_expiration_ms: _Optional[int] = ...) -> None: ...
 
 class AnalyzeResponse(_message.Message):
     __slots__ = ("found",)

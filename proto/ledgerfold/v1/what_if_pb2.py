@@ -25,33 +25,41 @@ _sym_db = _symbol_database.Default()
 from ledgerfold.v1 import records_pb2 as ledgerfold_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bledgerfold/v1/what_if.proto\x12\rledgerfold.v1\x1a\x1bledgerfold/v1/records.proto\"\x9d\x01\n\rWhatIfRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x35\n\nstrategies\x18\x02 \x03(\x0b\x32!.ledgerfold.v1.CompactionStrategy\x12\x17\n\x0f\x64ifferences_max\x18\x03 \x01(\x05\x12-\n\x07replays\x18\x04 \x03(\x0b\x32\x1c.ledgerfold.v1.ReplaySetting\"<\n\x0eWhatIfResponse\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.ledgerfold.v1.TopicWhatIf\"\xd7\x01\n\x0bTopicWhatIf\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x05input\x18\x02 \x01(\x0b\x32\x1a.ledgerfold.v1.WhatIfInput\x12\x32\n\tforecasts\x18\x03 \x03(\x0b\x32\x1f.ledgerfold.v1.StrategyForecast\x12\x32\n\x0b\x64ifferences\x18\x04 \x01(\x0b\x32\x1d.ledgerfold.v1.KeyDifferences\x12&\n\x07replays\x18\x05 \x03(\x0b\x32\x15.ledgerfold.v1.Replay\"f\n\x0bWhatIfInput\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\x12\n\ntombstones\x18\x04 \x01(\x03\x12\x11\n\tnull_keys\x18\x05 \x01(\x03\"\x80\x02\n\x10StrategyForecast\x12\x33\n\x08strategy\x18\x01 \x01(\x0b\x32!.ledgerfold.v1.CompactionStrategy\x12\x10\n\x08messages\x18\x02 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x17\n\x0f\x62ytes_estimated\x18\x05 \x01(\x03\x12\x0c\n\x04keys\x18\x06 \x01(\x03\x12\x16\n\x0eremoved_events\x18\x07 \x01(\x03\x12\x19\n\x11\x62ytes_reclaimable\x18\x08 \x01(\x03\x12\x15\n\rgarbage_ratio\x18\t \x01(\x01\x12\x14\n\x0cnot_forecast\x18\n \x01(\t\"L\n\x0eKeyDifferences\x12\x0c\n\x04keys\x18\x01 \x01(\x03\x12,\n\x06listed\x18\x02 \x03(\x0b\x32\x1c.ledgerfold.v1.KeyDifference\"G\n\rKeyDifference\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12)\n\x04kept\x18\x02 \x03(\x0b\x32\x1b.ledgerfold.v1.KeptMessages\"i\n\x0cKeptMessages\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12&\n\x04last\x18\x02 \x01(\x0b\x32\x18.ledgerfold.v1.MessageId\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\x13\n\x0bvalue_bytes\x18\x04 \x01(\x03\"I\n\rReplaySetting\x12\x19\n\x0fthreshold_bytes\x18\x01 \x01(\x03H\x00\x12\x15\n\x0binterval_ms\x18\x02 \x01(\x03H\x00\x42\x06\n\x04when\"\x89\x02\n\x06Replay\x12-\n\x07setting\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.ReplaySetting\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12\x12\n\nbytes_read\x18\x03 \x01(\x03\x12\x17\n\x0f\x62ytes_rewritten\x18\x04 \x01(\x03\x12\x1b\n\x13write_amplification\x18\x05 \x01(\x01\x12\x18\n\x10space_peak_bytes\x18\x06 \x01(\x03\x12\x18\n\x10space_mean_bytes\x18\x07 \x01(\x01\x12\x19\n\x11rewind_mean_bytes\x18\x08 \x01(\x01\x12)\n\x06points\x18\t \x03(\x0b\x32\x19.ledgerfold.v1.SpacePoint\"4\n\nSpacePoint\x12\x17\n\x0fpublish_time_ms\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bledgerfold/v1/what_if.proto\x12\rledgerfold.v1\x1a\x1bledgerfold/v1/records.proto\"\xcb\x01\n\rWhatIfRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x35\n\nstrategies\x18\x02 \x03(\x0b\x32!.ledgerfold.v1.CompactionStrategy\x12\x17\n\x0f\x64ifferences_max\x18\x03 \x01(\x05\x12-\n\x07replays\x18\x04 \x03(\x0b\x32\x1c.ledgerfold.v1.ReplaySetting\x12,\n\x06trials\x18\x05 \x03(\x0b\x32\x1c.ledgerfold.v1.CleaningTrial\"x\n\rCleaningTrial\x12\x38\n\x06\x63onfig\x18\x01 \x03(\x0b\x32(.ledgerfold.v1.CleaningTrial.ConfigEntry\x1a-\n\x0b\x43onfigEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"<\n\x0eWhatIfResponse\x12*\n\x06topics\x18\x01 \x03(\x0b\x32\x1a.ledgerfold.v1.TopicWhatIf\"\x89\x02\n\x0bTopicWhatIf\x12\r\n\x05topic\x18\x01 \x01(\t\x12)\n\x05input\x18\x02 \x01(\x0b\x32\x1a.ledgerfold.v1.WhatIfInput\x12\x32\n\tforecasts\x18\x03 \x03(\x0b\x32\x1f.ledgerfold.v1.StrategyForecast\x12\x32\n\x0b\x64ifferences\x18\x04 \x01(\x0b\x32\x1d.ledgerfold.v1.KeyDifferences\x12&\n\x07replays\x18\x05 \x03(\x0b\x32\x15.ledgerfold.v1.Replay\x12\x30\n\tcleanings\x18\x06 \x03(\x0b\x32\x1d.ledgerfold.v1.CleaningReplay\"f\n\x0bWhatIfInput\x12\x10\n\x08messages\x18\x01 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\r\n\x05\x62ytes\x18\x03 \x01(\x03\x12\x12\n\ntombstones\x18\x04 \x01(\x03\x12\x11\n\tnull_keys\x18\x05 \x01(\x03\"\x80\x02\n\x10StrategyForecast\x12\x33\n\x08strategy\x18\x01 \x01(\x0b\x32!.ledgerfold.v1.CompactionStrategy\x12\x10\n\x08messages\x18\x02 \x01(\x03\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x03\x12\r\n\x05\x62ytes\x18\x04 \x01(\x03\x12\x17\n\x0f\x62ytes_estimated\x18\x05 \x01(\x03\x12\x0c\n\x04keys\x18\x06 \x01(\x03\x12\x16\n\x0eremoved_events\x18\x07 \x01(\x03\x12\x19\n\x11\x62ytes_reclaimable\x18\x08 \x01(\x03\x12\x15\n\rgarbage_ratio\x18\t \x01(\x01\x12\x14\n\x0cnot_forecast\x18\n \x01(\t\"L\n\x0eKeyDifferences\x12\x0c\n\x04keys\x18\x01 \x01(\x03\x12,\n\x06listed\x18\x02 \x03(\x0b\x32\x1c.ledgerfold.v1.KeyDifference\"G\n\rKeyDifference\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12)\n\x04kept\x18\x02 \x03(\x0b\x32\x1b.ledgerfold.v1.KeptMessages\"i\n\x0cKeptMessages\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12&\n\x04last\x18\x02 \x01(\x0b\x32\x18.ledgerfold.v1.MessageId\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\x13\n\x0bvalue_bytes\x18\x04 \x01(\x03\"I\n\rReplaySetting\x12\x19\n\x0fthreshold_bytes\x18\x01 \x01(\x03H\x00\x12\x15\n\x0binterval_ms\x18\x02 \x01(\x03H\x00\x42\x06\n\x04when\"\x89\x02\n\x06Replay\x12-\n\x07setting\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.ReplaySetting\x12\x0c\n\x04runs\x18\x02 \x01(\x03\x12\x12\n\nbytes_read\x18\x03 \x01(\x03\x12\x17\n\x0f\x62ytes_rewritten\x18\x04 \x01(\x03\x12\x1b\n\x13write_amplification\x18\x05 \x01(\x01\x12\x18\n\x10space_peak_bytes\x18\x06 \x01(\x03\x12\x18\n\x10space_mean_bytes\x18\x07 \x01(\x01\x12\x19\n\x11rewind_mean_bytes\x18\x08 \x01(\x01\x12)\n\x06points\x18\t \x03(\x0b\x32\x19.ledgerfold.v1.SpacePoint\"4\n\nSpacePoint\x12\x17\n\x0fpublish_time_ms\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\"\xa4\x03\n\x0e\x43leaningReplay\x12+\n\x05trial\x18\x01 \x01(\x0b\x32\x1c.ledgerfold.v1.CleaningTrial\x12\x0e\n\x06rounds\x18\x02 \x01(\x03\x12\x12\n\nbytes_read\x18\x03 \x01(\x03\x12\x17\n\x0f\x62ytes_rewritten\x18\x04 \x01(\x03\x12\x1b\n\x13write_amplification\x18\x05 \x01(\x01\x12\x18\n\x10space_peak_bytes\x18\x06 \x01(\x03\x12\x18\n\x10space_mean_bytes\x18\x07 \x01(\x01\x12\x17\n\x0fspace_end_bytes\x18\x08 \x01(\x03\x12\x13\n\x0brecords_end\x18\t \x01(\x03\x12\x16\n\x0etombstones_end\x18\n \x01(\x03\x12\x14\n\x0csegments_end\x18\x0b \x01(\x05\x12\x15\n\rbytes_deleted\x18\x0c \x01(\x03\x12\x17\n\x0f\x62ytes_estimated\x18\r \x01(\x03\x12\x10\n\x08\x62\x65gin_ms\x18\x0e \x01(\x03\x12\x0e\n\x06\x65nd_ms\x18\x0f \x01(\x03\x12)\n\x06points\x18\x10 \x03(\x0b\x32\x19.ledgerfold.v1.SpacePointb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ledgerfold.v1.what_if_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_CLEANINGTRIAL_CONFIGENTRY']._loaded_options = None
+  _globals['_CLEANINGTRIAL_CONFIGENTRY']._serialized_options = b'8\001'
   _globals['_WHATIFREQUEST']._serialized_start=76
-  _globals['_WHATIFREQUEST']._serialized_end=233
-  _globals['_WHATIFRESPONSE']._serialized_start=235
-  _globals['_WHATIFRESPONSE']._serialized_end=295
-  _globals['_TOPICWHATIF']._serialized_start=298
-  _globals['_TOPICWHATIF']._serialized_end=513
-  _globals['_WHATIFINPUT']._serialized_start=515
-  _globals['_WHATIFINPUT']._serialized_end=617
-  _globals['_STRATEGYFORECAST']._serialized_start=620
-  _globals['_STRATEGYFORECAST']._serialized_end=876
-  _globals['_KEYDIFFERENCES']._serialized_start=878
-  _globals['_KEYDIFFERENCES']._serialized_end=954
-  _globals['_KEYDIFFERENCE']._serialized_start=956
-  _globals['_KEYDIFFERENCE']._serialized_end=1027
-  _globals['_KEPTMESSAGES']._serialized_start=1029
-  _globals['_KEPTMESSAGES']._serialized_end=1134
-  _globals['_REPLAYSETTING']._serialized_start=1136
-  _globals['_REPLAYSETTING']._serialized_end=1209
-  _globals['_REPLAY']._serialized_start=1212
-  _globals['_REPLAY']._serialized_end=1477
-  _globals['_SPACEPOINT']._serialized_start=1479
-  _globals['_SPACEPOINT']._serialized_end=1531
+  _globals['_WHATIFREQUEST']._serialized_end=279
+  _globals['_CLEANINGTRIAL']._serialized_start=281
+  _globals['_CLEANINGTRIAL']._serialized_end=401
+  _globals['_CLEANINGTRIAL_CONFIGENTRY']._serialized_start=356
+  _globals['_CLEANINGTRIAL_CONFIGENTRY']._serialized_end=401
+  _globals['_WHATIFRESPONSE']._serialized_start=403
+  _globals['_WHATIFRESPONSE']._serialized_end=463
+  _globals['_TOPICWHATIF']._serialized_start=466
+  _globals['_TOPICWHATIF']._serialized_end=731
+  _globals['_WHATIFINPUT']._serialized_start=733
+  _globals['_WHATIFINPUT']._serialized_end=835
+  _globals['_STRATEGYFORECAST']._serialized_start=838
+  _globals['_STRATEGYFORECAST']._serialized_end=1094
+  _globals['_KEYDIFFERENCES']._serialized_start=1096
+  _globals['_KEYDIFFERENCES']._serialized_end=1172
+  _globals['_KEYDIFFERENCE']._serialized_start=1174
+  _globals['_KEYDIFFERENCE']._serialized_end=1245
+  _globals['_KEPTMESSAGES']._serialized_start=1247
+  _globals['_KEPTMESSAGES']._serialized_end=1352
+  _globals['_REPLAYSETTING']._serialized_start=1354
+  _globals['_REPLAYSETTING']._serialized_end=1427
+  _globals['_REPLAY']._serialized_start=1430
+  _globals['_REPLAY']._serialized_end=1695
+  _globals['_SPACEPOINT']._serialized_start=1697
+  _globals['_SPACEPOINT']._serialized_end=1749
+  _globals['_CLEANINGREPLAY']._serialized_start=1752
+  _globals['_CLEANINGREPLAY']._serialized_end=2172
 # @@protoc_insertion_point(module_scope)

@@ -8,16 +8,31 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WhatIfRequest(_message.Message):
-    __slots__ = ("topic", "strategies", "differences_max", "replays")
+    __slots__ = ("topic", "strategies", "differences_max", "replays", "trials")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     STRATEGIES_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_MAX_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    TRIALS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     strategies: _containers.RepeatedCompositeFieldContainer[_records_pb2.CompactionStrategy]
     differences_max: int
     replays: _containers.RepeatedCompositeFieldContainer[ReplaySetting]
-    def __init__(self, topic: _Optional[str] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., replays: _Optional[_Iterable[_Union[ReplaySetting, _Mapping]]] = ...) -> None: ...
+    trials: _containers.RepeatedCompositeFieldContainer[CleaningTrial]
+    def __init__(self, topic: _Optional[str] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., replays: _Optional[_Iterable[_Union[ReplaySetting, _Mapping]]] = ..., trials: _Optional[_Iterable[_Union[CleaningTrial, _Mapping]]] = ...) -> None: ...
+
+class CleaningTrial(_message.Message):
+    __slots__ = ("config",)
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class WhatIfResponse(_message.Message):
     __slots__ = ("topics",)
@@ -26,18 +41,20 @@ class WhatIfResponse(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[TopicWhatIf, _Mapping]]] = ...) -> None: ...
 
 class TopicWhatIf(_message.Message):
-    __slots__ = ("topic", "input", "forecasts", "differences", "replays")
+    __slots__ = ("topic", "input", "forecasts", "differences", "replays", "cleanings")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     FORECASTS_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
+    CLEANINGS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     input: WhatIfInput
     forecasts: _containers.RepeatedCompositeFieldContainer[StrategyForecast]
     differences: KeyDifferences
     replays: _containers.RepeatedCompositeFieldContainer[Replay]
-    def __init__(self, topic: _Optional[str] = ..., input: _Optional[_Union[WhatIfInput, _Mapping]] = ..., forecasts: _Optional[_Iterable[_Union[StrategyForecast, _Mapping]]] = ..., differences: _Optional[_Union[KeyDifferences, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[Replay, _Mapping]]] = ...) -> None: ...
+    cleanings: _containers.RepeatedCompositeFieldContainer[CleaningReplay]
+    def __init__(self, topic: _Optional[str] = ..., input: _Optional[_Union[WhatIfInput, _Mapping]] = ..., forecasts: _Optional[_Iterable[_Union[StrategyForecast, _Mapping]]] = ..., differences: _Optional[_Union[KeyDifferences, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[Replay, _Mapping]]] = ..., cleanings: _Optional[_Iterable[_Union[CleaningReplay, _Mapping]]] = ...) -> None: ...
 
 class WhatIfInput(_message.Message):
     __slots__ = ("messages", "entries", "bytes", "tombstones", "null_keys")
@@ -142,3 +159,39 @@ class SpacePoint(_message.Message):
     publish_time_ms: int
     bytes: int
     def __init__(self, publish_time_ms: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class CleaningReplay(_message.Message):
+    __slots__ = ("trial", "rounds", "bytes_read", "bytes_rewritten", "write_amplification", "space_peak_bytes", "space_mean_bytes", "space_end_bytes", "records_end", "tombstones_end", "segments_end", "bytes_deleted", "bytes_estimated", "begin_ms", "end_ms", "points")
+    TRIAL_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_READ_FIELD_NUMBER: _ClassVar[int]
+    BYTES_REWRITTEN_FIELD_NUMBER: _ClassVar[int]
+    WRITE_AMPLIFICATION_FIELD_NUMBER: _ClassVar[int]
+    SPACE_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPACE_MEAN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SPACE_END_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_END_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONES_END_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_END_FIELD_NUMBER: _ClassVar[int]
+    BYTES_DELETED_FIELD_NUMBER: _ClassVar[int]
+    BYTES_ESTIMATED_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    END_MS_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    trial: CleaningTrial
+    rounds: int
+    bytes_read: int
+    bytes_rewritten: int
+    write_amplification: float
+    space_peak_bytes: int
+    space_mean_bytes: float
+    space_end_bytes: int
+    records_end: int
+    tombstones_end: int
+    segments_end: int
+    bytes_deleted: int
+    bytes_estimated: int
+    begin_ms: int
+    end_ms: int
+    points: _containers.RepeatedCompositeFieldContainer[SpacePoint]
+    def __init__(self, trial: _Optional[_Union[CleaningTrial, _Mapping]] = ..., rounds: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_rewritten: _Optional[int] = ..., write_amplification: _Optional[float] = ..., space_peak_bytes: _Optional[int] = ..., space_mean_bytes: _Optional[float] = ..., space_end_bytes: _Optional[int] = ..., records_end: _Optional[int] = ..., tombstones_end: _Optional[int] = ..., segments_end: _Optional[int] = ..., bytes_deleted: _Optional[int] = ..., bytes_estimated: _Optional[int] = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., points: _Optional[_Iterable[_Union[SpacePoint, _Mapping]]] = ...) -> None: ...

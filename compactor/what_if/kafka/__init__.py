@@ -1,0 +1,1 @@
+"""What Kafka's cleaner would do to a topic's log under other settings."""

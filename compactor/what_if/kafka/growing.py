@@ -1,0 +1,239 @@
+"""A log that is appended to anew: its segments under other settings, as a broker would have them.
+
+Where segments end is ledgerfold/kafka/rolling.py's rule, batch by batch. What of them a round wrote
+the cleaner puts in their place (cleaner.py); what retention lets go goes from the front.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfold.compactor.kafka.transactions import Kind, Line
+from ledgerfold.compactor.what_if.kafka.growth import grow
+from ledgerfold.compactor.what_if.kafka.history import History
+from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
+from ledgerfold.kafka.cleanable import LogView
+from ledgerfold.kafka.retention import doomed
+from ledgerfold.kafka.rolling import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Growth
+from ledgerfold.kafka.segment import Segment
+from ledgerfold.v1.compactor_pb2 import CleanerSettings
+
+# Of batches that are looked at at once.
+_BLOCK = 65_536
+_OFFSETS_MAX = 2**31 - 1
+
+
+class Append(NamedTuple):
+    """A batch, by its number in the history."""
+
+    number: int
+    time_ms: int
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+    producer_id: int
+
+
+def append_of(history: History, number: int) -> Append:
+    batches = history.batches
+    columns = (
+        batches.base_offset,
+        batches.last_offset,
+        batches.size_bytes,
+        batches.max_timestamp_ms,
+        batches.producer_id,
+    )
+    time_ms = int(history.clock_ms[number])
+    return Append(number, time_ms, *(int(column[number]) for column in columns))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a log begins, and its transaction index."""
+
+    base_offset: int
+    log_start_offset: int
+    lines: tuple[Line, ...]
+
+
+class GrowingLog:
+    """`closed` are its segments but for the active one."""
+
+    def __init__(self, history: History, settings: CleanerSettings, origin: Origin) -> None:
+        self._history, self._settings = history, settings
+        began_ms = int(history.clock_ms[0]) if len(history) else 0
+        self.producers = KnownProducers(origin.lines, settings.producer_expiration_ms, began_ms)
+        self.closed: list[Segment] = []
+        self._active = self._grown(origin.base_offset, began_ms)
+        self.log_start = origin.log_start_offset
+        self.log_end = origin.base_offset
+        self.closed_bytes = 0
+
+    def _grown(self, base_offset: int, now_ms: int) -> Growth:
+        return Growth(
+            base_offset,
+            now_ms,
+            index_interval_bytes=self._settings.index_interval_bytes,
+            index_bytes_max=self._settings.index_bytes_max,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.closed_bytes + self._active.size_bytes
+
+    @property
+    def active_base(self) -> int:
+        return self._active.base_offset
+
+    @property
+    def first_offset(self) -> int:
+        """Of what is there."""
+        return self.closed[0].base_offset if self.closed else self._active.base_offset
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [*self.closed, self._active.segment(-1)]
+
+    @property
+    def view(self) -> LogView:
+        unstable = self.producers.first_unstable_offset
+        stable = self.log_end if unstable is None else max(unstable, self.log_start)
+        return LogView(self.segments, self.log_start, self.log_end, stable)
+
+    def calm_until(self, first: int, end: int) -> int:
+        """Up to, and without, which batch none ends the segment or decides a transaction.
+
+        At most up to `end`; `first` if that is not so easily told.
+        """
+        history, settings, active = self._history, self._settings, self._active
+        interval = settings.index_interval_bytes
+        if not active.size_bytes or not interval:
+            return first
+        if settings.is_deleted and settings.retention_bytes >= 0:
+            return first
+        behind, specials = history.bytes_before, history.special_batches
+        at = np.searchsorted(specials, first)
+        end = min(end, first + _BLOCK, int(specials[at]) if at < len(specials) else end)
+        room = settings.segment_bytes - active.size_bytes
+        end = min(end, int(np.searchsorted(behind, behind[first] + room, "right")) - 1)
+        clock_ms, producers = history.clock_ms, self.producers
+        producers.check(int(clock_ms[first]))
+        end = min(end, int(np.searchsorted(clock_ms, producers.next_check_ms)))
+        end = self._young_until(first, end)
+        if end <= first:
+            return first
+        entries = int(behind[end] - behind[first] + active.unindexed_bytes) // interval + 1
+        fits = active.time_entries + entries < settings.index_bytes_max // TIME_ENTRY_BYTES - 1
+        fits &= active.offset_entries + entries < settings.index_bytes_max // OFFSET_ENTRY_BYTES
+        span = history.batches.last_offset[end - 1] - active.base_offset
+        return end if fits and span <= _OFFSETS_MAX else first
+
+    def _young_until(self, first: int, end: int) -> int:
+        """Up to which batch the segment is not too old for the next one."""
+        active, roll_ms = self._active, self._settings.roll_ms
+        began_ms = active.first_batch_timestamp_ms
+        if began_ms is None or began_ms < 0:
+            old_ms = active.created_ms + roll_ms
+            return min(end, int(np.searchsorted(self._history.clock_ms, old_ms, "right")))
+        times = self._history.batches.max_timestamp_ms[first : max(first, end)]
+        too_old = np.flatnonzero(times - began_ms > roll_ms)
+        return first + int(too_old[0]) if len(too_old) else end
+
+    def append_calm(self, first: int, end: int) -> None:
+        """These batches (calm_until), of which there is one at least."""
+        batches, which = self._history.batches, slice(first, end)
+        grow(
+            self._active,
+            batches.last_offset[which],
+            batches.size_bytes[which],
+            batches.max_timestamp_ms[which],
+            int(self._history.clock_ms[end - 1]),
+        )
+        self.log_end = int(batches.last_offset[end - 1]) + 1
+        ids = batches.producer_id[which]
+        # Of each producer the last one.
+        for producer_id, back in zip(*np.unique(ids[::-1], return_index=True), strict=True):
+            if producer_id >= 0:
+                self._note(append_of(self._history, end - 1 - int(back)))
+
+    def append(self, batch: Append) -> bool:
+        """Whether there is anything new for the cleaner."""
+        settings, active = self._settings, self._active
+        # Retention looks at the active segment, too: at its size, and at its age if it has one.
+        is_new = settings.is_deleted and (settings.retention_bytes >= 0 or not active.size_bytes)
+        if active.must_end(
+            size_bytes=batch.size_bytes,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            last_offset=batch.last_offset,
+            segment_bytes=settings.segment_bytes,
+            roll_ms=settings.roll_ms,
+            now_ms=batch.time_ms,
+        ):
+            self._roll(batch.base_offset, batch.time_ms)
+            is_new = True
+        self._active.append(
+            last_offset=batch.last_offset,
+            size_bytes=batch.size_bytes,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            time_ms=batch.time_ms,
+        )
+        self.log_end = batch.last_offset + 1
+        if batch.producer_id >= 0 and self._note(batch):
+            is_new = True
+        return is_new
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        active = self._active
+        if active.size_bytes or active.base_offset != base_offset:
+            active.end()
+            self.closed.append(active.segment(-1))
+            self.closed_bytes += active.size_bytes
+        self._active = self._grown(base_offset, now_ms)
+
+    def _note(self, batch: Append) -> bool:
+        """What is known of its producer then; whether a transaction ended."""
+        batches, number, known = self._history.batches, batch.number, self.producers
+        known.check(batch.time_ms)
+        sent = Sent(
+            batch.producer_id,
+            int(batches.producer_epoch[number]),
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp_ms,
+        )
+        if not batches.is_control[number]:
+            known.add_data(sent, is_transactional=bool(batches.is_transactional[number]))
+            return False
+        if self._history.kind_of(number) not in (Kind.ABORT, Kind.COMMIT):
+            known.see(batch.producer_id)
+            return False
+        known.end_transaction(sent)
+        return True
+
+    def replace(self, count: int, by: list[Segment]) -> None:
+        """The first so many segments."""
+        self.closed_bytes += sum(each.size_bytes for each in by)
+        self.closed_bytes -= sum(each.size_bytes for each in self.closed[:count])
+        self.closed[:count] = by
+
+    def delete_old(self, now_ms: int) -> int:
+        """What retention lets go; how many bytes that was."""
+        found = doomed(
+            self.segments,
+            self._settings,
+            log_start=self.log_start,
+            high_watermark=self.log_end,
+            now_ms=now_ms,
+        )
+        if not found.count:
+            return 0
+        before = self.size_bytes
+        if found.must_roll:
+            self._roll(self.log_end, now_ms)
+        self.replace(found.count, [])
+        self.log_start = max(self.log_start, found.log_start)
+        return before - self.size_bytes

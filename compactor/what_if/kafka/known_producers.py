@@ -1,0 +1,113 @@
+"""What a broker knows of producers while a log is appended to, as far as its cleaner asks.
+
+Their last batches, for of each one header stays; which transactions are open, for cleaning ends
+before them; and the lines of the transaction index that there are by then. Nothing is checked: what
+lies in a log was let in.
+
+    >>> known = KnownProducers((), expiration_ms=1000, began_ms=0)
+    >>> known.add_data(Sent(7, 0, 0, 4, 50), is_transactional=True)
+    >>> known.first_unstable_offset, known.at(60)
+    (0, {7: (4, 0)})
+    >>> known.end_transaction(Sent(7, 0, 5, 5, 60))
+    >>> known.first_unstable_offset, known.at(600_000)
+    (None, {})
+
+Source: ProducerStateManager, ProducerStateEntry of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ledgerfold.compactor.kafka.transactions import Line
+
+# How often a broker looks for producers that were silent for too long.
+_CHECKED_MS = 600_000
+
+
+class Sent(NamedTuple):
+    """A batch of a producer's."""
+
+    producer_id: int
+    epoch: int
+    base_offset: int
+    last_offset: int
+    time_ms: int
+
+
+@dataclass(slots=True)
+class _Known:
+    epoch: int = -1
+    # -1: nothing but markers.
+    last_data_offset: int = -1
+    time_ms: int = -1
+    # Where the open transaction begins; -1: none is open.
+    open_offset: int = -1
+
+    def move_to(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch, self.last_data_offset = epoch, -1
+
+
+class KnownProducers:
+    """`lines`: of the whole log's transaction index."""
+
+    def __init__(self, lines: Iterable[Line], expiration_ms: int, began_ms: int) -> None:
+        self._coming = deque(sorted(lines, key=lambda line: line.last_offset))
+        # Of markers that are there.
+        self.lines: list[Line] = []
+        self._known: dict[int, _Known] = {}
+        self._open: dict[int, int] = {}
+        self._expiration_ms, self._checked_ms = expiration_ms, began_ms
+
+    def add_data(self, sent: Sent, *, is_transactional: bool) -> None:
+        known = self._known.setdefault(sent.producer_id, _Known())
+        known.move_to(sent.epoch)
+        known.last_data_offset, known.time_ms = sent.last_offset, sent.time_ms
+        if is_transactional and known.open_offset < 0:
+            known.open_offset = sent.base_offset
+            self._open[sent.base_offset] = sent.producer_id
+
+    def end_transaction(self, sent: Sent) -> None:
+        """By a marker."""
+        known = self._known.setdefault(sent.producer_id, _Known())
+        known.move_to(sent.epoch)
+        known.time_ms = sent.time_ms
+        self._open.pop(known.open_offset, None)
+        known.open_offset = -1
+        while self._coming and self._coming[0].last_offset <= sent.last_offset:
+            self.lines.append(self._coming.popleft())
+
+    def see(self, producer_id: int) -> None:
+        """The header that a cleaning left of a marker."""
+        self._known.setdefault(producer_id, _Known())
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Of the oldest transaction that is open."""
+        return min(self._open, default=None)
+
+    @property
+    def next_check_ms(self) -> int:
+        return self._checked_ms + _CHECKED_MS
+
+    def check(self, now_ms: int) -> None:
+        """Forgets those that were silent for too long, as often as a broker looks for them."""
+        if now_ms - self._checked_ms < _CHECKED_MS:
+            return
+        self._checked_ms = now_ms - (now_ms - self._checked_ms) % _CHECKED_MS
+        oldest_ms = self._checked_ms - self._expiration_ms
+        for producer_id, known in list(self._known.items()):
+            if known.open_offset < 0 and known.time_ms <= oldest_ms:
+                del self._known[producer_id]
+
+    def at(self, now_ms: int) -> dict[int, tuple[int, int]]:
+        """Of each its last data offset, or -1, and its epoch."""
+        self.check(now_ms)
+        return {
+            producer_id: (known.last_data_offset, known.epoch)
+            for producer_id, known in self._known.items()
+        }

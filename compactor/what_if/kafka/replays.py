@@ -1,0 +1,83 @@
+"""A Kafka topic's log as it is asked about, and the answer: files in, figures out.
+
+Tasks read the files into columns; the driver joins them, and replays them under each trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ledgerfold.compactor.kafka.plan import files_of
+from ledgerfold.compactor.kafka.transactions import Line
+from ledgerfold.compactor.plan import InputSegment, contiguous
+from ledgerfold.compactor.plan_check import check_folder, check_name
+from ledgerfold.compactor.what_if.kafka.growing import Origin
+from ledgerfold.compactor.what_if.kafka.history import History, check_length, history_of
+from ledgerfold.compactor.what_if.kafka.replay import Replay
+from ledgerfold.compactor.what_if.kafka.scan import HistoryScan
+from ledgerfold.v1.compactor_pb2 import CleanPlan, KafkaHistory
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfInput
+
+# Of one task's files.
+_TASK_BYTES = 64 * 1024 * 1024
+
+
+class CleaningReplays:
+    """All that is asked of one topic. `context`: a SparkContext, or what stands in for it."""
+
+    def __init__(self, asked: KafkaHistory) -> None:
+        """Raises InvalidRequest."""
+        check_folder(asked.ledgers_dir)
+        for segment in asked.segments:
+            for record in segment.files:
+                check_name(record)
+        self._asked = asked
+        plan = CleanPlan(ledgers_dir=asked.ledgers_dir, segments=asked.segments)
+        self._files = files_of(plan)
+        check_length(sum(file.record.messages for file in self._files))
+
+    def run(self, context: Any, check: Callable[[], None]) -> TopicWhatIf:
+        """`check` is called on the way. Raises what scanning raises, InvalidRequest."""
+        origin = _origin(self._asked)
+        history = self._read(context, origin)
+        found = TopicWhatIf(input=_input(history))
+        for settings in self._asked.settings:
+            check()
+            found.cleanings.append(Replay(history, settings, origin, check).run())
+        return found
+
+    def _read(self, context: Any, origin: Origin) -> History:
+        size_bytes = sum(map(_size_bytes, self._files))
+        runs = contiguous(self._files, max(-(-size_bytes // _TASK_BYTES), 1), _size_bytes)
+        scanned = context.parallelize(runs, max(len(runs), 1))
+        return history_of(scanned.mapPartitions(HistoryScan(origin.lines)).collect())
+
+
+def _size_bytes(file: InputSegment) -> int:
+    return file.record.size_bytes
+
+
+def _origin(asked: KafkaHistory) -> Origin:
+    base_offset = asked.segments[0].base_offset if asked.segments else asked.log_start_offset
+    start = max(asked.log_start_offset, base_offset)
+    lines = tuple(
+        Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+        for each in asked.aborted
+        if each.last_offset >= start
+    )
+    return Origin(base_offset, start, lines)
+
+
+def _input(history: History) -> WhatIfInput:
+    """Of what lies in the log. Markers are no messages."""
+    records, is_data = history.records, ~history.batches.is_control[history.batch_of]
+    return WhatIfInput(
+        messages=int(np.count_nonzero(is_data)),
+        entries=len(history),
+        bytes=int(history.batches.size_bytes.sum()),
+        tombstones=int(np.count_nonzero(records.is_null & is_data)),
+        null_keys=int(np.count_nonzero(~records.has_key & is_data)),
+    )

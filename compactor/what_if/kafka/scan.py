@@ -1,0 +1,109 @@
+"""What Spark runs of a replay: a task reads its files' batches and records into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, LogFile
+from ledgerfold.compactor.kafka.records import Columns, Records, read_records
+from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
+from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.rows import Failure
+from ledgerfold.compactor.what_if.kafka.history import (
+    BatchColumns,
+    Chunk,
+    RecordColumns,
+    joined_columns,
+)
+from ledgerfold.compactor.what_if.rows import key_blob
+from ledgerfold.storage.errors import LedgerfoldError
+
+
+@dataclass(frozen=True)
+class HistoryScan:
+    """Files -> chunks, in order. Picklable: it is what Spark runs."""
+
+    lines: tuple[Line, ...]
+
+    def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Chunk | Failure]:
+        aborted = AbortedIndex(self.lines)
+        try:
+            for file in chain.from_iterable(runs):
+                with LogFile(file) as opened:
+                    for batches in opened.stretches():
+                        yield chunk_of(batches, aborted)
+        except LedgerfoldError as error:
+            yield Failure.of(error)
+
+
+def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
+    """Raises Corruption."""
+    is_aborted = aborted.covers(batches)
+    is_mapped = ~(batches.is_control | is_aborted)
+    raw_bytes = np.zeros(len(batches), np.int64)
+    parts: list[RecordColumns] = []
+    keys: list[pa.BinaryArray] = []
+    for records in read_records(batches, np.flatnonzero(batches.record_count > 0)):
+        columns = records.columns()
+        sizes = (records.end - records.start).astype(np.float64)
+        summed = np.bincount(records.batch, sizes, len(records.batches))
+        raw_bytes[records.batches] = summed.astype(np.int64)
+        has_key = columns.has_key & is_mapped[records.batches][records.batch]
+        codes = np.full(len(records), -1, np.int64)
+        codes[has_key] = np.arange(np.count_nonzero(has_key)) + sum(map(len, keys))
+        keys.append(columns.keys(np.flatnonzero(has_key)))
+        parts.append(_records(batches, records, columns, codes))
+    joined = RecordColumns(*joined_columns(parts, len(RecordColumns._fields)))
+    encoded = pa.concat_arrays(keys or [pa.array([], pa.binary())]).dictionary_encode()
+    codes = np.append(from_arrow(encoded.indices), -1)[joined.code]
+    return Chunk(
+        _batches(batches, raw_bytes, is_aborted),
+        joined._replace(code=codes),
+        key_blob(encoded.dictionary),
+        facts_of(batches),
+    )
+
+
+def _batches(batches: Batches, raw_bytes: Integers, is_aborted: Booleans) -> BatchColumns:
+    horizon_ms = np.where(batches.has_horizon, batches.column("base_timestamp_ms"), -1)
+    return BatchColumns(
+        batches.base_offset,
+        batches.last_offset,
+        batches.size_bytes,
+        raw_bytes,
+        batches.record_count,
+        (batches.attributes & COMPRESSION) != 0,
+        batches.is_control,
+        batches.is_transactional,
+        is_aborted,
+        batches.has_append_time,
+        horizon_ms,
+        batches.column("max_timestamp_ms"),
+        batches.producer_id,
+        batches.column("producer_epoch"),
+        batches.entries["append_time_ms"].astype(np.int64),
+    )
+
+
+def _records(
+    batches: Batches, records: Records, columns: Columns, codes: Integers
+) -> RecordColumns:
+    base = batches.column("base_timestamp_ms")[records.batches]
+    latest = batches.column("max_timestamp_ms")[records.batches]
+    is_appended = batches.has_append_time[records.batches][records.batch]
+    times = base[records.batch] + columns.timestamp_deltas()
+    return RecordColumns(
+        columns.offset,
+        np.where(is_appended, latest[records.batch], times),
+        columns.end - columns.offset_at,
+        columns.is_null(),
+        columns.has_key,
+        codes,
+    )
