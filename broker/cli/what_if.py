@@ -1,11 +1,13 @@
-"""`what-if`: what strategies, and times to compact, would come to. Nothing changes.
+"""`what-if`: what strategies, and times to compact, would come to; of a Kafka topic, settings of
+its cleaner. Nothing changes.
 
     ledgerfold what-if prices --strategy publishing-order --strategy keep-n:n=2 --diff
     ledgerfold what-if prices --threshold 1M,10M --every 1h
     ledgerfold what-if --csv prices.csv --strategy publishing-order --strategy event-time
+    ledgerfold what-if addresses --config min.cleanable.dirty.ratio=0.1,0.5,0.9
 
 Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is about: `input`,
-`strategy`, `difference`, `replay`.
+`strategy`, `difference`, `replay`, `cleaning`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ledgerfold.broker.cli.what_if_file import add_file, ask_about_file, file_of
 from ledgerfold.broker.cli.what_if_options import Question, add_question, question_of
 from ledgerfold.broker.cli.what_if_plot import check_plot, write_plot
 from ledgerfold.broker.cli.what_if_rows import (
+    cleaning_row,
     difference_row,
     input_row,
     replay_row,
@@ -38,7 +41,7 @@ Commands = argparse._SubParsersAction
 def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "what-if",
-        help="what strategies, and times to compact, would come to",
+        help="what strategies, times to compact or settings of Kafka's cleaner would come to",
         description="Looks at a topic, or at a file, and changes nothing.",
     )
     add_question(parser)
@@ -80,6 +83,7 @@ def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatI
             question.strategies,
             differences_max=question.differences_max,
             replays=question.replays,
+            trials=question.trials,
         )
 
 
@@ -96,6 +100,8 @@ def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
             yield topic | {"about": "differences", "keys": each.differences.keys}
         for replay in each.replays:
             yield topic | {"about": "replay"} | replay_row(replay)
+        for cleaning in each.cleanings:
+            yield topic | {"about": "cleaning"} | cleaning_row(cleaning)
 
 
 def _names(found: TopicWhatIf) -> list[str]:
@@ -111,6 +117,13 @@ def _names(found: TopicWhatIf) -> list[str]:
 
 def _print_tables(options: argparse.Namespace, found: TopicWhatIf) -> None:
     given = found.input
+    if found.cleanings:
+        print(
+            f"{found.topic}: the log has {given.messages} records in {given.entries} batches "
+            f"({format_size(given.bytes)}, {given.tombstones} tombstones)"
+        )
+        _print(options, [_shown(cleaning_row(each)) for each in found.cleanings])
+        return
     print(
         f"{found.topic}: a run would read {given.messages} messages "
         f"({format_size(given.bytes)}, {given.tombstones} tombstones, "

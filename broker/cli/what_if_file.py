@@ -50,6 +50,11 @@ def file_of(options: argparse.Namespace) -> tuple[str, str] | None:
         raise InvalidRequest("Say what to look at: a topic, or --csv FILE, or --jsonl FILE.")
     if given:
         refuse_url(options, f"--{given[0][1]}")
+        if options.config:
+            raise InvalidRequest(
+                f"--config is of a Kafka topic's cleaner, and --{given[0][1]} is no topic: import "
+                "a log with `import kafka-log`."
+            )
     elif options.retain_null_key:
         raise InvalidRequest("A topic has its own policy; --retain-null-key is for a file.")
     return given[0] if given else None

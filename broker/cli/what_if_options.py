@@ -1,20 +1,25 @@
-"""What `what-if` is asked: strategies, whether to list what differs, times to compact.
+"""What `what-if` is asked: strategies, whether to list what differs, times to compact; of a Kafka
+topic, settings of its cleaner.
 
 >>> parse_strategy("keep-n:n=2").settings["n"]
 '2'
 >>> parse_thresholds("1K,2M")
 [1024, 2097152]
+>>> parse_trials(["min.cleanable.dirty.ratio=0.1,0.5", "cleanup.policy=compact,delete"])[1]
+{'min.cleanable.dirty.ratio': '0.5', 'cleanup.policy': 'compact,delete'}
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Sequence
+from itertools import chain, product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.strategies import settings_of
 from ledgerfold.broker.cli.units import parse_count, parse_size, parse_time_ms
+from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -29,6 +34,7 @@ class Question(NamedTuple):
     strategies: list[CompactionStrategy]
     differences_max: int
     replays: list[ReplaySetting]
+    trials: list[dict[str, str]]
 
 
 def add_question(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +73,14 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         metavar="TIME,...",
         help="replay the history: a run each TIME",
     )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="of a Kafka topic: replay its log under each value of a setting, by Kafka's name; "
+        "several times for several, in all combinations",
+    )
 
 
 def question_of(options: argparse.Namespace) -> Question:
@@ -82,7 +96,24 @@ def question_of(options: argparse.Namespace) -> Question:
             *(ReplaySetting(threshold_bytes=each) for each in thresholds),
             *(ReplaySetting(interval_ms=each) for each in intervals),
         ],
+        parse_trials(options.config),
     )
+
+
+def parse_trials(texts: Sequence[str]) -> list[dict[str, str]]:
+    """All combinations of the settings' values; a policy is one value. Raises InvalidRequest."""
+    from ledgerfold.broker.whatif.kafka_trials import check_count
+
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not name or not equals:
+            raise InvalidRequest(f"--config {text}: say NAME=VALUE, or NAME=VALUE,VALUE,...")
+        if name in values:
+            raise InvalidRequest(f"--config {name} twice: say its values one behind the other.")
+        values[name] = [rest] if name == "cleanup.policy" else rest.split(",")
+    check_count(prod(map(len, values.values())))
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values()) if each]
 
 
 def parse_strategy(text: str) -> CompactionStrategy:

@@ -1,7 +1,8 @@
 """The pictures of `what-if --plot FILE`: SVG, PNG, or a page that holds the SVG.
 
 What each strategy would leave, as bars; the space over time, as a line for each replay; and what
-each replay costs: what is rewritten against what a reader has to read.
+each replay costs: what is rewritten against what a reader has to read. Of a Kafka topic the space
+over time under each trial's settings, and what is rewritten against the peak of the space.
 
 Drawn by matplotlib, which is in the extra `plot`.
 """
@@ -11,13 +12,13 @@ from __future__ import annotations
 import html
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.units import format_size
-from ledgerfold.broker.cli.what_if_rows import setting_row, strategy_text
+from ledgerfold.broker.cli.what_if_rows import setting_row, strategy_text, trial_text
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -64,11 +65,7 @@ def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    panels = [
-        (draw, each)
-        for each in found
-        for draw in (_strategies, *((_spaces, _costs) if each.replays else ()))
-    ]
+    panels = [(draw, each) for each in found for draw in _panels(each)]
     width, height = _PANEL_INCHES
     with mpl.rc_context(_STYLE):
         figure: Figure = Figure(figsize=(width, height * len(panels)), layout="constrained")
@@ -78,6 +75,12 @@ def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
         out = io.BytesIO()
         figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else {})
     return out.getvalue()
+
+
+def _panels(found: TopicWhatIf) -> tuple[Callable[[Axes, TopicWhatIf], None], ...]:
+    if found.cleanings:
+        return (_cleanings, _cleaning_costs)
+    return (_strategies, _spaces, _costs) if found.replays else (_strategies,)
 
 
 def _strategies(axes: Axes, found: TopicWhatIf) -> None:
@@ -113,6 +116,32 @@ def _costs(axes: Axes, found: TopicWhatIf) -> None:
     axes.set_title(f"{found.topic}: what is rewritten, and what a reader has to read")
     axes.set_xlabel("bytes rewritten by bytes published")
     axes.set_ylabel("mean rewind")
+    axes.margins(0.2)
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _cleanings(axes: Axes, found: TopicWhatIf) -> None:
+    for cleaning in found.cleanings:
+        times = [_moment(at.publish_time_ms) for at in cleaning.points]
+        sizes = [at.bytes for at in cleaning.points]
+        label = trial_text(cleaning.trial)
+        axes.plot(times, sizes, label=label, linewidth=1)  # type: ignore[arg-type]
+    axes.set_title(f"{found.topic}: space over the time of its records (UTC)")
+    axes.legend()
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _cleaning_costs(axes: Axes, found: TopicWhatIf) -> None:
+    for cleaning in found.cleanings:
+        place = cleaning.write_amplification, cleaning.space_peak_bytes
+        axes.scatter(*place)
+        label = trial_text(cleaning.trial)
+        axes.annotate(label, place, xytext=(5, 5), textcoords="offset points")
+    axes.set_title(f"{found.topic}: what is rewritten, and the space that it takes")
+    axes.set_xlabel("bytes rewritten by bytes appended")
+    axes.set_ylabel("peak space")
     axes.margins(0.2)
     axes.set_ylim(bottom=0)
     _in_sizes(axes.yaxis)

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.ground.message_ids import id_text
+from ledgerfold.broker.ground.traffic import iso_time
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
     from ledgerfold.v1.what_if_pb2 import (
+        CleaningReplay,
+        CleaningTrial,
         KeptMessages,
         KeyDifference,
         Replay,
@@ -87,6 +90,32 @@ def replay_row(replay: Replay) -> Row:
         "mean_space_bytes": round(replay.space_mean_bytes),
         "mean_rewind_bytes": round(replay.rewind_mean_bytes),
     }
+
+
+def cleaning_row(cleaning: CleaningReplay) -> Row:
+    return {
+        "settings": trial_text(cleaning.trial),
+        "rounds": cleaning.rounds,
+        "read_bytes": cleaning.bytes_read,
+        "rewritten_bytes": cleaning.bytes_rewritten,
+        "estimated_bytes": cleaning.bytes_estimated,
+        "write_amplification": round(cleaning.write_amplification, 3),
+        "peak_space_bytes": cleaning.space_peak_bytes,
+        "mean_space_bytes": round(cleaning.space_mean_bytes),
+        "end_space_bytes": cleaning.space_end_bytes,
+        "deleted_bytes": cleaning.bytes_deleted,
+        "segments": cleaning.segments_end,
+        "records": cleaning.records_end,
+        "tombstones": cleaning.tombstones_end,
+        "begins": iso_time(cleaning.begin_ms),
+        "ends": iso_time(cleaning.end_ms),
+    }
+
+
+def trial_text(trial: CleaningTrial) -> str:
+    """What was tried, by Kafka's names."""
+    texts = (f"{name}={value}" for name, value in sorted(trial.config.items()))
+    return " ".join(texts) or "(as they are)"
 
 
 def setting_row(setting: ReplaySetting) -> Row:

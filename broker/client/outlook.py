@@ -5,7 +5,7 @@ The part of Admin (admin.py) whose calls have no time limit of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
@@ -57,20 +57,24 @@ class Outlook:
         *,
         differences_max: int = 0,
         replays: Iterable[what_if_pb2.ReplaySetting] = (),
+        trials: Iterable[Mapping[str, str]] = (),
         timeout_seconds: float | None = None,
     ) -> list[what_if_pb2.TopicWhatIf]:
         """What each strategy would leave of the next run's input, without a change; of a
         partitioned topic for each partition. No strategy: the topic's own.
 
         `differences_max`: lists so many keys that the strategies leave with other messages.
-        `replays`: times to compact, tried on the topic's history under the first strategy. The
-        whole topic's keys are read for it, so there is no time limit but the one given here.
+        `replays`: times to compact, tried on the topic's history under the first strategy.
+        `trials`: of a Kafka topic, which has nothing of that, settings by Kafka's names to replay
+        its history under. The whole topic's keys are read for it, so there is no time limit but
+        the one given here.
         """
         request = what_if_pb2.WhatIfRequest(
             topic=topic,
             strategies=strategies,
             differences_max=differences_max,
             replays=replays,
+            trials=[what_if_pb2.CleaningTrial(config=each) for each in trials],
         )
         try:
             return list(self._admin.WhatIf(request, timeout=timeout_seconds).topics)

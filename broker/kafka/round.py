@@ -159,7 +159,7 @@ def clean_plan(
         topic=partition.label,
         ledgers_dir=ledgers_dir,
         segments=[
-            _clean_segment(partition, each, next_base)
+            clean_segment(partition, each, next_base)
             for each, next_base in zip(sources, following, strict=True)
         ],
         log_start_offset=partition.log_start_offset,
@@ -183,7 +183,8 @@ def clean_plan(
     )
 
 
-def _clean_segment(partition: Partition, segment: LiveSegment, next_base: int) -> CleanSegment:
+def clean_segment(partition: Partition, segment: LiveSegment, next_base: int) -> CleanSegment:
+    """As a plan has it. Raises MissingFile, Moved."""
     facts = segment.facts
     return CleanSegment(
         base_offset=facts.base_offset,

@@ -8,13 +8,14 @@ from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
-from ledgerfold.broker.rpc.existing import COMPACTED, existing_names, existing_topics
+from ledgerfold.broker.rpc.existing import COMPACTED, existing_names
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.whatif.forecaster import Forecaster
+from ledgerfold.broker.whatif.kafka_forecaster import KafkaForecaster
 from ledgerfold.storage.errors import InvalidRequest, TopicIsPartitioned
 from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1 import admin_pb2, explain_pb2, what_if_pb2
@@ -28,6 +29,7 @@ class CompactionHandlers:
         self._explainer = Explainer(broker)
         self._kafka_explainer = KafkaExplainer(broker)
         self._forecaster = Forecaster(broker)
+        self._kafka_forecaster = KafkaForecaster(broker)
 
     @runs_to_its_end
     async def trigger(
@@ -81,5 +83,9 @@ class CompactionHandlers:
         return await self._explainer.explain(topics, request)
 
     async def what_if(self, request: what_if_pb2.WhatIfRequest) -> what_if_pb2.WhatIfResponse:
-        topics = await existing_topics(self._broker, request.topic)
+        names = existing_names(self._broker, request.topic)
+        found = [await self._broker.any_topic(name, create=False) for name in names]
+        if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
+            return await self._kafka_forecaster.answer(kafka, request)
+        topics = [each for each in found if isinstance(each, Topic)]
         return await self._forecaster.answer(topics, request)

@@ -34,6 +34,11 @@ class Forecaster:
         """Raises InvalidRequest, CompactorUnavailable, CompactionFailed, Corruption, MissingFile,
         CompactedLedgerDamaged, Moved.
         """
+        if request.trials:
+            raise InvalidRequest(
+                f"{topics[0].name} is no Kafka topic: it has strategies and thresholds, and no "
+                "settings of a cleaner. Try --strategy, --threshold or --every."
+            )
         for replay in request.replays:
             if replay.WhichOneof("when") is None:
                 raise InvalidRequest("Say when a replay compacts: a threshold, or an interval.")

@@ -1,0 +1,108 @@
+"""Asks the compactor what Kafka's cleaner would do to loaded topics' logs under other settings.
+
+It changes nothing. Until a topic is answered for, its cleaner is paused: what is read stays there.
+The active segment is read as far as it is durable now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.kafka.round import clean_segment
+from ledgerfold.broker.kafka.states import Paused
+from ledgerfold.broker.whatif.kafka_trials import check_trials, settings_of
+from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CleanerSettings, KafkaHistory
+from ledgerfold.v1.what_if_pb2 import CleaningTrial, TopicWhatIf, WhatIfRequest, WhatIfResponse
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+
+
+class KafkaForecaster:
+    """One per broker, on its event loop; one question at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._ledgers_dir = os.path.abspath(broker.store.ledgers_dir)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def answer(self, topics: Sequence[KafkaTopic], request: WhatIfRequest) -> WhatIfResponse:
+        """Raises InvalidRequest, KafkaError, CompactorUnavailable, CompactionFailed, Corruption,
+        MissingFile, Moved.
+        """
+        if request.strategies or request.differences_max or request.replays:
+            raise InvalidRequest(
+                f"{topics[0].name} is a Kafka topic: it is cleaned, and has no strategies and no "
+                "thresholds. Try settings of its cleaner: --config NAME=VALUE,..."
+            )
+        check_trials(request.trials)
+        trials = request.trials or [CleaningTrial()]
+        asked = [(each, [self._settings(each, trial) for trial in trials]) for each in topics]
+        answer = WhatIfResponse()
+        for topic, settings in asked:
+            async with self._one_at_a_time, self._paused(topic.name):
+                answer.topics.append(await self._answer_one(topic, settings))
+        return answer
+
+    def _settings(self, topic: KafkaTopic, trial: CleaningTrial) -> CleanerSettings:
+        own = topic.record.kafka.config
+        return settings_of(trial, topic.name, own, self._broker.kafka_config)
+
+    @asynccontextmanager
+    async def _paused(self, name: str) -> AsyncIterator[None]:
+        """No round begins, and retention lets nothing go."""
+        cleaner = self._broker.cleaner
+        await cleaner.idle(name)
+        cleaner.states.abort_and_pause(name)
+        try:
+            yield
+        finally:
+            # Unless it was deleted meanwhile.
+            if isinstance(cleaner.states.of(name), Paused):
+                cleaner.resume(name)
+
+    async def _answer_one(
+        self, topic: KafkaTopic, settings: Sequence[CleanerSettings]
+    ) -> TopicWhatIf:
+        asked = AnalyzeRequest(kafka=history_of(topic, self._ledgers_dir, settings))
+        ledgers = _ledgers(topic)
+        try:
+            found = await self._broker.compactor.analyze(asked)
+        except MissingFile:
+            if ledgers <= _ledgers(topic):
+                raise
+            raise Moved(
+                f"Segments of {topic.name} were deleted while it was looked at; try again."
+            ) from None
+        found.topic = topic.name
+        return found
+
+
+def history_of(
+    topic: KafkaTopic, ledgers_dir: str, settings: Sequence[CleanerSettings]
+) -> KafkaHistory:
+    """The log as it is. Raises MissingFile, Moved."""
+    partition = topic.partition
+    segments = list(partition.log.segments)
+    following = [*(each.base_offset for each in segments[1:]), partition.log.end_offset]
+    return KafkaHistory(
+        topic=partition.label,
+        ledgers_dir=ledgers_dir,
+        segments=[
+            clean_segment(partition, each, behind)
+            for each, behind in zip(segments, following, strict=True)
+        ],
+        log_start_offset=partition.log_start_offset,
+        aborted=[each for segment in segments for each in segment.aborted],
+        settings=settings,
+    )
+
+
+def _ledgers(topic: KafkaTopic) -> set[int]:
+    return {each for segment in topic.log.segments for each in segment.ledger_ids}

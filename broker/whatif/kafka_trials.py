@@ -1,0 +1,100 @@
+"""What `what-if` tries on a Kafka topic: settings in the place of its own, as a replay asks them.
+
+    >>> own, broker = {"cleanup.policy": "compact"}, BrokerConfig.of({})
+    >>> trial = CleaningTrial(config={"min.cleanable.dirty.ratio": "0.1"})
+    >>> settings_of(trial, "t", own, broker).min_cleanable_ratio
+    0.1
+
+A trial may name what the cleaner goes by, of the topic or of its broker; other settings have no
+part in it, and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
+from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.compactor_pb2 import CleanerSettings
+from ledgerfold.v1.what_if_pb2 import CleaningTrial
+
+TRIALS_MAX = 24
+OF_TOPIC = (
+    "cleanup.policy",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
+    "segment.bytes",
+    "internal.segment.bytes",
+    "segment.ms",
+    "segment.index.bytes",
+    "index.interval.bytes",
+    "retention.ms",
+    "retention.bytes",
+)
+OF_BROKER = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.threads",
+    "producer.id.expiration.ms",
+)
+
+
+def check_count(combinations: int) -> None:
+    """Raises InvalidRequest."""
+    if combinations > TRIALS_MAX:
+        raise InvalidRequest(
+            f"{combinations} combinations of settings: at most {TRIALS_MAX} are tried at once."
+        )
+
+
+def check_trials(trials: Sequence[CleaningTrial]) -> None:
+    """Raises InvalidRequest."""
+    check_count(len(trials))
+    for trial in trials:
+        for name in trial.config:
+            if name not in OF_TOPIC + OF_BROKER:
+                known = ", ".join(OF_TOPIC + OF_BROKER)
+                raise InvalidRequest(
+                    f"{name} has no part in what the cleaner does, or is no setting of Kafka's. "
+                    f"Try one of: {known}."
+                )
+
+
+def settings_of(
+    trial: CleaningTrial, topic: str, own: Mapping[str, str], broker: BrokerConfig
+) -> CleanerSettings:
+    """`own`: the topic's settings. Raises KafkaError as for a change of them, InvalidRequest."""
+    of_broker = {name: text for name, text in trial.config.items() if name in BROKER_SETTINGS}
+    tried = {name: text for name, text in trial.config.items() if name not in BROKER_SETTINGS}
+    held = BrokerConfig.of({**broker.given, **of_broker})
+    merged = {**own, **tried}
+    if "segment.bytes" in tried and "internal.segment.bytes" not in tried:
+        # It counts before the other one, and is the topic's.
+        merged.pop("internal.segment.bytes", None)
+    config = LogConfig.of(merged, held)
+    if not config.is_compacted:
+        raise InvalidRequest(
+            f"{topic} is not compacted: the cleaner does nothing to it. Try it with --config "
+            "cleanup.policy=compact."
+        )
+    return CleanerSettings(
+        trial=trial,
+        is_deleted=config.is_deleted,
+        min_cleanable_ratio=config.min_cleanable_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        roll_ms=config.roll_ms,
+        index_bytes_max=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        backoff_ms=held.number("log.cleaner.backoff.ms"),
+        keys_max=held.map_keys_max,
+        producer_expiration_ms=held.number("producer.id.expiration.ms"),
+    )

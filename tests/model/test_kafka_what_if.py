@@ -1,0 +1,140 @@
+"""`what-if` of a Kafka topic foretells what the product then does, to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.kafka_foretelling import Foretelling, Step
+from tests.support.property_tests import examples
+
+FIGURES = (
+    "rounds",
+    "bytes_read",
+    "bytes_rewritten",
+    "space_peak_bytes",
+    "space_end_bytes",
+    "segments_end",
+    "records_end",
+    "tombstones_end",
+)
+BACKOFF = {"log.cleaner.backoff.ms": "1000"}
+
+
+@pytest.fixture(scope="module")
+def foretelling() -> Iterator[Foretelling]:
+    found = Foretelling()
+    yield found
+    found.close()
+
+
+keys = st.sampled_from([b"a", b"b", b"c", b"d", b"a longer key"])
+values = st.one_of(st.none(), st.binary(max_size=40), st.just(b"v" * 90))
+pairs = st.lists(st.tuples(keys, values), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Step]:
+    """Of plain, idempotent and transactional producers."""
+    steps: list[Step] = []
+    is_open: set[int] = set()
+    for number in range(draw(st.integers(3, 24))):
+        after_ms = draw(st.sampled_from([0, 1, 400, 1000, 7000])) if number else 0
+        who = draw(st.sampled_from([0, 0, 0, 1, 2, 11, 12]))
+        if who in is_open and draw(st.booleans()):
+            steps.append(Step(after_ms, producer_id=who, commits=draw(st.booleans())))
+            is_open.discard(who)
+            continue
+        if who > 10:
+            is_open.add(who)
+        later_ms = draw(st.sampled_from([0, 0, 0, 700, None]))
+        steps.append(Step(after_ms, draw(pairs), who, later_ms=later_ms))
+    return steps
+
+
+@st.composite
+def trials(draw: st.DrawFn) -> dict[str, str]:
+    trial = {
+        "internal.segment.bytes": draw(st.sampled_from(["500", "800", "2000"])),
+        "min.cleanable.dirty.ratio": draw(st.sampled_from(["0", "0.3", "0.7"])),
+        "delete.retention.ms": draw(st.sampled_from(["0", "2000", "86400000"])),
+    }
+    for name, choices in (
+        ("min.compaction.lag.ms", ["500", "3000"]),
+        ("max.compaction.lag.ms", ["3000", "9000"]),
+        ("segment.ms", ["1", "1500"]),
+        ("index.interval.bytes", ["0", "200"]),
+        ("segment.index.bytes", ["48", "100"]),
+        ("log.cleaner.io.buffer.load.factor", ["0.00001", "0.0000005"]),
+        ("producer.id.expiration.ms", ["1000"]),
+    ):
+        if draw(st.integers(0, 3)) == 0:
+            trial[name] = draw(st.sampled_from(choices))
+    if draw(st.integers(0, 3)) == 0:
+        trial["cleanup.policy"] = "compact,delete"
+        trial["retention.ms"] = draw(st.sampled_from(["-1", "4000", "20000"]))
+        trial["retention.bytes"] = draw(st.sampled_from(["-1", "600", "2000"]))
+    return trial
+
+
+def check(foretelling: Foretelling, steps: Sequence[Step], trial: Mapping[str, str]) -> None:
+    trial = {**BACKOFF, **trial}
+    (told,) = foretelling.foretold(steps, [trial]).cleanings
+    lived = foretelling.lived(steps, trial, told.end_ms + 3000)
+    for name in FIGURES:
+        assert getattr(told, name) == getattr(lived, name), name
+    if told.end_ms > told.begin_ms:
+        assert told.space_mean_bytes == pytest.approx(lived.mean_bytes(told.end_ms))
+
+
+@given(steps=histories(), trial=trials())
+@settings(max_examples=examples(50))
+def test_the_product_does_what_was_foretold(
+    foretelling: Foretelling, steps: list[Step], trial: dict[str, str]
+) -> None:
+    check(foretelling, steps, trial)
+
+
+BATCH = tuple((b"k%d" % number, b"a value that is long " * 3) for number in range(4))
+
+
+@pytest.mark.parametrize("compression", [1, 3, 4])
+def test_compressed_batches_are_estimated(foretelling: Foretelling, compression: int) -> None:
+    """Rounds and records are exact; bytes are those of what stays whole, and about the rest."""
+    steps = [Step(400, BATCH[number % 2 :], compression=compression) for number in range(20)]
+    trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0.1"}
+    (told,) = foretelling.foretold(steps, [trial]).cleanings
+    lived = foretelling.lived(steps, trial, told.end_ms + 3000)
+    assert (told.rounds, told.records_end) == (lived.rounds, lived.records_end)
+    assert 0 < told.bytes_estimated <= told.bytes_rewritten
+    assert told.bytes_rewritten == pytest.approx(lived.bytes_rewritten, rel=0.25)
+
+
+def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
+    """What is left of it is all that there was: superseded records took no time and no space."""
+    steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
+    trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
+    (told,) = foretelling.foretold(steps, [trial]).cleanings
+    foretelling.lived(steps, trial, told.end_ms + 3000)
+    again = foretelling.told([trial])
+    assert again.input.messages == again.cleanings[0].records_end == told.records_end
+    assert again.cleanings[0].space_end_bytes == told.space_end_bytes
+
+
+def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
+    """One trial's rounds are nothing to another's."""
+    steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
+    sizes = [{**BACKOFF, "internal.segment.bytes": each} for each in ("500", "900", "500")]
+    told = foretelling.foretold(steps, sizes).cleanings
+    assert told[0] == told[2] != told[1]
+    assert told[0] == foretelling.foretold(steps, sizes[:1]).cleanings[0]
+    assert [point.bytes for point in told[0].points][-1] == told[0].space_end_bytes
+
+
+def test_nothing_was_ever_appended(foretelling: Foretelling) -> None:
+    (told,) = foretelling.foretold([], [BACKOFF]).cleanings
+    assert (told.rounds, told.segments_end, told.space_peak_bytes) == (0, 1, 0)
+    assert not told.points or told.points[0].bytes == 0
