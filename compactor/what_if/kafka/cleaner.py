@@ -9,18 +9,20 @@ Memory: a number for each record that is left, and five for each batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ledgerfold.compactor.kafka.facts import facts_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.transactions import Kind, decide
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog
+from ledgerfold.compactor.what_if.kafka.growth import grow
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.sizes import rebuilt
 from ledgerfold.kafka.cleanable import Plan
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
 from ledgerfold.v1.compactor_pb2 import CleanerSettings, CleanSegment
@@ -247,29 +249,18 @@ class Cleaner:
         if len(group) == 1 and not np.diff(np.searchsorted(stays.touched, (first, end)))[0]:
             return group[0]
         start, stop = np.searchsorted(stays.batches, (first, end)).tolist()
-        which = stays.batches[start:stop]
-        columns = (
-            self._history.batches.last_offset[which],
-            self._size_bytes[which],
-            self._max_timestamp_ms[which],
-        )
-        found = facts_of(
-            zip(*(column.tolist() for column in columns), strict=True),
-            group[0].base_offset,
-            self._settings.index_interval_bytes,
-        )
-        return Segment(
-            -1,
-            found.base_offset,
-            found.next_offset,
-            found.size_bytes,
-            found.offset_index_bytes,
-            found.time_index_bytes,
-            found.first_batch_timestamp_ms,
-            found.max_timestamp_ms,
-            found.max_timestamp_offset,
-            group[-1].modified_ms,
-        )
+        which, base_offset = stays.batches[start:stop], group[0].base_offset
+        growth = Growth(base_offset, 0, self._settings.index_interval_bytes)
+        if len(which):
+            grow(
+                growth,
+                self._history.batches.last_offset[which],
+                self._size_bytes[which],
+                self._max_timestamp_ms[which],
+                0,
+            )
+        growth.end()
+        return replace(growth.segment(-1), modified_ms=group[-1].modified_ms)
 
 
 def _planned(segment: Segment) -> CleanSegment:

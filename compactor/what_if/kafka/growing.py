@@ -6,23 +6,24 @@ the cleaner puts in their place (cleaner.py); what retention lets go goes from t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from ledgerfold.compactor.kafka.transactions import Kind, Line
+from ledgerfold.compactor.what_if.kafka.growth import grow
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
 from ledgerfold.kafka.cleanable import LogView
 from ledgerfold.kafka.retention import doomed
-from ledgerfold.kafka.rolling import Growth
+from ledgerfold.kafka.rolling import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Growth
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 
-# Of batches whose columns are turned into numbers of Python's at once.
-_BLOCK = 8192
+# Of batches that are looked at at once.
+_BLOCK = 65_536
+_OFFSETS_MAX = 2**31 - 1
 
 
 class Append(NamedTuple):
@@ -37,21 +38,17 @@ class Append(NamedTuple):
     producer_id: int
 
 
-def appends(history: History) -> Iterator[Append]:
-    """In order."""
+def append_of(history: History, number: int) -> Append:
     batches = history.batches
     columns = (
-        np.arange(len(history)),
-        history.clock_ms,
         batches.base_offset,
         batches.last_offset,
         batches.size_bytes,
         batches.max_timestamp_ms,
         batches.producer_id,
     )
-    for start in range(0, len(history), _BLOCK):
-        block = (column[start : start + _BLOCK].tolist() for column in columns)
-        yield from map(Append._make, zip(*block, strict=True))
+    time_ms = int(history.clock_ms[number])
+    return Append(number, time_ms, *(int(column[number]) for column in columns))
 
 
 @dataclass(frozen=True)
@@ -106,6 +103,62 @@ class GrowingLog:
         unstable = self.producers.first_unstable_offset
         stable = self.log_end if unstable is None else max(unstable, self.log_start)
         return LogView(self.segments, self.log_start, self.log_end, stable)
+
+    def calm_until(self, first: int, end: int) -> int:
+        """Up to, and without, which batch none ends the segment or decides a transaction.
+
+        At most up to `end`; `first` if that is not so easily told.
+        """
+        history, settings, active = self._history, self._settings, self._active
+        interval = settings.index_interval_bytes
+        if not active.size_bytes or not interval:
+            return first
+        if settings.is_deleted and settings.retention_bytes >= 0:
+            return first
+        behind, specials = history.bytes_before, history.special_batches
+        at = np.searchsorted(specials, first)
+        end = min(end, first + _BLOCK, int(specials[at]) if at < len(specials) else end)
+        room = settings.segment_bytes - active.size_bytes
+        end = min(end, int(np.searchsorted(behind, behind[first] + room, "right")) - 1)
+        clock_ms, producers = history.clock_ms, self.producers
+        producers.check(int(clock_ms[first]))
+        end = min(end, int(np.searchsorted(clock_ms, producers.next_check_ms)))
+        end = self._young_until(first, end)
+        if end <= first:
+            return first
+        entries = int(behind[end] - behind[first] + active.unindexed_bytes) // interval + 1
+        fits = active.time_entries + entries < settings.index_bytes_max // TIME_ENTRY_BYTES - 1
+        fits &= active.offset_entries + entries < settings.index_bytes_max // OFFSET_ENTRY_BYTES
+        span = history.batches.last_offset[end - 1] - active.base_offset
+        return end if fits and span <= _OFFSETS_MAX else first
+
+    def _young_until(self, first: int, end: int) -> int:
+        """Up to which batch the segment is not too old for the next one."""
+        active, roll_ms = self._active, self._settings.roll_ms
+        began_ms = active.first_batch_timestamp_ms
+        if began_ms is None or began_ms < 0:
+            old_ms = active.created_ms + roll_ms
+            return min(end, int(np.searchsorted(self._history.clock_ms, old_ms, "right")))
+        times = self._history.batches.max_timestamp_ms[first : max(first, end)]
+        too_old = np.flatnonzero(times - began_ms > roll_ms)
+        return first + int(too_old[0]) if len(too_old) else end
+
+    def append_calm(self, first: int, end: int) -> None:
+        """These batches (calm_until), of which there is one at least."""
+        batches, which = self._history.batches, slice(first, end)
+        grow(
+            self._active,
+            batches.last_offset[which],
+            batches.size_bytes[which],
+            batches.max_timestamp_ms[which],
+            int(self._history.clock_ms[end - 1]),
+        )
+        self.log_end = int(batches.last_offset[end - 1]) + 1
+        ids = batches.producer_id[which]
+        # Of each producer the last one.
+        for producer_id, back in zip(*np.unique(ids[::-1], return_index=True), strict=True):
+            if producer_id >= 0:
+                self._note(append_of(self._history, end - 1 - int(back)))
 
     def append(self, batch: Append) -> bool:
         """Whether there is anything new for the cleaner."""

@@ -110,6 +110,16 @@ class History:
         return clock
 
     @cached_property
+    def bytes_before(self) -> Integers:
+        """Each batch, and behind the last one."""
+        return np.concatenate(([0], np.cumsum(self.batches.size_bytes)))
+
+    @cached_property
+    def special_batches(self) -> Integers:
+        """Those that transactions are about, ascending."""
+        return np.flatnonzero(self.batches.is_transactional | self.batches.is_control)
+
+    @cached_property
     def fact_batches(self) -> Integers:
         """Which batch each of the facts is about."""
         found: Integers = np.searchsorted(self.batches.last_offset, self.facts[:, 0])

@@ -7,7 +7,7 @@ lies in a log was let in.
     >>> known = KnownProducers((), expiration_ms=1000, began_ms=0)
     >>> known.add_data(Sent(7, 0, 0, 4, 50), is_transactional=True)
     >>> known.first_unstable_offset, known.at(60)
-    (0, {7: (0, 4)})
+    (0, {7: (4, 0)})
     >>> known.end_transaction(Sent(7, 0, 5, 5, 60))
     >>> known.first_unstable_offset, known.at(600_000)
     (None, {})
@@ -89,6 +89,10 @@ class KnownProducers:
     def first_unstable_offset(self) -> int | None:
         """Of the oldest transaction that is open."""
         return min(self._open, default=None)
+
+    @property
+    def next_check_ms(self) -> int:
+        return self._checked_ms + _CHECKED_MS
 
     def check(self, now_ms: int) -> None:
         """Forgets those that were silent for too long, as often as a broker looks for them."""

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.kafka.cleaner import Cleaner
-from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin, appends
+from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin, append_of
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.kafka.segment import closed_from
@@ -45,7 +46,7 @@ class _Space:
     size_bytes: int = 0
     peak_bytes: int = 0
     points: list[tuple[int, int]] = field(default_factory=list)
-    _byte_ms: int = 0
+    _byte_ms: float = 0
 
     def add(self, time_ms: int, size_bytes: int, *, is_point: bool) -> None:
         """From that time on it has that size."""
@@ -54,6 +55,13 @@ class _Space:
         self.peak_bytes = max(self.peak_bytes, size_bytes)
         if is_point:
             self.points.append((time_ms, size_bytes))
+
+    def add_all(self, times_ms: Integers, sizes: Integers) -> None:
+        """One behind the other, growing; none is a point."""
+        self.add(int(times_ms[0]), int(sizes[0]), is_point=False)
+        self._byte_ms += float(np.dot(np.diff(times_ms).astype(np.float64), sizes[:-1]))
+        self.time_ms = int(times_ms[-1])
+        self.add(self.time_ms, int(sizes[-1]), is_point=False)
 
     def mean_bytes(self, began_ms: int) -> float:
         lasted_ms = self.time_ms - began_ms
@@ -87,20 +95,41 @@ class Replay:
 
     def run(self) -> CleaningReplay:
         """Raises InvalidRequest when it is too much, and what `check` raises."""
-        coming = appends(self._history)
-        following, due_ms = next(coming, None), None
+        clock_ms, at, due_ms = self._history.clock_ms, 0, None
         while True:
-            while following is not None and (due_ms is None or following.time_ms <= due_ms):
-                is_new = self._log.append(following)
-                self._space.add(following.time_ms, self._log.size_bytes, is_point=is_new)
+            upto = (
+                len(clock_ms) if due_ms is None else int(np.searchsorted(clock_ms, due_ms, "right"))
+            )
+            while at < upto:
+                end = self._log.calm_until(at, upto)
+                if end > at:
+                    self._append_calm(at, end)
+                    at = end
+                    continue
+                time_ms = int(clock_ms[at])
+                is_new = self._log.append(append_of(self._history, at))
+                self._space.add(time_ms, self._log.size_bytes, is_point=is_new)
+                at += 1
                 if is_new:
-                    tick_ms = self._tick(following.time_ms)
+                    tick_ms = self._tick(time_ms)
                     due_ms = tick_ms if due_ms is None else min(due_ms, tick_ms)
-                following = next(coming, None)
+                    upto = self._upto(due_ms)
             if due_ms is None:
                 return self._told()
             self._turn(due_ms)
             due_ms = self._next_due(due_ms)
+
+    def _upto(self, due_ms: int | None) -> int:
+        """Behind the last batch that is appended before the cleaner wakes then."""
+        clock_ms = self._history.clock_ms
+        return len(clock_ms) if due_ms is None else int(np.searchsorted(clock_ms, due_ms, "right"))
+
+    def _append_calm(self, first: int, end: int) -> None:
+        self._check()
+        before = self._log.size_bytes
+        self._log.append_calm(first, end)
+        sizes = before + np.cumsum(self._history.batches.size_bytes[first:end])
+        self._space.add_all(self._history.clock_ms[first:end], sizes)
 
     def _tick(self, time_ms: int) -> int:
         """When the cleaner wakes next, at that time or behind it."""

@@ -6,7 +6,7 @@ record's time. So a batch that is not compressed takes exactly this. One that is
 much less, or more, as its records would take uncompressed.
 
     >>> varint_sizes(np.array([0, -1, 63, 64, -64, -65, 2**62])).tolist()
-    [1, 1, 1, 2, 1, 2, 9]
+    [1, 1, 1, 2, 1, 2, 10]
 """
 
 from __future__ import annotations
