@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.key_columns import KeyColumns
@@ -84,13 +85,16 @@ def reduce_chunk(
 
 
 def in_buckets(
-    keys: pa.BinaryArray, fragments: FragmentColumns, buckets: int
+    keys: pa.BinaryArray,
+    fragments: FragmentColumns,
+    buckets: int,
+    hashes: NDArray[np.unsignedinteger] | None = None,
 ) -> Iterator[tuple[int, Fragments]]:
-    """By the hashes of the keys."""
+    """By the hashes of the keys: these, or those that all of a run's tasks make."""
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return
-    order, ends = by_bucket(keys, buckets)
+    order, ends = by_bucket(keys, buckets, hashes)
     keys, fragments = keys.take(to_arrow(order)), tuple(each[order] for each in fragments)
     for bucket, (start, end) in enumerate(pairwise((0, *ends))):
         if start < end:
@@ -98,10 +102,14 @@ def in_buckets(
             yield bucket, Fragments.of(keys.slice(start, end - start), part)
 
 
-def by_bucket(keys: pa.BinaryArray, buckets: int) -> tuple[Integers, list[int]]:
+def by_bucket(
+    keys: pa.BinaryArray, buckets: int, hashes: NDArray[np.unsignedinteger] | None = None
+) -> tuple[Integers, list[int]]:
     """The places of keys, bucket by bucket, and where each bucket ends."""
-    # crc32 of a short key is as fast as anything numpy does with strings, and the same everywhere.
-    hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.int64, len(keys)) % buckets
+    if hashes is None:
+        # crc32 of a short key is as fast as anything numpy does with strings.
+        hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
     # Numbers of two bytes are sorted by counting.
-    order = np.argsort(hashes.astype(np.min_scalar_type(buckets)), kind="stable")
-    return order, np.cumsum(np.bincount(hashes, minlength=buckets)).tolist()
+    numbers = (hashes % buckets).astype(np.min_scalar_type(buckets))
+    order = np.argsort(numbers, kind="stable")
+    return order, np.cumsum(np.bincount(numbers, minlength=buckets)).tolist()

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -84,6 +84,7 @@ assert ENTRY.names == EntryHeader._fields
 assert ENTRY.itemsize == HEADER_BYTES
 assert BATCH.names == BatchHeader._fields
 assert BATCH.itemsize == BATCH_HEADER_BYTES
+_FRONT = np.dtype([("entry", ENTRY), ("batch", BATCH)])
 # Sizes of the key section and, behind its checksum, of the value section.
 _SIZES, _SIZES_AT = struct.Struct("<I4xI"), 56
 _CHECKED_BYTES = HEADER_BYTES - 4
@@ -123,28 +124,25 @@ class LogFile:
     def stretches(self) -> Iterator[Batches]:
         """All batches, some at a time."""
         size_bytes, at, first = self.source.record.size_bytes, 0, 0
-        last = (-1, -1)
+        last, data, sizes_of = (-1, -1), self.bytes, _SIZES.unpack_from
         while at < size_bytes:
             end = min(at + STRETCH_BYTES, size_bytes)
             places: list[int] = []
+            fronts: list[bytes] = []
             while at < end:
                 if size_bytes - at < HEADER_BYTES:
                     self.refuse(at, f"{size_bytes - at} bytes")
-                key_bytes, value_bytes = _SIZES.unpack_from(self.bytes, at + _SIZES_AT)
+                front = data[at : at + _FRONT.itemsize]
+                key_bytes, value_bytes = sizes_of(front, _SIZES_AT)
                 places.append(at)
+                fronts.append(front)
                 at += HEADER_BYTES + key_bytes + value_bytes
-            batches = Batches(self, places, first)
+            batches = Batches.checked(self, places, fronts, first)
             if at > size_bytes:
                 self.refuse(places[-1], f"{size_bytes - places[-1]} bytes")
             last = batches.check_order(last)
             yield from batches.split()
             first += len(places)
-
-    def gathered(self, places: Integers, layout: np.dtype[Any]) -> NDArray[Any]:
-        """A structure from each of these places."""
-        found = self.view[places[:, None] + np.arange(layout.itemsize)]
-        structures: NDArray[Any] = found.view(layout).reshape(-1)
-        return structures
 
     def refuse(self, offset: int, found: str) -> NoReturn:
         """Raises Corruption."""
@@ -154,55 +152,70 @@ class LogFile:
 class Batches:
     """Batches that lie one behind the other in one file."""
 
-    def __init__(self, file: LogFile, places: list[int], first: int) -> None:
-        """`places`: where their entries begin; `first`: how many of the file lie before them.
-
-        Raises Corruption, IncompatibleFormat.
-        """
+    def __init__(
+        self,
+        file: LogFile,
+        places: Integers,
+        entries: NDArray[Any],
+        headers: NDArray[Any],
+        first: int,
+    ) -> None:
+        """`places`: where their entries begin; `first`: how many of the file lie before them."""
         self.file, self.first = file, first
+        self.entries, self.headers = entries, headers
+        self._places = places
         self._columns: dict[str, Integers] = {}
-        self._places = np.array(places, np.int64)
-        self.entries = file.gathered(self._places, ENTRY)
-        self._check_headers(places)
-        self.headers = file.gathered(self._places + HEADER_BYTES, BATCH)
+
+    @classmethod
+    def checked(cls, file: LogFile, places: list[int], fronts: list[bytes], first: int) -> Batches:
+        """`fronts`: of each both headers. Raises Corruption, IncompatibleFormat."""
+        # An entry of another kind may be shorter, at the end of the file.
+        fronts[-1] = fronts[-1].ljust(_FRONT.itemsize, b"\0")
+        both = np.frombuffer(b"".join(fronts), _FRONT)
+        found = cls(
+            file, np.array(places, np.int64), both["entry"].copy(), both["batch"].copy(), first
+        )
+        found._check_headers(fronts)
         fits = (
-            (self.headers["magic"] == MAGIC)
-            & (self.size_bytes == self.entries["value_bytes"] + np.int64(BATCH_HEADER_BYTES))
-            & (self.column("last_offset_delta") >= 0)
-            & (self.record_count == self.entries["message_count"])
+            (found.headers["magic"] == MAGIC)
+            & (found.size_bytes == found.entries["value_bytes"] + np.int64(BATCH_HEADER_BYTES))
+            & (found.column("last_offset_delta") >= 0)
+            & (found.record_count == found.entries["message_count"])
         )
         if not fits.all():
-            self.refuse(int(np.argmin(fits)), "its header does not fit its entry")
+            found.refuse(int(np.argmin(fits)), "its header does not fit its entry")
+        return found
 
-    def _check_headers(self, places: list[int]) -> None:
-        data, crc = self.file.bytes, google_crc32c.value
-        keys_at, keys_end = HEADER_BYTES, HEADER_BYTES + BATCH_HEADER_BYTES
-        headers = [crc(data[at : at + _CHECKED_BYTES]) for at in places]
-        keys = [crc(data[at + keys_at : at + keys_end]) for at in places]
-        entries = self.entries
+    def _check_headers(self, fronts: list[bytes]) -> None:
+        crc, entries = google_crc32c.value, self.entries
         good = (
-            (entries["header_crc"] == headers)
+            (entries["header_crc"] == [crc(front[:_CHECKED_BYTES]) for front in fronts])
             & (entries["version"] == FORMAT_VERSION)
             & (entries["codec"] == Codec.KAFKA)
             & (entries["key_bytes"] == BATCH_HEADER_BYTES)
-            & (entries["key_crc"] == keys)
+            & (entries["key_crc"] == [crc(front[HEADER_BYTES:]) for front in fronts])
         )
         if not good.all():
             bad = int(np.argmin(good))
-            header = self._entry_header(bad)
-            with memoryview(data) as view:
-                verify_sections(view, header, places[bad], self.file.source.path, keys_only=True)
+            header, at = self._entry_header(bad), int(self._places[bad])
+            with memoryview(self.file.bytes) as view:
+                verify_sections(view, header, at, self.file.source.path, keys_only=True)
             self.refuse(bad, f"an entry of codec {header.codec}")
 
     def check_order(self, last: tuple[int, int]) -> tuple[int, int]:
         """Raises Corruption unless they rise from that position on; gives the last one's."""
-        ids = list(
-            zip(self.entries["ledger_id"].tolist(), self.entries["entry_id"].tolist(), strict=True)
+        ledgers, entries = (
+            np.append(before, self.entries[name])
+            for before, name in zip(last, ("ledger_id", "entry_id"), strict=True)
         )
-        for index, (before, after) in enumerate(zip(chain((last,), ids), ids, strict=False)):
-            if after <= before:
-                self.refuse(index, f"position {after} behind {before}")
-        return ids[-1]
+        rises = (ledgers[1:] > ledgers[:-1]) | (
+            (ledgers[1:] == ledgers[:-1]) & (entries[1:] > entries[:-1])
+        )
+        if not rises.all():
+            bad = int(np.argmin(rises))
+            before, after = ((int(ledgers[at]), int(entries[at])) for at in (bad, bad + 1))
+            self.refuse(bad, f"position {after} behind {before}")
+        return int(ledgers[-1]), int(entries[-1])
 
     def split(self) -> Iterator[Batches]:
         """In parts of not too many records each."""
@@ -212,7 +225,9 @@ class Batches:
             return
         bounds = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(self)]
         for start, end in pairwise(bounds):
-            yield Batches(self.file, self._places[start:end].tolist(), self.first + start)
+            part = slice(start, end)
+            columns = self._places[part], self.entries[part], self.headers[part]
+            yield Batches(self.file, *columns, self.first + start)
 
     def __len__(self) -> int:
         return len(self._places)

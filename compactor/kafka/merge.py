@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.arrow_integers import to_arrow
+from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.rows import Distinct, Firsts, Row, Shown
 from ledgerfold.compactor.kafka.scan import NOT_MAPPED
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.rows import Fragments, Positions
 
 
@@ -32,13 +33,14 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
             yield row
     if not keys:
         return
-    codes_of = pa.concat_arrays(keys).dictionary_encode()
-    codes, count = from_arrow(codes_of.indices), len(codes_of.dictionary)
-    last, first = (np.concatenate(each) for each in zip(*columns, strict=True))
+    column = pa.concat_arrays(keys)
+    groups = Keys.of(column).grouped()
+    last, first = (np.concatenate(each)[groups.rows] for each in zip(*columns, strict=True))
+    codes = groups.numbers
     is_mapped = first != NOT_MAPPED
-    mapped_last = np.full(count, -1, np.int64)
-    order = np.argsort(last[is_mapped], kind="stable")
-    mapped_last[codes[is_mapped][order]] = last[is_mapped][order]
+    # Of each key's fragments, in whatever order they came, the highest offset.
+    starts = np.flatnonzero(groups.is_first)
+    mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
     is_clean_survivor = ~is_mapped & (mapped_last[codes] < 0)
     found = mapped_last[mapped_last >= 0]
     yield 0, Positions.of(np.sort(np.concatenate((found, last[is_clean_survivor]))))
@@ -46,14 +48,13 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     if shown_max and len(found):
         by_offset = np.argsort(mapped_last, kind="stable")
         shown = by_offset[len(mapped_last) - len(found) :][:shown_max]
-        held = codes_of.dictionary.take(to_arrow(shown)).to_pylist()
+        held = column.take(to_arrow(groups.first[shown])).to_pylist()
         yield 0, Shown(tuple(held), tuple(mapped_last[shown].tolist()))
     if firsts_max and len(found):
-        yield 0, Firsts(_firsts(codes[is_mapped], first[is_mapped], count)[:firsts_max].tobytes())
+        yield 0, Firsts(_firsts(starts, first, is_mapped)[:firsts_max].tobytes())
 
 
-def _firsts(codes: Integers, first: Integers, count: int) -> Integers:
-    order = np.argsort(-first, kind="stable")
-    firsts = np.full(count, -1, np.int64)
-    firsts[codes[order]] = first[order]
-    return np.sort(firsts[firsts >= 0])
+def _firsts(starts: Integers, first: Integers, is_mapped: Booleans) -> Integers:
+    never = np.iinfo(np.int64).max
+    firsts = np.minimum.reduceat(np.where(is_mapped, first, never), starts)
+    return np.sort(firsts[firsts != never])

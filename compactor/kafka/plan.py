@@ -18,10 +18,11 @@ from ledgerfold.storage.names import parse_ledger_dir
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-# One task reads about this much of the log: large, so that many keys fold before they are shuffled.
-TASK_BYTES = 256 * 1024 * 1024
+# One task reads about this much of the log: large, so that many keys fold before they are shuffled,
+# and since each task takes Spark's JVM some 30 ms of a core.
+TASK_BYTES = 640 * 1024 * 1024
 # What one merge task holds of keys is at most about this, were they as large as the log.
-BUCKET_BYTES = 256 * 1024 * 1024
+BUCKET_BYTES = 512 * 1024 * 1024
 # Below it one task does it all, without a shuffle.
 SOLO_BYTES = 16 * 1024 * 1024
 

@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import to_arrow
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
-from ledgerfold.compactor.kafka.varints import (
-    NOWHERE,
-    Bytes,
-    read_varints,
-    spans,
-    varint_ends,
-)
+from ledgerfold.compactor.kafka.distinct import Keys
+from ledgerfold.compactor.kafka.fields import read_fields
+from ledgerfold.compactor.kafka.hashes import Hashed
+from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
+from ledgerfold.compactor.kafka.words import WORD_BYTES
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
@@ -67,32 +63,40 @@ class Records:
         return offset
 
     def columns(self, rows: Integers | None = None) -> Columns:
-        """What is in these, ascending, or in all. Raises Corruption."""
+        """What is in these, ascending, or in all, whose keys are hashed, too. Raises Corruption."""
+        base = self.source.base_offset[self.batches]
+        deltas_max = self.source.last_offset[self.batches] - base
         if rows is None:
-            return self._columns(np.arange(len(self)), self.start, self.end, self.batch)
-        found = self._columns(rows, self.start[rows], self.end[rows], self.batch[rows])
+            rows, firsts = np.arange(len(self)), np.cumsum(self.counts) - self.counts
+            base, deltas_max = (np.repeat(each, self.counts) for each in (base, deltas_max))
+            hashed = Hashed(len(self))
+            found = self._columns(rows, self.start, self.end, base, deltas_max, hashed)
+            # Across batches they rise if the log is in order, within one if its producer was.
+            rises = np.ones(len(rows), np.bool_)
+            np.greater(found.offset[1:], found.offset[:-1], out=rises[1:])
+            rises[firsts] = True
+            found.check(rises)
+            return found
+        of = self.batch[rows]
+        found = self._columns(rows, self.start[rows], self.end[rows], base[of], deltas_max[of])
         found.check(found.offset == self.offset[rows])
         return found
 
-    def _columns(self, rows: Integers, start: Integers, end: Integers, batch: Integers) -> Columns:
-        # Behind the length and the attributes.
-        time_at = varint_ends(self.blob, start) + 1
-        offset_at = varint_ends(self.blob, time_at)
-        delta, key_size_at = read_varints(self.blob, offset_at)
-        key_bytes, key_at = read_varints(self.blob, key_size_at)
-        base, last = (
-            each[self.batches] for each in (self.source.base_offset, self.source.last_offset)
-        )
-        offset = base[batch] + delta
-        found = Columns(self, rows, time_at, offset_at, key_at, key_bytes, end, offset)
-        fits = (
-            (key_bytes < NOWHERE)
-            & (key_at + np.maximum(key_bytes, 0) < end)
-            & (delta >= 0)
-            & (offset <= last[batch])
-        )
-        # Across batches they rise if the log is in order, within one if its producer was.
-        fits[1:] &= (offset[1:] > offset[:-1]) | (batch[1:] != batch[:-1])
+    def _columns(
+        self,
+        rows: Integers,
+        start: Integers,
+        end: Integers,
+        base: Integers,
+        deltas_max: Integers,
+        hashed: Hashed | None = None,
+    ) -> Columns:
+        time_at, offset_at, key_at, delta, key_bytes = read_fields(self.blob, start, hashed)
+        offset = base + delta
+        found = Columns(self, rows, time_at, offset_at, key_at, key_bytes, end, offset, hashed)
+        # Less than none is more than any, for numbers without a sign.
+        fits = delta.view(np.uint64) <= deltas_max.view(np.uint64)
+        fits &= key_at + np.maximum(key_bytes, 0) < end
         found.check(fits)
         return found
 
@@ -110,6 +114,7 @@ class Columns:
     key_bytes: Integers
     end: Integers
     offset: Integers
+    hashed: Hashed | None
 
     @property
     def has_key(self) -> Booleans:
@@ -127,10 +132,11 @@ class Columns:
         """To the base timestamps of their batches."""
         return read_varints(self.records.blob, self.time_at)[0]
 
-    def keys(self, which: Integers) -> pa.BinaryArray:
-        """Of those of them that have one, ascending."""
-        starts = self.key_at[which]
-        return slices(self.records.blob, starts, starts + self.key_bytes[which])
+    def keys(self, which: Integers) -> Keys:
+        """Of those of them that have one, ascending. `self` is of all."""
+        assert self.hashed is not None
+        hashed = self.hashed if len(which) == len(self.rows) else self.hashed.where(which)
+        return Keys(self.records.blob, self.key_at[which], self.key_bytes[which], hashed)
 
     def check(self, fits: Booleans) -> None:
         """Raises Corruption, unless all do."""
@@ -138,20 +144,6 @@ class Columns:
             records = self.records
             batch = records.batch[self.rows[int(np.argmin(fits))]]
             records.source.refuse(int(records.batches[batch]), "a record that is none")
-
-
-def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:
-    """The parts of `blob` between these places, which ascend and do not overlap."""
-    count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
-    places = np.empty(2 * count, "<i4")
-    places[0::2], places[1::2] = starts, ends
-    # Every other element is what lies between two of ours.
-    all_parts = pa.Array.from_buffers(
-        pa.binary(), 2 * count - 1, [None, pa.py_buffer(places), pa.py_buffer(blob)]
-    )
-    return all_parts.take(to_arrow(np.arange(0, 2 * count, 2)))
 
 
 def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
@@ -164,7 +156,8 @@ def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
     starts, ends = batches.sections(which)
     codecs = batches.attributes[which] & COMPRESSION
     if not codecs.any():
-        origin = starts[0]
+        # Whole words from where the file has them (words.py).
+        origin = starts[0] // WORD_BYTES * WORD_BYTES
         blob = batches.file.view[origin : ends[-1]]
         yield _read(batches, which, blob, starts - origin, ends - origin)
         return
@@ -222,12 +215,13 @@ def _record_starts(
     # How many have so many records, and more.
     active = np.searchsorted(-left, -np.arange(int(left[0])), side="left")
     steps = int(np.searchsorted(-active, -TOGETHER_MIN, side="right"))
-    for step, many in enumerate(active[:steps].tolist()):
-        places = at[:many]
-        starts[rows[:many] + step] = places
+    for many in active[:steps].tolist():
+        places, at_rows = at[:many], rows[:many]
+        starts[at_rows] = places
+        at_rows += 1
         places += spans(buffer, places)
     for index in range(int(active[steps]) if steps < len(active) else 0):
-        first, behind = int(rows[index]) + steps, int(rows[index]) + int(left[index])
+        first, behind = int(rows[index]), int(rows[index]) + int(left[index]) - steps
         starts[first:behind], at[index] = _walked(
             buffer[: int(ends[index])], int(at[index]), behind - first
         )

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from pyarrow import compute
 
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
+from ledgerfold.compactor.kafka.distinct import slices
 from ledgerfold.compactor.kafka.keep import Kept
-from ledgerfold.compactor.kafka.records import Columns, Records, slices
+from ledgerfold.compactor.kafka.records import Columns, Records
 from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP

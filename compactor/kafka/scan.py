@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow
 from ledgerfold.compactor.kafka.batches import Batches, LogFile
+from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Facts, Mapped, Row, Span
@@ -84,41 +84,69 @@ def _read(batches: Batches, aborted: AbortedIndex, mapped: Range, chunk: _Chunk)
 
 
 class _Chunk:
-    """Keys and offsets of a task, in order, until there are enough of them to be folded."""
+    """Keys and offsets of a task, in order, until there are enough of them to be handed on.
+
+    What is mapped is folded as it comes, and once more at the end.
+    """
 
     def __init__(self, first_mapped: int, buckets: int) -> None:
         self._first_mapped, self._buckets = first_mapped, buckets
-        self._keys: list[pa.BinaryArray] = []
-        self._offsets: list[Integers] = []
-        self._rows = self._key_bytes = 0
+        self._clean, self._mapped = _Rows(), _Rows()
 
     def add(self, columns: Columns, which: Integers) -> None:
-        if len(which):
-            self._keys.append(columns.keys(which))
-            self._offsets.append(columns.offset[which])
-            self._rows += len(which)
-            self._key_bytes += int(columns.key_bytes[which].sum())
+        offsets = columns.offset[which]
+        clean = int(np.searchsorted(offsets, self._first_mapped))
+        if clean:
+            keys = columns.keys(which[:clean])
+            firsts = np.full(clean, NOT_MAPPED, np.int64)
+            self._clean.add(keys.column(), offsets[:clean], firsts)
+        if clean < len(which):
+            offsets = offsets[clean:]
+            self._mapped.add(*_folded(columns.keys(which[clean:]), offsets, offsets))
 
     @property
     def is_full(self) -> bool:
-        return self._rows >= CHUNK_ROWS or self._key_bytes >= CHUNK_KEY_BYTES
+        each = (self._clean, self._mapped)
+        return (
+            sum(rows.count for rows in each) >= CHUNK_ROWS
+            or sum(rows.key_bytes for rows in each) >= CHUNK_KEY_BYTES
+        )
 
     def folded(self) -> Iterator[Row]:
         """Fragments of what was added."""
-        if not self._keys:
-            return
-        keys, offsets = pa.concat_arrays(self._keys), np.concatenate(self._offsets)
-        clean = int(np.searchsorted(offsets, self._first_mapped))
-        if clean:
-            firsts = np.full(clean, NOT_MAPPED, np.int64)
-            yield from in_buckets(keys.slice(0, clean), (offsets[:clean], firsts), self._buckets)
-        offsets = offsets[clean:]
-        if not len(offsets):
-            return
-        encoded = keys.slice(clean).dictionary_encode()
-        codes = from_arrow(encoded.indices)
-        last, first = (np.empty(len(encoded.dictionary), np.int64) for _ in range(2))
-        # Of several for one code the last one stays: rows are in order.
-        last[codes] = offsets
-        first[codes[::-1]] = offsets[::-1]
-        yield from in_buckets(encoded.dictionary, (last, first), self._buckets)
+        if self._clean.count:
+            keys, last, first = self._clean.columns()
+            yield from in_buckets(keys, (last, first), self._buckets, Keys.of(keys).hashes)
+        if self._mapped.count:
+            keys, last, first = self._mapped.columns()
+            keys, last, first = _folded(Keys.of(keys), last, first)
+            yield from in_buckets(keys, (last, first), self._buckets, Keys.of(keys).hashes)
+
+
+class _Rows:
+    """Keys, their last offsets, their first ones: as they were added."""
+
+    def __init__(self) -> None:
+        self.count = self.key_bytes = 0
+        self._keys: list[pa.BinaryArray] = []
+        self._offsets: list[tuple[Integers, Integers]] = []
+
+    def add(self, keys: pa.BinaryArray, last: Integers, first: Integers) -> None:
+        self._keys.append(keys)
+        self._offsets.append((last, first))
+        self.count += len(keys)
+        self.key_bytes += keys.nbytes
+
+    def columns(self) -> tuple[pa.BinaryArray, Integers, Integers]:
+        last, first = (np.concatenate(each) for each in zip(*self._offsets, strict=True))
+        return pa.concat_arrays(self._keys), last, first
+
+
+def _folded(
+    keys: Keys, last: Integers, first: Integers
+) -> tuple[pa.BinaryArray, Integers, Integers]:
+    """One row for each key, in order of its last one; rows are in order of offset."""
+    groups = keys.grouped()
+    by_last = np.argsort(groups.last)
+    rows = groups.last[by_last]
+    return keys.column(rows), last[rows], first[groups.first[by_last]]

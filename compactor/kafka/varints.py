@@ -72,7 +72,7 @@ def varint_ends(buffer: Bytes, at: Integers) -> Integers:
 def spans(buffer: Bytes, at: Integers) -> Integers:
     """What a number takes together with as many bytes as it says: NOWHERE if it is negative."""
     found = _SPANS.take(_codes(buffer, at))
-    if not found.all():
+    if not found.min(initial=1):
         rest = np.flatnonzero(found == 0)
         numbers, ends = _long_varints(buffer, at[rest])
         is_sound = (numbers >= 0) & (numbers < NOWHERE)

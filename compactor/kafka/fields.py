@@ -1,0 +1,130 @@
+"""What stands at the start of many records: where its parts are, and two of its numbers.
+
+A record's length, its attributes, its two deltas and the size of its key take eight bytes together
+at most, nearly always. Which of these bytes end a number tells where all of them are, by a table;
+the rest is arithmetic, some thousand records at a time, so that the columns in between stay in the
+processor's cache. Of other records each number is read by itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.kafka.hashes import Hashed
+from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, varint_ends
+from ledgerfold.compactor.kafka.words import BLOCK_ROWS, WORD_BYTES, Words
+from ledgerfold.compactor.positions import Integers
+
+_Words = NDArray[np.uint64]
+_ONE = np.uint64(1)
+# The bit of each byte that says that its number goes on; a factor that gathers those in one byte.
+_GOES_ON, _TO_BIT_0 = np.uint64(0x8080_8080_8080_8080), np.uint64(7)
+_GATHER, _GATHERED = np.uint64(0x0102_0408_1020_4080), np.uint64(56)
+# Numbers of two bytes at most are put together here.
+_SHORT_BYTES = 2
+_LOW, _HIGH = np.uint64(0x7F), np.uint64(0x3F80)
+
+
+class Fields(NamedTuple):
+    """Places in the buffer, and two numbers of each record; -1 byte of key: null."""
+
+    time_at: Integers
+    offset_at: Integers
+    key_at: Integers
+    offset_delta: Integers
+    key_bytes: Integers
+
+
+class _Layout(NamedTuple):
+    """Where things are in a record's first eight bytes; `is_long`: they are not all in there."""
+
+    time_at: int = 0
+    offset_at: int = 0
+    size_at: int = 0
+    key_at: int = 0
+    is_long: bool = True
+
+
+def _layout(goes_on: int) -> _Layout:
+    """`goes_on`: a bit for each byte."""
+    ends, at = list[int](), 0
+    for _ in _Layout._fields[:4]:
+        while goes_on >> at & 1:
+            at += 1
+        # Attributes are one byte whatever it is.
+        at += 1 if ends else 2
+        ends.append(at)
+    is_long = at > WORD_BYTES or max(ends[2] - ends[1], ends[3] - ends[2]) > _SHORT_BYTES
+    time_at, offset_at, size_at, key_at = ends
+    return _Layout() if is_long else _Layout(time_at, offset_at, size_at, key_at, is_long=False)
+
+
+_LAYOUTS = [_layout(goes_on) for goes_on in range(1 << WORD_BYTES)]
+_TIME_AT, _OFFSET_AT, _SIZE_AT, _KEY_AT, _IS_LONG = map(np.array, zip(*_LAYOUTS, strict=True))
+_OFFSET_BIT, _SIZE_BIT = ((8 * each).astype(np.uint64) for each in (_OFFSET_AT, _SIZE_AT))
+_OFFSET_MASK, _SIZE_MASK = (
+    (_ONE << (8 * widths).astype(np.uint64)) - _ONE
+    for widths in (_SIZE_AT - _OFFSET_AT, _KEY_AT - _SIZE_AT)
+)
+
+
+def read_fields(blob: Bytes, starts: Integers, hashed: Hashed | None = None) -> Fields:
+    """Of the records that begin there. Nothing is checked; zeros are read behind the end.
+
+    `hashed` is filled with their keys.
+    """
+    fields = Fields(*(np.empty(len(starts), np.int64) for _ in Fields._fields))
+    words = Words(blob)
+    for first in range(0, len(starts), BLOCK_ROWS):
+        block = slice(first, first + BLOCK_ROWS)
+        into = Fields(*(each[block] for each in fields))
+        _read(words.at(starts[block]), starts[block], into, blob)
+        if hashed is not None:
+            hashed.fill(words, block, into.key_at, into.key_bytes)
+    return fields
+
+
+def _read(words: _Words, starts: Integers, into: Fields, blob: Bytes) -> None:
+    bits = (words & _GOES_ON) >> _TO_BIT_0
+    bits *= _GATHER
+    bits >>= _GATHERED
+    layouts = bits.view(np.int64)
+    for column, table in (
+        (into.time_at, _TIME_AT),
+        (into.offset_at, _OFFSET_AT),
+        (into.key_at, _KEY_AT),
+    ):
+        np.add(starts, table.take(layouts), out=column)
+    for column, bit, mask in (
+        (into.offset_delta, _OFFSET_BIT, _OFFSET_MASK),
+        (into.key_bytes, _SIZE_BIT, _SIZE_MASK),
+    ):
+        _decode((words >> bit.take(layouts)) & mask.take(layouts), column)
+    is_long = _IS_LONG.take(layouts)
+    if is_long.any():
+        rest = np.flatnonzero(is_long)
+        for column, values in zip(into, _read_long(blob, starts[rest]), strict=True):
+            column[rest] = values
+
+
+def _decode(codes: _Words, into: Integers) -> None:
+    """Numbers of _SHORT_BYTES at most."""
+    bits = (codes >> _ONE) & _HIGH
+    codes &= _LOW
+    bits |= codes
+    signs = (bits & _ONE).view(np.int64)
+    np.negative(signs, out=signs)
+    bits >>= _ONE
+    np.bitwise_xor(bits.view(np.int64), signs, out=into)
+
+
+def _read_long(blob: Bytes, starts: Integers) -> Fields:
+    time_at = varint_ends(blob, starts) + 1
+    offset_at = varint_ends(blob, time_at)
+    delta, size_at = read_varints(blob, offset_at)
+    key_bytes, key_at = read_varints(blob, size_at)
+    # What is too large stays so, whatever it is added to.
+    return Fields(time_at, offset_at, key_at, delta, np.minimum(key_bytes, NOWHERE))
