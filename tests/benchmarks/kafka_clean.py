@@ -5,7 +5,7 @@
 one Kafka segment in files of 64 MiB, on a warm Spark of two cores; no broker. Time is that of the
 whole run, files synced; a core's seconds are the processors' time, of Spark's Python workers and
 the JVM together, whatever else the machine does. Kafka's own cleaner takes 1.5-2.0 s and 7-9 s on
-two cores.
+two cores; with `--peer`, it takes turns with ours on the same batches (kafka_peer.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
@@ -26,10 +27,12 @@ from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.names import LEDGERS
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
+from tests.benchmarks import kafka_peer
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
 from tests.benchmarks.workload import Workload
 from tests.support import processes
+from tests.support.kafka_oracle import KafkaOracle
 
 CORES = 2
 BATCH_BYTES = 16 * 1024
@@ -48,13 +51,16 @@ def run(options: Options) -> Report:
     ]
     report = Report("kafka-clean", f"one round, warm Spark, {CORES} cores")
     report.sizes = {"messages": messages}
-    with options.fresh_folder() as folder:
+    with options.fresh_folder() as folder, ExitStack() as stack:
+        peer = None
+        if options.peer is not None:
+            peer = stack.enter_context(KafkaOracle(folder / "peer", options.peer))
         os.environ[processes.MARK] = mark = processes.new_mark()
         session = start_session(SessionSettings(f"local[{CORES}]", folder))
         try:
             for workload in workloads:
                 pids = functools.partial(processes.marked, mark)
-                _measure(session, pids, folder, workload, options.rounds_or(3), report)
+                _measure(session, pids, folder, workload, options.rounds_or(3), report, peer)
         finally:
             session.stop()
             del os.environ[processes.MARK]
@@ -68,28 +74,38 @@ def _measure(
     workload: Workload,
     rounds: int,
     report: Report,
+    peer: KafkaOracle | None,
 ) -> None:
-    plan = _plan(folder / LEDGERS, workload)
-    seconds, of_cores = [], []
-    for _ in range(1 + rounds):
+    batches, theirs = _batches(workload), folder / f"peer-{workload.value_bytes}"
+    if peer is not None:
+        batches = kafka_peer.written(batches, theirs)
+    plan = _plan(folder / LEDGERS, workload, batches)
+    seconds, of_cores, of_peer = [], [], []
+    for turn in range(1 + rounds):
         began, used = time.perf_counter(), processes.processor_seconds(pids())
         manifest = CleanRun(plan, session, REAL, time.time).execute()
         seconds.append(time.perf_counter() - began)
         of_cores.append(processes.processor_seconds(pids()) - used)
         REAL.remove_dir(folder / LEDGERS / str(_CLEAN))
+        if peer is not None:
+            of_peer.append(kafka_peer.seconds(peer, theirs, f"peer-{workload.value_bytes}-{turn}"))
     REAL.remove_dir(folder / LEDGERS)
     name = f"{workload.value_bytes} bytes"
     # The first one warms up.
     report.add(f"{name}: time", median(seconds[1:]), "s", spread(seconds[1:]))
     report.add(f"{name}: of a core", median(of_cores[1:]), "s", spread(of_cores[1:]))
+    if of_peer:
+        theirs_s = median(of_peer[1:])
+        report.add(f"{name}: Kafka's", theirs_s, "s", spread(of_peer[1:]))
+        report.add(f"{name}: ours, by Kafka's", median(seconds[1:]) / theirs_s, "x", "goal 1")
     report.add(f"{name}: peak memory", manifest.stats.worker_peak_bytes / 2**20, "MiB")
 
 
-def _plan(ledgers_dir: Path, workload: Workload) -> CleanPlan:
+def _plan(ledgers_dir: Path, workload: Workload, batches: Iterable[bytes]) -> CleanPlan:
     (ledgers_dir / str(_DIRTY)).mkdir(parents=True)
     segment = CleanSegment(next_base_offset=workload.messages)
     writer = SegmentWriter(ledgers_dir, _DIRTY, 0)
-    for number, batch in enumerate(_batches(workload)):
+    for number, batch in enumerate(batches):
         entry = stamp(
             entry_of(batch, sequence_id=0, publish_time_ms=1),
             _DIRTY,

@@ -8,6 +8,7 @@ figures mean nothing.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tests.benchmarks import wire
 from tests.support.broker_process import BrokerProcess
+from tests.support.kafka_oracle import COMMAND
 
 QUICK_DIVISOR = 100
 
@@ -29,6 +31,7 @@ class Options:
     quick: bool = False
     folder: Path | None = None
     kafka: bool = False
+    peer: str | None = None
 
     def messages_or(self, default: int) -> int:
         if self.messages is not None:
@@ -69,10 +72,22 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kafka", action="store_true", help="send: also to a Kafka topic, in turns, and the ratio"
     )
+    parser.add_argument(
+        "--peer",
+        metavar="COMMAND",
+        default=os.environ.get(COMMAND),
+        help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
+        f"default: {COMMAND} of the environment",
+    )
     parser.add_argument("--dir", type=Path, help="where the data goes for the time being")
 
 
 def options_from(arguments: argparse.Namespace) -> Options:
     return Options(
-        arguments.messages, arguments.rounds, arguments.quick, arguments.dir, arguments.kafka
+        arguments.messages,
+        arguments.rounds,
+        arguments.quick,
+        arguments.dir,
+        arguments.kafka,
+        arguments.peer,
     )

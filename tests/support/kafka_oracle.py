@@ -20,12 +20,12 @@ COMMAND = "LEDGERFOLD_KAFKA_ORACLE"
 class KafkaOracle:
     """Calls raise AssertionError with the oracle's own words when it refuses."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, command: str | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._home = home
         options = f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={home}"
         self._process = subprocess.Popen(
-            shlex.split(os.environ[COMMAND]),
+            shlex.split(command or os.environ[COMMAND]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
