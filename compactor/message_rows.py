@@ -82,7 +82,8 @@ def messages(columns: Mapping[str, bytes], keys: Iterable[str]) -> Iterator[Mess
     if "values" in columns:
         parts["value"] = strings(columns["value_sizes"], columns["values"])
     if "event_times" in columns:
-        parts["event_time_ms"] = _integers(columns["event_times"], "<i8")
+        times = columns["event_times"]
+        parts["event_time_ms"] = _integers(times, "<i8") if times else repeat(0, sum(rows))
     if "publish_times" in columns:
         parts["publish_time_ms"] = _repeated(_integers(columns["publish_times"], "<i8"), rows)
     if "names" in columns:

@@ -12,7 +12,7 @@ the strings end to end.
 And of what the strategy reads:
 
     of each entry    publish_times i8
-    of each message  event_times i8; value_sizes u4, values
+    of each message  event_times i8, empty where no message has one; value_sizes u4, values
                      property_counts u4, empty where no message has any; then, of each property,
                      name_sizes u4, names, content_sizes u4, contents
 """
@@ -54,6 +54,9 @@ def packed(
                 columns |= _strings("value_sizes", name, column)
             case "properties":
                 columns |= _properties(column)
+            case "event_times":
+                times = from_arrow(column)
+                columns[name] = times.tobytes() if times.any() else b""
             case _:
                 columns[name] = from_arrow(column).tobytes()
     first_place = int(from_arrow(rows.column("places"))[0])
