@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.hashes import Hashed
-from ledgerfold.compactor.kafka.varints import NOWHERE, read_varints, varint_ends
-from ledgerfold.compactor.positions import Bytes, Integers
-from ledgerfold.compactor.words import BLOCK_ROWS, WORD_BYTES, Words
+from ledgerfold.compactor.kafka.hashes import Hashed
+from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, varint_ends
+from ledgerfold.compactor.kafka.words import BLOCK_ROWS, WORD_BYTES, Words
+from ledgerfold.compactor.positions import Integers
 
 _Words = NDArray[np.uint64]
 _ONE = np.uint64(1)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.arrow_integers import to_arrow
-from ledgerfold.compactor.distinct import Keys
+from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.rows import Distinct, Firsts, Row, Shown
 from ledgerfold.compactor.kafka.scan import NOT_MAPPED
 from ledgerfold.compactor.positions import Booleans, Integers
@@ -42,7 +42,7 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     # Of each key's fragments, in whatever order they came, the highest offset.
     starts = np.flatnonzero(groups.is_first)
     mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
-    stays_unmapped = ~is_mapped & (mapped_last[codes] < last)
+    is_clean_survivor = ~is_mapped & (mapped_last[codes] < 0)
     found = mapped_last[mapped_last >= 0]
     yield 0, Positions.of(np.sort(np.concatenate((found, last[stays_unmapped]))))
     yield 0, Distinct(len(found))

@@ -14,13 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ledgerfold.compactor.distinct import Keys
-from ledgerfold.compactor.hashes import Hashed
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
+from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.fields import read_fields
-from ledgerfold.compactor.kafka.varints import NOWHERE, read_varints, spans
-from ledgerfold.compactor.positions import Booleans, Bytes, Integers
-from ledgerfold.compactor.words import WORD_BYTES
+from ledgerfold.compactor.kafka.hashes import Hashed
+from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
+from ledgerfold.compactor.kafka.words import WORD_BYTES
+from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
 from ledgerfold.storage.kafka.varints import read_varint

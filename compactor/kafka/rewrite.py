@@ -17,10 +17,11 @@ from pyarrow import compute
 
 from ledgerfold.compactor.distinct import slices
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
+from ledgerfold.compactor.kafka.distinct import slices
 from ledgerfold.compactor.kafka.keep import Kept
 from ledgerfold.compactor.kafka.records import Columns, Records
-from ledgerfold.compactor.kafka.varints import varint_bytes
-from ledgerfold.compactor.positions import Bytes, Integers
+from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes
+from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
 from ledgerfold.storage.kafka.compression import compress
 

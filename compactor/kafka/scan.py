@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.distinct import Keys
 from ledgerfold.compactor.kafka.batches import Batches, LogFile
+from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Facts, Mapped, Row, Span

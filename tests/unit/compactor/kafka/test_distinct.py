@@ -1,0 +1,93 @@
+"""Keys told apart by their hashes, against Python's own dictionary."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.compactor.kafka.distinct import Keys
+from ledgerfold.compactor.kafka.hashes import HASHED_BYTES, Hashed
+from ledgerfold.compactor.kafka.words import WORD_BYTES, Words
+
+# Few of them, alike: ends of zeros, one a part of the other, the same but for one byte far behind.
+_LIKELY = [b"", b"\0", b"\0" * 8, b"k", b"k\0", b"key-0001", b"key-00012", b"x" * 63 + b"y"]
+_LONG = [b"x" * HASHED_BYTES + tail for tail in (b"a", b"b", b"a" + b"z" * 9, b"b" + b"z" * 9)]
+SHORT_KEYS = st.lists(st.sampled_from(_LIKELY) | st.binary(max_size=20), min_size=1)
+KEYS = st.lists(st.sampled_from(_LIKELY + _LONG) | st.binary(max_size=90), min_size=1)
+
+
+def rows_of(keys: list[bytes]) -> set[tuple[int, ...]]:
+    rows = defaultdict(list)
+    for row, key in enumerate(keys):
+        rows[key].append(row)
+    return set(map(tuple, rows.values()))
+
+
+def check(keys: list[bytes], held: Keys) -> None:
+    groups = held.grouped()
+    found = np.split(groups.rows, np.flatnonzero(groups.is_first)[1:])
+    assert {tuple(each.tolist()) for each in found} == rows_of(keys)
+    assert groups.first.tolist() == [each[0] for each in found]
+    assert groups.last.tolist() == [each[-1] for each in found]
+    assert groups.numbers.tolist() == [at for at, each in enumerate(found) for _ in each]
+
+
+@given(KEYS)
+def test_those_of_a_key_lie_side_by_side(keys: list[bytes]) -> None:
+    check(keys, Keys.of(pa.array([b"before", *keys], pa.binary()).slice(1)))
+
+
+@given(SHORT_KEYS, st.integers(1, 3))
+def test_keys_of_one_hash_are_told_apart(keys: list[bytes], hashes: int) -> None:
+    held = Keys.of(pa.array(keys, pa.binary()))
+    # Upper bits: those are what is sorted by.
+    held.hashes[:] = (np.arange(len(keys)) % hashes).astype(np.uint64) << np.uint64(60)
+    same = {keys.index(key) for key in keys}
+    for row, key in enumerate(keys):
+        held.hashes[row] = held.hashes[keys.index(key)]
+    assert len(same) == len(set(keys))
+    check(keys, held)
+
+
+@given(KEYS, KEYS)
+def test_a_hash_is_the_same_whatever_other_keys_there_are(
+    keys: list[bytes], others: list[bytes]
+) -> None:
+    alone = [int(Keys.of(pa.array([key], pa.binary())).hashes[0]) for key in keys]
+    together = Keys.of(pa.array([*others, *keys], pa.binary())).hashes
+    assert together[len(others) :].tolist() == alone
+
+
+@given(KEYS)
+def test_a_column_of_some(keys: list[bytes]) -> None:
+    held = Keys.of(pa.array(keys, pa.binary()))
+    assert held.column().to_pylist() == keys
+    rows = np.arange(0, len(keys), 2)
+    assert held.column(rows).to_pylist() == keys[::2]
+
+
+def test_blocks_join() -> None:
+    keys = [b"%d" % (number % 7_000) for number in range(20_000)]
+    check(keys, Keys.of(pa.array(keys, pa.binary())))
+
+
+def test_those_of_some_rows() -> None:
+    held = Hashed(3)
+    held.fill(Words(np.frombuffer(b"abcdef", np.uint8)), slice(0, 3), *np.array([[0, 1, 3]] * 2))
+    some = held.where(np.array([0, 2]))
+    assert some.hashes.tolist() == held.hashes[[0, 2]].tolist()
+    assert [part.tolist() for part in some.parts] == [part[[0, 2]].tolist() for part in held.parts]
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 15, 16, 17, 24, 40])
+def test_a_word_from_any_place(size: int) -> None:
+    data = bytes(range(1, size + 1))
+    places = np.array([*range(size + 20), 1 << 40])
+    words = Words(np.frombuffer(data, np.uint8)).at(places)
+    expected = [data[at : at + WORD_BYTES].ljust(WORD_BYTES, b"\0") for at in places.tolist()]
+    assert [int(word).to_bytes(WORD_BYTES, "little") for word in words] == expected
