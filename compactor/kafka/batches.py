@@ -20,8 +20,9 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.kafka.varints import Bytes
 from ledgerfold.compactor.plan import InputSegment
-from ledgerfold.compactor.positions import Booleans, Bytes, Integers
+from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.rebuild import RawEntry
 from ledgerfold.compactor.segment_map import map_file
 from ledgerfold.storage.entry import (

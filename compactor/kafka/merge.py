@@ -42,7 +42,7 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     # Of each key's fragments, in whatever order they came, the highest offset.
     starts = np.flatnonzero(groups.is_first)
     mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
-    is_clean_survivor = ~is_mapped & (mapped_last[codes] < 0)
+    stays_unmapped = ~is_mapped & (mapped_last[codes] < last)
     found = mapped_last[mapped_last >= 0]
     yield 0, Positions.of(np.sort(np.concatenate((found, last[stays_unmapped]))))
     yield 0, Distinct(len(found))

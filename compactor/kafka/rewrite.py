@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from ledgerfold.compactor.distinct import slices
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
 from ledgerfold.compactor.kafka.distinct import slices
 from ledgerfold.compactor.kafka.keep import Kept

@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.positions import Bytes, Integers
+from ledgerfold.compactor.positions import Integers
 
+Bytes = NDArray[np.uint8]
 _BYTES_MAX = 10
 # Behind every place of a file: as long is what says that it is longer, or has a negative length.
 NOWHERE = 1 << 40

@@ -22,10 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.distinct import Keys
 from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
 from ledgerfold.compactor.rows import Counts, Messages
@@ -121,10 +119,11 @@ class Scan:
         rows = None if has_key is None else np.flatnonzero(has_key)
         if rows is not None:
             facts, keys = facts.where(rows), keys.take(to_arrow(rows))
-        found, codes, hashes = self._numbered(keys)
+        encoded = keys.dictionary_encode()
+        found, codes = encoded.dictionary, from_arrow(encoded.indices)
         bounds = np.array([0, len(found)])
         if self.buckets > 1:
-            order, ends = by_bucket(found, self.buckets, hashes)
+            order, ends = by_bucket(found, self.buckets)
             numbers = np.empty(len(found), codes.dtype)
             numbers[order] = np.arange(len(found), dtype=codes.dtype)
             found, codes = found.take(to_arrow(order)), numbers[codes]
@@ -132,23 +131,6 @@ class Scan:
         if len(self._over_columns) > 1:
             facts = facts._replace(ordered=by_key(codes))
         return _Keyed(rows, facts, found, codes, bounds)
-
-    def _numbered(
-        self, keys: pa.BinaryArray
-    ) -> tuple[pa.BinaryArray, Codes, NDArray[np.uint64] | None]:
-        """Each key once, the place of each message's among them, and their hashes, if any.
-
-        What scan_messages.py puts into buckets beside them has hashes of its own.
-        """
-        if len(self._over_columns) < len(self.strategies) or not len(keys):
-            encoded = keys.dictionary_encode()
-            return encoded.dictionary, from_arrow(encoded.indices), None
-        hashed = Keys.of(keys)
-        groups = hashed.grouped()
-        codes = np.empty(len(keys), np.int32)
-        codes[groups.rows] = groups.numbers
-        firsts = groups.first
-        return keys.take(to_arrow(firsts)), codes, hashed.hashes[firsts]
 
     def _folds(self, keyed: _Keyed) -> dict[int, Folded]:
         """What each strategy makes of the chunk, keys ascending; those that come to the same have

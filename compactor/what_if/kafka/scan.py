@@ -58,7 +58,7 @@ def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
         has_key = columns.has_key & is_mapped[records.batches][records.batch]
         codes = np.full(len(records), -1, np.int64)
         codes[has_key] = np.arange(np.count_nonzero(has_key)) + sum(map(len, keys))
-        keys.append(columns.keys(np.flatnonzero(has_key)))
+        keys.append(columns.keys(np.flatnonzero(has_key)).column())
         parts.append(_records(batches, records, columns, codes))
     joined = RecordColumns(*joined_columns(parts, len(RecordColumns._fields)))
     encoded = pa.concat_arrays(keys or [pa.array([], pa.binary())]).dictionary_encode()
