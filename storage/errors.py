@@ -438,14 +438,14 @@ class CompactionError(LedgerfoldError):
 
 
 class CompactionFailed(CompactionError):
-    """The old view stands; a new run may succeed."""
+    """The old view stands; a new run may succeed. `worker_died`: which may be nobody's fault."""
 
     reason = "COMPACTION_FAILED"
     retryable = True
 
-    def __init__(self, stage: str, why: str) -> None:
+    def __init__(self, stage: str, why: str, *, worker_died: bool = False) -> None:
         super().__init__(f"Compaction failed at {stage}: {why}")
-        self.stage, self.why = stage, why
+        self.stage, self.why, self.worker_died = stage, why, worker_died
 
 
 class StrategyFailed(CompactionFailed):

@@ -156,7 +156,7 @@ class WorkerConnection:
         why = self.ended.result()
         if not call.has_begun:
             raise CompactorUnavailable(f"The compactor ended before it began the run ({why}).")
-        raise CompactionFailed(call.stage, f"the worker died ({why})")
+        raise CompactionFailed(call.stage, f"the worker died ({why})", worker_died=True)
 
     async def _abandon(self, run_id: str, reading: asyncio.Task[Any]) -> None:
         ending = asyncio.create_task(self._end_in_worker(run_id, reading))

@@ -5,7 +5,7 @@ A *turn* is what one pass of a Kafka cleaner thread does (docs/KAFKA.md, "A turn
 1. Choose the filthiest of the eligible logs (choice.py), or take the one that was asked for.
 2. Clean it (round.py). Whatever changes the log under it aborts the round: an unload, a deletion,
    a policy without `compact`. A round that fails marks its log *uncleanable*, and the cleaner
-   leaves it alone until the broker starts anew.
+   leaves it alone until the broker starts anew; one whose worker died only after _DEATHS_MAX.
 3. Delete segments of every compacted log that is free (ledgerfold/kafka/retention.py).
 
 As many threads take turns side by side as `log.cleaner.threads` says; one that found nothing waits
@@ -37,6 +37,7 @@ from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.storage.errors import (
     CompactionCancelled,
+    CompactionFailed,
     CompactionFenced,
     CompactorUnavailable,
     LedgerfoldError,
@@ -49,6 +50,8 @@ from ledgerfold.v1.compactor_pb2 import CleanManifest
 _log = logging.getLogger(__name__)
 # Those that did something, and are remembered.
 _TURNS_KEPT = 20
+# Rounds in a row in which the worker died, before their log is left alone: it may be the cause.
+_DEATHS_MAX = 3
 
 
 class CleanerBroker(Protocol):
@@ -82,6 +85,8 @@ class Cleaner:
         # Of what turns did, the last: newest first.
         self.last_turns: deque[Turn] = deque(maxlen=_TURNS_KEPT)
         self._count = 0
+        # Of the worker, in rounds of a log, since the last one that was done.
+        self._deaths: dict[str, int] = {}
         # A log left the state that it was in.
         self._changed = asyncio.Event()
         # As long as one is there, turns are taken.
@@ -196,7 +201,10 @@ class Cleaner:
                     was_aborted = True
                 else:
                     failure = error
-                    await self._failed(partition, made, error)
+                    if not self._may_try_again(chosen, error):
+                        await self._failed(partition, made, error)
+            else:
+                self._deaths.pop(chosen, None)
             finally:
                 self._end(chosen)
         deleted = 0 if failure else await self._deletion.of_compacted()
@@ -287,6 +295,12 @@ class Cleaner:
             self.states.end_pause(name)
             self._wake()
 
+    def _may_try_again(self, name: str, error: LedgerfoldError) -> bool:
+        if not (isinstance(error, CompactionFailed) and error.worker_died):
+            return False
+        self._deaths[name] = self._deaths.get(name, 0) + 1
+        return self._deaths[name] < _DEATHS_MAX
+
     async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
         name = partition.name
         _log.error("%s: a round failed; the cleaner leaves it alone: %s", name, error)
@@ -358,6 +372,7 @@ class Cleaner:
     def deleted(self, name: str) -> None:
         """Its topic is gone for good: another one of that name begins without marks and pauses."""
         self.states.forget(name)
+        self._deaths.pop(name, None)
 
 
 def _cancel(task: asyncio.Task[RoundOutcome]) -> None:

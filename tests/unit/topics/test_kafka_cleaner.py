@@ -110,6 +110,25 @@ def test_a_round_that_fails_marks_its_log(lab: KafkaLab, worker: HeldWorker) -> 
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
 
 
+def test_a_worker_that_dies_does_not_mark_the_log_at_once(
+    lab: KafkaLab, worker: HeldWorker
+) -> None:
+    """Another one may do it. A log that none survives is left alone, for the others' sake."""
+    fill(lab)
+    worker.error = died = CompactionFailed("map", "the worker died", worker_died=True)
+    for _ in range(2):
+        assert lab.run(lab.broker.cleaner.turn()).failure is died
+        assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+    worker.error = None
+    worker.go_on.set()
+    assert lab.run(lab.broker.cleaner.turn()).failure is None
+    worker.error = died
+    for times in range(3):
+        assert not lab.broker.cleaner.is_uncleanable(TOPIC), times
+        lab.run(lab.broker.cleaner.turn())
+    assert lab.broker.cleaner.is_uncleanable(TOPIC)
+
+
 def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
     """As by an import that failed, and is begun again."""
     cleaner = lab.broker.cleaner
