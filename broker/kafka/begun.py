@@ -65,5 +65,10 @@ def tell_closed(log: KafkaLog, active: LiveSegment, producers: KafkaProducers) -
 
 
 def tell_opened(log: KafkaLog) -> None:
+    """Its active segment is listed, with a ledger for what is appended now."""
+    active = log.segments[-1]
+    if log.HasField("closed") and log.closed.end_offset == active.base_offset:
+        # It begins here, or has held nothing.
+        log.rolled.CopyFrom(log.closed)
     log.ClearField("closed")
-    log.segments[-1].ClearField("figures")
+    active.ClearField("figures")

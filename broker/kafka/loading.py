@@ -80,7 +80,7 @@ class SegmentLoader:
             live.know(told)
         else:
             self._look_at(live, segment.ledger_ids, found)
-            live.check(told)
+            live.check(told, segment.reserved_upto)
         return live
 
     def end_of(self, ledger_id: int) -> int | None:

@@ -1,0 +1,173 @@
+"""What a repair of a Kafka topic leaves of its transactions, and of offsets that were given out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.storage.metadata import MetadataStore
+from tests.model.broker_lab import DATA, TOPIC
+from tests.support.kafka_lab import KafkaLab
+from tests.support.offline import LEDGERS, Offline, Snapshot, taken
+
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
+ENDINGS = pytest.mark.parametrize("ending", ["stop", "crash"])
+
+
+class Log(KafkaLab):
+    """One that a repair will meet: a letter is a batch, by its producer.
+
+    `.` is of none, `t` of a transaction, `p` of the same producer and no transaction; `a` and `c`
+    end the transaction, `|` the segment.
+    """
+
+    def __init__(self, steps: str) -> None:
+        super().__init__(KEPT)
+        self.sequence = 0
+        self.write(steps)
+
+    def write(self, steps: str) -> None:
+        for step in steps:
+            if step == "|":
+                self.run(self.kafka.roll())
+            elif step == ".":
+                self.add([(b"k", b"v")])
+            elif step in "ac":
+                now_ms = self.clock.now_ms()
+                self.run(self.kafka.end_transaction(7, 0, commit=step == "c", timestamp_ms=now_ms))
+            else:
+                fields: dict[str, Any] = {"producer_epoch": 0, "is_transactional": step == "t"}
+                self.add([(b"k", b"v")], producer_id=7, base_sequence=self.sequence, **fields)
+                self.sequence += 1
+
+    def ended(self, ending: str) -> Repaired:
+        if ending == "stop":
+            self.stop()
+        else:
+            self._drop()
+        return Repaired(taken(self.files, self._pairs))
+
+
+class Repaired:
+    """Its data directory, once it is damaged and repaired."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.files, self.pairs = snapshot.disk()
+        self.offline = Offline(DATA, self.pairs, self.files)
+
+    def lose(self, *offsets: int) -> None:
+        """The last byte of those batches."""
+        found = set[int]()
+        for folder in self.files.listdir(LEDGERS):
+            for name in self.files.listdir(LEDGERS / folder):
+                path = LEDGERS / folder / name
+                data, at = bytearray(self.files.open_read(path).pread(1 << 20, 0)), 0
+                while at < len(data):
+                    entry = read_header(data, at)
+                    offset = read_batch_header(data, at + entry.header_bytes).base_offset
+                    at += entry.size_bytes
+                    if offset in offsets:
+                        found.add(offset)
+                        data[at - 1] ^= 1
+                self.files.damage(path, lambda _, spoilt=bytes(data): spoilt)
+        assert found == set(offsets)
+        self.repair()
+
+    def lose_segment(self, at: int) -> None:
+        metadata = MetadataStore(self.pairs)
+        topic = metadata.topic(TOPIC)
+        assert topic is not None
+        for ledger_id in topic.kafka.segments[at].ledger_ids:
+            with metadata.batch() as batch:
+                batch.delete_ledger(ledger_id)
+            self.files.remove_dir(LEDGERS / str(ledger_id))
+        self.repair()
+
+    def repair(self) -> None:
+        self.offline.repair()
+        assert self.offline.damage() == []
+
+    @contextmanager
+    def started(self) -> Iterator[KafkaLab]:
+        lab = KafkaLab.__new__(KafkaLab)
+        lab.resume(self.files, self.pairs)
+        try:
+            yield lab
+        finally:
+            lab.close()
+
+    def check(self, committed: list[int], end: int) -> None:
+        """However often the log is loaded."""
+        with self.started() as lab:
+            for reload in (lab.restart, lab.crash, lab.restart):
+                assert [offset for offset, *_ in lab.records(committed=True)] == committed
+                reload()
+            assert lab.add([(b"x", b"x")])[0] == (end, end)
+            for reload in (lab.crash, lab.restart):
+                reload()
+                found = [offset for offset, *_ in lab.records(committed=True)]
+                assert found == [*committed, end]
+
+
+@ENDINGS
+@pytest.mark.parametrize(
+    ("steps", "lost", "committed"),
+    [
+        (".ta.|.", 3, [0, 4]),
+        (".ta|.", 2, [0, 3]),
+        (".t|a|.", 2, [0, 3]),
+        (".ta.ta|.", 2, [0, 3, 6]),
+        # The active segment began behind it.
+        (".tatc|t", 2, [0, 3]),
+    ],
+)
+def test_what_was_aborted_stays_so(
+    ending: str, steps: str, lost: int, committed: list[int]
+) -> None:
+    """Its marker is lost, or something behind it."""
+    repaired = Log(steps).ended(ending)
+    repaired.lose(lost)
+    end = sum(each != "|" for each in steps)
+    if steps.endswith("t"):
+        with repaired.started() as lab:
+            assert [offset for offset, *_ in lab.records(committed=True)] == committed
+        return
+    repaired.check(committed, end)
+
+
+@ENDINGS
+def test_what_was_aborted_in_a_segment_that_is_gone_stays_so(ending: str) -> None:
+    repaired = Log(".t|a.|.|.").ended(ending)
+    repaired.lose_segment(1)
+    repaired.check([0, 4, 5], end=6)
+
+
+def test_what_was_aborted_when_the_log_was_closed_stays_so() -> None:
+    """In its active segment."""
+    repaired = Log(".|.ta.").ended("stop")
+    repaired.lose(3)
+    repaired.check([0, 1, 4], end=5)
+
+
+@ENDINGS
+@pytest.mark.parametrize(("steps", "lost"), [("...", 2), ("....", 2), (".|..", 2), ("..", 0)])
+def test_offsets_at_the_logs_end_are_not_given_out_again(
+    ending: str, steps: str, lost: int
+) -> None:
+    repaired = Log(steps).ended(ending)
+    end = steps.count(".")
+    repaired.lose(*range(lost, end))
+    repaired.check(list(range(lost)), end)
+
+
+@pytest.mark.parametrize("steps", ["..|..", "..|..|", ".."])
+def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps: str) -> None:
+    repaired = Log(steps).ended("stop")
+    at = min(steps.count("|"), 1)
+    repaired.lose_segment(at)
+    repaired.check([0, 1][: 2 * at], end=steps.count("."))
