@@ -141,6 +141,24 @@ def test_what_was_aborted_stays_so(
 
 
 @ENDINGS
+@pytest.mark.parametrize(("steps", "lost", "left"), [(".ta.", 3, 1), (".|.ta..", 4, 2)])
+def test_a_segment_that_a_repair_ended_tells_of_itself(
+    ending: str, steps: str, lost: int, left: int
+) -> None:
+    """Once another has begun behind it, its batches are not looked at."""
+    repaired = Log(steps).ended(ending)
+    repaired.lose(lost)
+    end = len(steps.replace("|", ""))
+    committed = [*range(left), *range(lost + 1, end)]
+    with repaired.started() as lab:
+        for reload in (lab.restart, lab.crash, lab.restart, lambda: None):
+            assert [offset for offset, *_ in lab.records(committed=True)] == committed
+            reload()
+            committed += [offset for offset, _ in lab.add([(b"k", b"v")])]
+            lab.run(lab.kafka.roll())
+
+
+@ENDINGS
 def test_what_was_aborted_in_a_segment_that_is_gone_stays_so(ending: str) -> None:
     repaired = Log(".t|a.|.|.").ended(ending)
     repaired.lose_segment(1)
