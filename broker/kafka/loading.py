@@ -23,12 +23,16 @@ from ledgerfold.v1.records_pb2 import KafkaSegment, KafkaSegmentFigures
 
 
 class FoundBatch(NamedTuple):
-    """A batch that a load looks at. `batch()` reads it whole."""
+    """A batch that a load looks at. `batch()` reads it whole.
+
+    `is_behind_loss`: between the one before it and it a repair gave up entries.
+    """
 
     segment: LiveSegment
     header: BatchHeader
     append_time_ms: int
     batch: Callable[[], bytes]
+    is_behind_loss: bool = False
 
 
 class SegmentLoader:
@@ -45,6 +49,8 @@ class SegmentLoader:
         self._told: dict[int, KafkaSegmentFigures] = {}
         # Of those that hold what is told, no less: by the last ledger that holds anything.
         self._ends: dict[int, int] = {}
+        # A repair gave up entries behind the last batch that was looked at, and that matters.
+        self.is_behind_loss = False
 
     def learn(self, segments: Iterable[KafkaSegment]) -> None:
         """What the record tells of segments, before the log goes on; their ledgers are closed.
@@ -80,8 +86,14 @@ class SegmentLoader:
             live.know(told)
         else:
             self._look_at(live, segment.ledger_ids, found)
+            self._see_end(live.facts.next_offset, segment.reserved_upto, since)
             live.check(told, segment.reserved_upto)
         return live
+
+    def _see_end(self, end: int, reserved_upto: int, since: int) -> None:
+        """What is lost before `since` is known by other means."""
+        self.is_behind_loss |= reserved_upto > end
+        self.is_behind_loss &= max(end, reserved_upto) > since
 
     def end_of(self, ledger_id: int) -> int | None:
         """The offset behind what a raw ledger holds; None: it holds nothing."""
@@ -113,9 +125,15 @@ class SegmentLoader:
             if live.growth is not None:
                 live.parts.append(Part(ledger_id, next_base))
             reader = self._store.open_reader(ledger_id)
+            lost = [each.first_entry_id for each in reader.record.lost]
             for entry, header in headers_of(reader):
                 if live.growth is not None:
                     live.growth.add(header, entry.append_time_ms)
                 whole = functools.partial(whole_batch, reader, entry.position)
-                found(FoundBatch(live, header, entry.append_time_ms, whole))
+                while lost and lost[0] < entry.entry_id:
+                    del lost[0]
+                    self.is_behind_loss = True
+                found(FoundBatch(live, header, entry.append_time_ms, whole, self.is_behind_loss))
+                self.is_behind_loss = False
                 next_base = header.next_offset
+            self.is_behind_loss |= bool(lost)

@@ -188,6 +188,11 @@ class KafkaLog:
 
         await self._stored.change(edit)
 
+    @property
+    def ends_with_loss(self) -> bool:
+        """When it was opened: a repair gave up entries at its end, which begin to matter there."""
+        return self._loading.is_behind_loss
+
     # -- appending -------------------------------------------------------------------------
 
     def append(self, entry: EntryHeader, batch: Taken, append_time_ms: int) -> Position:

@@ -159,6 +159,11 @@ class Segments:
     def active(self) -> LiveSegment:
         return self._all[-1]
 
+    @property
+    def last_ended(self) -> LiveSegment:
+        """The active one, if there is no other."""
+        return self._all[-2:][0]
+
     def before(self, segment: LiveSegment) -> Sequence[LiveSegment]:
         """Those in front of it; none, if it is not there any more."""
         at = next((at for at, each in enumerate(self._all) if each is segment), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +54,10 @@ class Log(KafkaLab):
         return Repaired(taken(self.files, self._pairs))
 
 
+def _instead(by: bytes, _: bytes) -> bytes:
+    return by
+
+
 class Repaired:
     """Its data directory, once it is damaged and repaired."""
 
@@ -74,7 +79,7 @@ class Repaired:
                     if offset in offsets:
                         found.add(offset)
                         data[at - 1] ^= 1
-                self.files.damage(path, lambda _, spoilt=bytes(data): spoilt)
+                self.files.damage(path, partial(_instead, bytes(data)))
         assert found == set(offsets)
         self.repair()
 
@@ -189,3 +194,50 @@ def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps
     at = min(steps.count("|"), 1)
     repaired.lose_segment(at)
     repaired.check([0, 1][: 2 * at], end=steps.count("."))
+
+
+@pytest.mark.parametrize(
+    ("steps", "lost", "committed"),
+    [
+        # Its producer goes on without one.
+        (".tap.", 2, [0, 3, 4]),
+        (".tcp.", 2, [0, 3, 4]),
+        # Another follows, and is committed.
+        (".tatc.", 2, [0, 3, 5]),
+        (".tattc|.", 2, [0, 3, 4, 6]),
+        (".tc|atc.", 3, [0, 1, 4, 6]),
+        # And is aborted.
+        (".tcta.", 2, [0, 5]),
+        # What is lost is no marker: nothing tells that it is none.
+        (".tt.c.", 2, [0, 3, 5]),
+        # Nothing follows.
+        (".ta..", 2, [0, 3, 4]),
+        (".ta", 2, [0]),
+    ],
+)
+def test_a_transaction_whose_marker_may_be_lost_counts_as_aborted(
+    steps: str, lost: int, committed: list[int]
+) -> None:
+    """After a crash: nothing is recorded of what was aborted in the active segment."""
+    repaired = Log(steps).ended("crash")
+    repaired.lose(lost)
+    repaired.check(committed, end=len(steps.replace("|", "")))
+
+
+@pytest.mark.parametrize("ending", ["stop", "crash", "roll and crash"])
+def test_a_transaction_that_is_known_to_be_open_behind_what_is_lost_stays_open(ending: str) -> None:
+    steps = ".t." + "|" * (ending == "roll and crash") + "."
+    repaired = Log(steps).ended("stop" if ending == "stop" else "crash")
+    repaired.lose(2)
+    with repaired.started() as lab:
+        is_known = ending != "crash"
+        for reload in (lab.restart, lab.crash):
+            found = [offset for offset, *_ in lab.records(committed=True)]
+            assert found == ([0] if is_known else [0, 3])
+            reload()
+        work = lab.kafka.end_transaction(7, 0, commit=True, timestamp_ms=1)
+        lab.run(work)
+        for reload in (lab.crash, lab.restart, lambda: None):
+            found = [offset for offset, *_ in lab.records(committed=True)]
+            assert found == ([0, 1, 3] if is_known else [0, 3])
+            reload()
