@@ -85,7 +85,9 @@ class SegmentLoader:
             live.parts += self._parts(segment, told.next_offset)
             live.know(told)
         else:
-            self._look_at(live, segment.ledger_ids, found)
+            # A repair left nothing of what was counted.
+            is_repaired = segment.HasField("figures") and not told.size_bytes
+            self._look_at(live, segment.ledger_ids, found, is_repaired=is_repaired)
             self._see_end(live.facts.next_offset, segment.reserved_upto, since)
             live.check(told, segment.reserved_upto)
         return live
@@ -117,9 +119,17 @@ class SegmentLoader:
         return [Part(first, segment.base_offset), *reversed(parts)]
 
     def _look_at(
-        self, live: LiveSegment, ledger_ids: Iterable[int], found: Callable[[FoundBatch], object]
+        self,
+        live: LiveSegment,
+        ledger_ids: Iterable[int],
+        found: Callable[[FoundBatch], object],
+        *,
+        is_repaired: bool = False,
     ) -> None:
-        """Each of its batches. Of one that was never cleaned all is learned from them."""
+        """Each of its batches. Of one that was never cleaned all is learned from them.
+
+        `is_repaired`: where offsets are missing between its ledgers, one was given up.
+        """
         next_base = live.base_offset
         for ledger_id in ledger_ids:
             if live.growth is not None:
@@ -130,6 +140,8 @@ class SegmentLoader:
                 if live.growth is not None:
                     live.growth.add(header, entry.append_time_ms)
                 whole = functools.partial(whole_batch, reader, entry.position)
+                if is_repaired and entry.entry_id == 0 and header.base_offset > next_base:
+                    self.is_behind_loss = True
                 while lost and lost[0] < entry.entry_id:
                     del lost[0]
                     self.is_behind_loss = True

@@ -24,7 +24,7 @@ class Log(KafkaLab):
     """One that a repair will meet: a letter is a batch, by its producer.
 
     `.` is of none, `t` of a transaction, `p` of the same producer and no transaction; `a` and `c`
-    end the transaction, `|` the segment.
+    end the transaction, `|` the segment, `u` its ledger.
     """
 
     def __init__(self, steps: str) -> None:
@@ -36,6 +36,8 @@ class Log(KafkaLab):
         for step in steps:
             if step == "|":
                 self.run(self.kafka.roll())
+            elif step == "u":
+                self.run(self.broker.unload_topic(TOPIC))
             elif step == ".":
                 self.add([(b"k", b"v")])
             elif step in "ac":
@@ -83,11 +85,15 @@ class Repaired:
         assert found == set(offsets)
         self.repair()
 
-    def lose_segment(self, at: int) -> None:
-        metadata = MetadataStore(self.pairs)
-        topic = metadata.topic(TOPIC)
+    @property
+    def segments(self) -> list[list[int]]:
+        topic = MetadataStore(self.pairs).topic(TOPIC)
         assert topic is not None
-        for ledger_id in topic.kafka.segments[at].ledger_ids:
+        return [list(each.ledger_ids) for each in topic.kafka.segments]
+
+    def lose_ledgers(self, ledger_ids: list[int]) -> None:
+        metadata = MetadataStore(self.pairs)
+        for ledger_id in ledger_ids:
             with metadata.batch() as batch:
                 batch.delete_ledger(ledger_id)
             self.files.remove_dir(LEDGERS / str(ledger_id))
@@ -166,7 +172,7 @@ def test_a_segment_that_a_repair_ended_tells_of_itself(
 @ENDINGS
 def test_what_was_aborted_in_a_segment_that_is_gone_stays_so(ending: str) -> None:
     repaired = Log(".t|a.|.|.").ended(ending)
-    repaired.lose_segment(1)
+    repaired.lose_ledgers(repaired.segments[1])
     repaired.check([0, 4, 5], end=6)
 
 
@@ -192,7 +198,7 @@ def test_offsets_at_the_logs_end_are_not_given_out_again(
 def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps: str) -> None:
     repaired = Log(steps).ended("stop")
     at = min(steps.count("|"), 1)
-    repaired.lose_segment(at)
+    repaired.lose_ledgers(repaired.segments[at])
     repaired.check([0, 1][: 2 * at], end=steps.count("."))
 
 
@@ -241,3 +247,10 @@ def test_a_transaction_that_is_known_to_be_open_behind_what_is_lost_stays_open(e
             found = [offset for offset, *_ in lab.records(committed=True)]
             assert found == ([0, 1, 3] if is_known else [0, 3])
             reload()
+
+
+def test_a_marker_may_be_lost_with_a_ledger_in_the_midst_of_a_segment() -> None:
+    repaired = Log(".tuau.tc.").ended("crash")
+    (segment,) = repaired.segments
+    repaired.lose_ledgers(segment[1:2])
+    repaired.check([0, 3, 4, 6], end=7)
