@@ -1,7 +1,9 @@
 """What a repair makes of a Kafka topic's record. Pure: storage/repair_plan.py asks.
 
 * A segment whose ledgers are gone stays without any: its offsets are not given out again. Nor are
-  those of entries that are lost at the end of what is left, if a segment begins behind them.
+  those of entries that are lost at the end of what is left, as far as anything tells of them: the
+  segment behind it, the log's end where it was closed well, else what is known of those entries.
+* A transaction that the record knows to be aborted stays so, though its marker is lost.
 * A cleaned segment of which something is left holds that; what its record tells of the end stays.
 * A topic whose record is gone gets its segments from what lies in its ledgers. Its settings are
   lost, so nothing is deleted until a person says so; and with its checkpoint it is dirty all over.
@@ -13,11 +15,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.repair_losses import messages_behind
 from ledgerfold.storage.survey import LedgerCheck
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
@@ -26,15 +28,20 @@ _PRODUCER_IDS_PER_BLOCK = 1000
 
 
 class LedgerFacts(NamedTuple):
-    """One of a topic's ledgers, and the good batches in it."""
+    """One of a topic's ledgers, and the good batches in it.
+
+    `lost_offsets`: how many there were behind those, at the least.
+    """
 
     ledger_id: int
     is_cleaned: bool
     span: Span
+    lost_offsets: int = 0
 
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
-    return LedgerFacts(check.record.ledger_id, not check.is_raw, check.span())
+    lost_offsets = messages_behind(check) if check.is_raw else 0
+    return LedgerFacts(check.record.ledger_id, not check.is_raw, check.span(), lost_offsets)
 
 
 def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
@@ -84,14 +91,47 @@ def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFac
     return log.SerializeToString() != before
 
 
-def keep_ends(log: KafkaLog, shortened: Collection[int]) -> None:
-    """Segments that lost entries end where the next one begins, as they did before."""
-    for segment, following in pairwise(log.segments):
-        is_raw = not (segment.is_cleaned or following.is_cleaned)
-        if is_raw and not set(segment.ledger_ids).isdisjoint(shortened):
+def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
+    """Raw segments that lost entries end where they did, and what was aborted stays so.
+
+    `log`: as it was recorded; `lost`: ledgers that are gone, or hold less than they did; `facts`:
+    of those that are left.
+    """
+    left: KafkaSegment | None = None
+    for at, segment in enumerate(log.segments):
+        there = (facts[each] for each in segment.ledger_ids if each in facts)
+        is_left = segment.is_cleaned or any(each.span.batches for each in there)
+        if not segment.is_cleaned and not set(segment.ledger_ids).isdisjoint(lost):
+            following = log.segments[at + 1 : at + 2]
+            end = following[0].base_offset if following else _last_end(log, facts)
+            segment.reserved_upto = max(segment.reserved_upto, end)
             # What was counted of it is true no more.
-            segment.ClearField("figures")
-            segment.reserved_upto = max(segment.reserved_upto, following.base_offset)
+            segment.figures.CopyFrom(KafkaSegmentFigures(aborted=segment.figures.aborted))
+            if left is not None and not is_left:
+                _hand_on(segment, left)
+        if is_left:
+            left = segment
+
+
+def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
+    """As far as anything tells of it."""
+    last, lost_offsets = log.segments[-1], 0
+    end = max(log.closed.end_offset, last.figures.next_offset)
+    there = [facts[each] for each in last.ledger_ids if each in facts]
+    for each in reversed(there):
+        lost_offsets += each.lost_offsets
+        if each.span.batches:
+            return max(end, each.span.next_offset + lost_offsets)
+    return max(end, last.base_offset + lost_offsets)
+
+
+def _hand_on(gone: KafkaSegment, left: KafkaSegment) -> None:
+    """A load forgets a segment in which nothing is left."""
+    before = (each for each in gone.figures.aborted if each.first_offset < gone.base_offset)
+    left.figures.aborted.extend(before)
+    gone.ClearField("figures")
+    if not left.is_cleaned:
+        left.reserved_upto = max(left.reserved_upto, gone.reserved_upto)
 
 
 def _insert(log: KafkaLog, facts: LedgerFacts) -> None:

@@ -32,6 +32,13 @@ def new_losses(check: LedgerCheck) -> list[Loss]:
     ]
 
 
+def messages_behind(check: LedgerCheck) -> int:
+    """Lost behind the last good entry of a raw ledger, at the least: an entry has one or more."""
+    end = max((each.last.entry_id for each in check.extents()), default=-1)
+    behind = [(first, last) for first, last in check.lost() if first > end]
+    return sum(max(last - first + 1, _messages(check, first, last) or 0) for first, last in behind)
+
+
 def _range(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first} to {last}"
 

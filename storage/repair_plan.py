@@ -197,11 +197,12 @@ class _Planner:
             self._topics_with_loss.add(topic.name)
         topic.ledger_ids[:] = sorted(own)
         if topic.HasField("kafka"):
-            checks = (self._survey.ledgers[each] for each in own)
-            facts = {each.record.ledger_id: facts_of(each) for each in checks}
+            checks = {each: self._survey.ledgers[each] for each in own}
+            facts = {ledger_id: facts_of(each) for ledger_id, each in checks.items()}
+            lost = {each for each in own if self._ledgers[each].lost != checks[each].record.lost}
+            keep_ends(topic.kafka, lost | (listed - own), facts)
             if list_raw(topic.kafka, sorted(own), facts) and listed == own:
                 self._step("its segments name its raw ledgers again", topic.name)
-            keep_ends(topic.kafka, [each for each in own if self._ledgers[each].lost])
 
     # -- cleaned segments of Kafka logs ----------------------------------------------------
 

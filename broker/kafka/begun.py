@@ -8,7 +8,7 @@ appended then makes it untrue.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
@@ -59,11 +59,25 @@ class BegunSegments:
             log.rolled.CopyFrom(begun.producers)
 
 
+def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
+    """Of segments of which a repair gave up something: what a load has found of them."""
+    found = {each.base_offset: each for each in ended}
+    for segment in log.segments[:-1]:
+        live = found.get(segment.base_offset)
+        if live is not None and not segment.is_cleaned and not segment.figures.size_bytes:
+            segment.figures.CopyFrom(figures_of(live.facts, live.aborted))
+
+
 def tell_closed(log: KafkaLog, active: LiveSegment, producers: KafkaProducers) -> None:
     log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
     log.closed.CopyFrom(producers)
 
 
 def tell_opened(log: KafkaLog) -> None:
+    """Its active segment is listed, with a ledger for what is appended now."""
+    active = log.segments[-1]
+    if log.HasField("closed") and log.closed.end_offset == active.base_offset:
+        # It begins here, or has held nothing.
+        log.rolled.CopyFrom(log.closed)
     log.ClearField("closed")
-    log.segments[-1].ClearField("figures")
+    active.ClearField("figures")

@@ -16,6 +16,12 @@ After a crash the last ledgers may hold nothing: what was to be in them never go
 
     >>> recovered(log, {3: 5, 4: 9}.get), recovered(log, {3: 5, 4: 8}.get)
     ((9, 9), (8, None))
+
+A segment of which a repair gave up anything has ended, at the end that is reserved.
+
+    >>> log.segments[1].reserved_upto = 12
+    >>> recovered(log, {3: 5, 4: 9, 7: 10}.get)
+    (12, 12)
 """
 
 from __future__ import annotations
@@ -74,6 +80,8 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
     holds; None: it holds nothing.
     """
     end, follows_raw = 0, False
+    # A repair gave up what the last one had last, or more of it: nothing is added to that.
+    is_ended = False
     # Of the segment that begins where the log ends, and holds nothing.
     begins: int | None = None
     for segment in log.segments:
@@ -83,15 +91,17 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
         held = _end(segment, end_of)
         if held is not None:
             # It may lie behind ledgers of which a repair gave up everything.
-            end = max(held, segment.reserved_upto)
+            end = max(end, held, segment.reserved_upto)
+            is_ended = segment.reserved_upto >= held
             follows_raw, begins = True, None
         elif not follows_raw or not segment.ledger_ids:
             # Nothing before it tells where it began: a repair found its ledgers gone, or there is
             # no raw one. Else entries before it may never have got durable.
-            end = max(end, segment.base_offset)
+            end = max(end, segment.base_offset, segment.reserved_upto)
+            is_ended = is_ended or segment.reserved_upto > 0
         if held is None and begins is None and segment.base_offset == end:
             begins = segment.base_offset
-    is_new = begins == end or not follows_raw
+    is_new = begins == end or not follows_raw or is_ended
     return end, end if is_new else None
 
 

@@ -23,12 +23,16 @@ from ledgerfold.v1.records_pb2 import KafkaSegment, KafkaSegmentFigures
 
 
 class FoundBatch(NamedTuple):
-    """A batch that a load looks at. `batch()` reads it whole."""
+    """A batch that a load looks at. `batch()` reads it whole.
+
+    `is_behind_loss`: between the one before it and it a repair gave up entries.
+    """
 
     segment: LiveSegment
     header: BatchHeader
     append_time_ms: int
     batch: Callable[[], bytes]
+    is_behind_loss: bool = False
 
 
 class SegmentLoader:
@@ -45,6 +49,8 @@ class SegmentLoader:
         self._told: dict[int, KafkaSegmentFigures] = {}
         # Of those that hold what is told, no less: by the last ledger that holds anything.
         self._ends: dict[int, int] = {}
+        # A repair gave up entries behind the last batch that was looked at, and that matters.
+        self.is_behind_loss = False
 
     def learn(self, segments: Iterable[KafkaSegment]) -> None:
         """What the record tells of segments, before the log goes on; their ledgers are closed.
@@ -79,9 +85,17 @@ class SegmentLoader:
             live.parts += self._parts(segment, told.next_offset)
             live.know(told)
         else:
-            self._look_at(live, segment.ledger_ids, found)
-            live.check(told)
+            # A repair left nothing of what was counted.
+            is_repaired = segment.HasField("figures") and not told.size_bytes
+            self._look_at(live, segment.ledger_ids, found, is_repaired=is_repaired)
+            self._see_end(live.facts.next_offset, segment.reserved_upto, since)
+            live.check(told, segment.reserved_upto)
         return live
+
+    def _see_end(self, end: int, reserved_upto: int, since: int) -> None:
+        """What is lost before `since` is known by other means."""
+        self.is_behind_loss |= reserved_upto > end
+        self.is_behind_loss &= max(end, reserved_upto) > since
 
     def end_of(self, ledger_id: int) -> int | None:
         """The offset behind what a raw ledger holds; None: it holds nothing."""
@@ -105,17 +119,33 @@ class SegmentLoader:
         return [Part(first, segment.base_offset), *reversed(parts)]
 
     def _look_at(
-        self, live: LiveSegment, ledger_ids: Iterable[int], found: Callable[[FoundBatch], object]
+        self,
+        live: LiveSegment,
+        ledger_ids: Iterable[int],
+        found: Callable[[FoundBatch], object],
+        *,
+        is_repaired: bool = False,
     ) -> None:
-        """Each of its batches. Of one that was never cleaned all is learned from them."""
+        """Each of its batches. Of one that was never cleaned all is learned from them.
+
+        `is_repaired`: where offsets are missing between its ledgers, one was given up.
+        """
         next_base = live.base_offset
         for ledger_id in ledger_ids:
             if live.growth is not None:
                 live.parts.append(Part(ledger_id, next_base))
             reader = self._store.open_reader(ledger_id)
+            lost = [each.first_entry_id for each in reader.record.lost]
             for entry, header in headers_of(reader):
                 if live.growth is not None:
                     live.growth.add(header, entry.append_time_ms)
                 whole = functools.partial(whole_batch, reader, entry.position)
-                found(FoundBatch(live, header, entry.append_time_ms, whole))
+                if is_repaired and entry.entry_id == 0 and header.base_offset > next_base:
+                    self.is_behind_loss = True
+                while lost and lost[0] < entry.entry_id:
+                    del lost[0]
+                    self.is_behind_loss = True
+                found(FoundBatch(live, header, entry.append_time_ms, whole, self.is_behind_loss))
+                self.is_behind_loss = False
                 next_base = header.next_offset
+            self.is_behind_loss |= bool(lost)

@@ -25,7 +25,7 @@ from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 
 from ledgerfold.broker.ground.uncancelled import to_its_end
-from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_opened
+from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_ended, tell_opened
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.reads import KafkaReads
@@ -104,6 +104,8 @@ class KafkaLog:
         self.tail = LogTail(stored, writers, self._new, self._commit, state, clock_ms)
         self.segments = Segments()
         self._is_open = False
+        # Never cleaned, and ended, when it was loaded.
+        self._ended = list[LiveSegment]()
         # Of what was recorded when the active segment began nothing was lost.
         self._is_whole = False
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
@@ -144,6 +146,8 @@ class KafkaLog:
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
                 self.segments.append(self._loading.segment(segment, since, found))
+        loaded = self.segments.before(self.segments.active)
+        self._ended = [each for each in loaded if not each.is_cleaned]
         self._is_open = True
         self.end_offset = self.durable_end_offset = end
         self.state.last_durable = self._ledgers.last_recorded()
@@ -166,6 +170,7 @@ class KafkaLog:
             if not self._is_whole:
                 # NOTE: other batches will get the offsets of those that it tells of.
                 record.kafka.ClearField("rolled")
+        tell_ended(record.kafka, self._ended)
         self._begun.tell(record.kafka, record.ledger_ids)
 
     async def close(self) -> None:
@@ -178,9 +183,15 @@ class KafkaLog:
         producers = self._remember(self.end_offset)
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            tell_ended(record.kafka, self._ended)
             tell_closed(record.kafka, active, producers)
 
         await self._stored.change(edit)
+
+    @property
+    def ends_with_loss(self) -> bool:
+        """When it was opened: a repair gave up entries at its end, which begin to matter there."""
+        return self._loading.is_behind_loss
 
     # -- appending -------------------------------------------------------------------------
 

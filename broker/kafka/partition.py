@@ -120,6 +120,9 @@ class Partition:
             return self._replayed_from
 
         await self.log.open(begin, self._found)
+        if self.log.ends_with_loss:
+            aborted = self.producers.pass_loss(self.log.end_offset)
+            self.log.segments.last_ended.aborted.extend(map(_record_of, aborted))
         if self.log.end_offset <= self.log_start_offset:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
@@ -139,7 +142,8 @@ class Partition:
         if found.header.last_offset < self._replayed_from:
             return
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
-        aborted = self.producers.replay(found.header, marker)
+        aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
+        aborted += self.producers.replay(found.header, marker)
         if found.segment.growth is not None:
             found.segment.aborted.extend(map(_record_of, aborted))
 
@@ -381,12 +385,7 @@ def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None
 
 
 def _record_of(aborted: AbortedTransaction) -> AbortedRecord:
-    return AbortedRecord(
-        producer_id=aborted.producer_id,
-        first_offset=aborted.first_offset,
-        last_offset=aborted.last_offset,
-        last_stable_offset=aborted.last_stable_offset,
-    )
+    return AbortedRecord(**aborted._asdict())
 
 
 def _is_aborted(header: BatchHeader, spans: dict[int, list[tuple[int, int]]]) -> bool:

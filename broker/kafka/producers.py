@@ -24,6 +24,7 @@ transaction's coordinator knows of it (KIP-890) is not asked: there is none here
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ from ledgerfold.broker.kafka.producer import (
     Sent,
 )
 from ledgerfold.storage.kafka.batch import BatchHeader
+
+_log = logging.getLogger(__name__)
 
 
 class AbortedTransaction(NamedTuple):
@@ -132,22 +135,51 @@ class Producers:
                 self._open[first_offset] = producer_id
         aborted = []
         for ended in prepared.ended:
-            stable = self._stable_offset_behind(ended)
+            if ended.is_aborted:
+                aborted.append(self._line(ended))
             del self._open[ended.first_offset]
             self._ended[ended.first_offset] = ended.last_offset
-            if ended.is_aborted:
-                aborted.append(
-                    AbortedTransaction(
-                        ended.producer_id, ended.first_offset, ended.last_offset, stable
-                    )
-                )
         self.end_offset = prepared.next_offset
         return tuple(aborted)
 
     def replay(self, header: BatchHeader, marker: Marker | None) -> tuple[AbortedTransaction, ...]:
-        """A batch that lies in the log already, at a load."""
+        """A batch that lies in the log already, at a load.
+
+        What a producer writes without a transaction tells that its last one had ended.
+        """
+        lost: tuple[AbortedTransaction, ...] = ()
+        known = self.entries.get(header.producer_id)
+        if known is not None and not header.is_control and not header.is_transactional:
+            lost = self._end_without_marker([known], header.base_offset)
         prepared = self.prepare([(header, marker)], Origin.REPLICATION)
-        return self.commit(prepared)
+        return (*lost, *self.commit(prepared))
+
+    def pass_loss(self, offset: int) -> tuple[AbortedTransaction, ...]:
+        """At a load: a repair gave up entries in front of that offset, markers perhaps.
+
+        NOTE: nothing tells how transactions ended that were open there, nor whether. They count as
+        aborted: what goes on behind the loss is another one.
+        """
+        return self._end_without_marker(self.entries.values(), offset)
+
+    def _end_without_marker(
+        self, entries: Iterable[ProducerEntry], offset: int
+    ) -> tuple[AbortedTransaction, ...]:
+        ended = list[EndedTransaction]()
+        for each in entries:
+            first = each.transaction_first_offset
+            if first is not None:
+                ended.append(EndedTransaction(each.producer_id, first, offset - 1, is_aborted=True))
+                each.transaction_first_offset = None
+                _log.warning(
+                    "%s: the marker of producer %d's transaction from offset %d may be lost; it "
+                    "counts as aborted, up to %d",
+                    self.partition,
+                    each.producer_id,
+                    first,
+                    offset - 1,
+                )
+        return self.commit(PreparedAppend(ended=ended, next_offset=offset))
 
     def keep_last_batches(self) -> None:
         """As Kafka after a load: a snapshot holds of each producer no more than its last batch."""
@@ -235,10 +267,11 @@ class Producers:
         idle_ms = now_ms - entry.last_timestamp_ms
         return entry.transaction_first_offset is None and idle_ms >= self.expiration_ms
 
-    def _stable_offset_behind(self, ended: EndedTransaction) -> int:
-        """Where the next open transaction of another producer began."""
+    def _line(self, ended: EndedTransaction) -> AbortedTransaction:
+        """Of the transaction index: stable is where another producer's next open one began."""
         others = (first for first, who in self._open.items() if who != ended.producer_id)
-        return min(others, default=ended.last_offset + 1)
+        stable = min(others, default=ended.last_offset + 1)
+        return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
 
 def _entry_of(snapshot: ProducerSnapshot) -> ProducerEntry:

@@ -70,16 +70,21 @@ class LiveSegment:
         self.growth.know(told)
         self.aborted = list(told.aborted)
 
-    def check(self, told: KafkaSegmentFigures) -> None:
+    def check(self, told: KafkaSegmentFigures, reserved_upto: int) -> None:
         """At a load that has looked at its batches: is what the record tells of all of them?
 
         If not, its indexes are made anew, as Kafka's are after a crash. Transactions that were not
-        replayed are those of the record.
+        replayed are those of the record: but for markers that a crash took, as other batches get
+        their offsets. Below `reserved_upto` none does, and what a repair gave up there was true.
         """
         assert self.growth is not None
-        if not self.aborted:
-            behind = self.growth.next_offset
-            self.aborted = [each for each in told.aborted if each.last_offset < behind]
+        behind = max(self.growth.next_offset, reserved_upto)
+        known = {each.last_offset for each in self.aborted}
+        self.aborted += [
+            each
+            for each in told.aborted
+            if each.last_offset < behind and each.last_offset not in known
+        ]
         if told.size_bytes == self.growth.size_bytes > 0:
             self.growth.know(told)
         else:
@@ -153,6 +158,11 @@ class Segments:
     @property
     def active(self) -> LiveSegment:
         return self._all[-1]
+
+    @property
+    def last_ended(self) -> LiveSegment:
+        """The active one, if there is no other."""
+        return self._all[-2:][0]
 
     def before(self, segment: LiveSegment) -> Sequence[LiveSegment]:
         """Those in front of it; none, if it is not there any more."""

@@ -133,7 +133,9 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Deci
     for offset, producer_id, kind in facts:
         while waiting and waiting[-1].first_offset <= offset:
             line = waiting.pop()
+            _forget_before(line.first_offset, line.producer_id, aborted, was_seen)
             aborted.setdefault(line.producer_id, line)
+        _forget_before(offset, producer_id, aborted, was_seen)
         match kind:
             case Kind.DATA if producer_id in aborted:
                 was_seen.add(producer_id)
@@ -151,3 +153,13 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Deci
             case Kind.COMMIT | Kind.EMPTY:
                 discardable.append(offset)
     return Decided(np.array(discardable, np.int64), kept)
+
+
+def _forget_before(
+    offset: int, producer_id: int, aborted: dict[int, Line], was_seen: set[int]
+) -> None:
+    """A line whose marker is lost, by a repair, ends where it says."""
+    line = aborted.get(producer_id)
+    if line is not None and line.last_offset < offset:
+        del aborted[producer_id]
+        was_seen.discard(producer_id)

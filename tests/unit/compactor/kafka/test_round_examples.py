@@ -135,6 +135,22 @@ def test_an_aborted_write_replaces_nothing(log: KafkaLog) -> None:
     assert not manifest.groups[0].aborted
 
 
+def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) -> None:
+    """By a repair. The next one's is no marker without data."""
+    log.write("0:k=old")
+    _transactional(log, "1:k=x", 9)
+    _transactional(log, "3:A=1", 9, 1)
+    _marker(log, 4, 9, ControlType.COMMIT)
+    log.write("5:Z=1 |")
+    log.aborted = [
+        AbortedTransaction(producer_id=9, first_offset=1, last_offset=2, last_stable_offset=3)
+    ]
+    log.settings["delete_retention_ms"] = 100
+    manifest = log.clean(time_ms=0)
+    assert log.text() == "0:k=old 3:A=1 4:marker 5:Z=1"
+    assert not manifest.groups[0].aborted
+
+
 def test_a_markers_life(log: KafkaLog) -> None:
     """No horizon with its data, one behind them, gone when that has come; unless data live."""
     _transactional(log, "0:A=1", 1)
