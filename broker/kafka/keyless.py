@@ -4,10 +4,8 @@ Only lengths are read on the way through the records, so that an append to a com
 little more than to another one; those of key and value must end within their record. What is wrong
 in a record beyond that its readers say, as of every other entry: the broker decodes nothing.
 
-    >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
-    >>> batch = build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])
-    >>> keyless_rows(read_batch_header(batch), memoryview(batch)[61:])
+    >>> keyless_rows(build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])[61:], 3)
     [1]
 
 Source: LogValidator of Kafka 4.1, which goes through all of each record.
@@ -15,21 +13,16 @@ Source: LogValidator of Kafka 4.1, which goes through all of each record.
 
 from __future__ import annotations
 
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
-from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.compression import decompress
 from ledgerfold.storage.kafka.section import invalid_record
 from ledgerfold.storage.kafka.varints import read_bits
 
 
-def keyless_rows(header: BatchHeader, section: Buffer) -> list[int]:
-    """`section`: what follows the header. Raises KafkaError when its records are none.
+def keyless_rows(data: bytes, count: int) -> list[int]:
+    """`data`: what follows the header, decompressed. Raises KafkaError when that is no records.
 
     A stretch of records that are all laid out alike is looked at as one, others one by one.
     """
-    count = header.record_count
-    data = decompress(header.compression, section) if count else bytes(section)
     found, at, row, alone = list[int](), 0, 0, ALONE_ROWS
     try:
         while row < count:

@@ -81,7 +81,8 @@ def records_refused(batch: bytes, settings: dict[str, str] | None = None) -> Rec
 )
 def test_t95_a_compacted_topic_refuses_records_without_a_key(batch: bytes, rows: list[int]) -> None:
     error = records_refused(batch, COMPACT)
-    assert error.records == tuple((row, NO_KEY) for row in rows)
+    assert error.records == tuple((row, NO_KEY) for row in rows[:3])
+    assert error.keyless == len(rows)
     shown = ", ".join(f"RecordError(batchIndex={row}, message='{NO_KEY}')" for row in rows[:3])
     assert (error.kafka_code, str(error)) == (
         87,
@@ -306,7 +307,7 @@ def test_keys_are_found_whatever_is_around_them(
         [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], None, deltas
     )
     expected = [at for at, row in enumerate(rows) if row[0] is None]
-    assert keyless_rows(read_batch_header(batch), batch[61:]) == expected
+    assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == expected
 
 
 def test_records_that_do_not_end_with_the_batch() -> None:
@@ -314,7 +315,7 @@ def test_records_that_do_not_end_with_the_batch() -> None:
     header = read_batch_header(batch)
     for section in (batch[61:] + b"\0", batch[61:-1], batch[61:-9]):
         with pytest.raises(KafkaError, match="Incorrect declared batch size"):
-            keyless_rows(header, section)
+            keyless_rows(section, header.record_count)
 
 
 def _sealed(batch: bytes, section: bytes, **header: int) -> bytes:
@@ -342,4 +343,4 @@ def test_records_that_no_cleaning_could_read_are_refused(codec: str) -> None:
 def test_batches_of_many_records_are_looked_through_piece_by_piece() -> None:
     keys = [None if row in (5, 1023, 1024, 2999) else b"k" for row in range(3000)]
     batch = batch_of(*keys)
-    assert keyless_rows(read_batch_header(batch), batch[61:]) == [5, 1023, 1024, 2999]
+    assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == [5, 1023, 1024, 2999]
