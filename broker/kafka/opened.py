@@ -6,8 +6,8 @@ of a second:
 
 * BYTES_MAX when it is decompressed, or four times what the topic takes of it (`max.message.bytes`)
   where that is more. Nothing is decompressed beyond.
-* RECORDS_MAX records, and as many more as have room in its own bytes: what is not compressed is
-  never too much.
+* RECORDS_MAX records and headers of theirs, and as many more as records have room in its own bytes.
+  Where nothing is compressed, what came is never too much.
 
 A batch that is beyond them is refused, and its records can be sent in smaller ones. Kafka has no
 such bounds; its clients' batches are mostly far below 1 MB. What need not be opened is not bounded
@@ -46,20 +46,27 @@ class OpenedRecords:
         self._header, self._section, self._partition = header, section, partition
         self._bytes_max = min(max(BYTES_MAX, 4 * max_message_bytes), BATCH_BYTES_MAX)
 
-    @cached_property
+    @property
     def keyless_rows(self) -> list[int]:
-        return keyless_rows(self._data, self._header.record_count)
+        return self._looked_through[1]
+
+    @cached_property
+    def _looked_through(self) -> tuple[bytes, list[int]]:
+        """The records end to end, whose headers were counted; the rows of them without a key."""
+        data = self._opened()
+        is_compressed = self._header.compression != KafkaCompression.NONE
+        count = self._header.record_count
+        return data, keyless_rows(data, count, self._most - count if is_compressed else None)
 
     @cached_property
     def columns(self) -> RecordColumns:
-        return plain_columns(self._header, self._data)
+        return plain_columns(self._header, self._looked_through[0])
 
-    @cached_property
-    def _data(self) -> bytes:
+    def _opened(self) -> bytes:
         header = self._header
         if not header.record_count:
             return bytes(self._section)
-        count, most = header.record_count, RECORDS_MAX + len(self._section) // RECORD_BYTES_MIN
+        count, most = header.record_count, self._most
         if count > most and header.compression != KafkaCompression.NONE:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
@@ -70,3 +77,7 @@ class OpenedRecords:
         data = decompress(header.compression, self._section, self._bytes_max)
         check_room(data, count)
         return data
+
+    @property
+    def _most(self) -> int:
+        return RECORDS_MAX + len(self._section) // RECORD_BYTES_MIN

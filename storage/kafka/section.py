@@ -23,6 +23,8 @@ from ledgerfold.storage.kafka.varints import COUNTED, KEPT_MAX, SIZED, VARINTS
 Headers = tuple[tuple[str, bytes | None], ...]
 # Its length, its attributes, and the five numbers behind them.
 RECORD_BYTES_MIN = 7
+# The lengths of its name and its value.
+HEADER_BYTES_MIN = 2
 _NO_HEADERS = b"\0"
 _ATTRIBUTES = b"\0"
 

@@ -12,16 +12,20 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka import compression
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts, sealed
 from ledgerfold.storage.kafka.compression import KafkaCompression, compress
+from ledgerfold.storage.kafka.records import build_columns
 
 NOW_MS = 10_000_000
-# Seven bytes: no key, no value.
-NOTHING = bytes.fromhex("0c000000010100")
 COMPRESSED = [codec for codec in KafkaCompression if codec]
 LOOKED_INTO = [
     {"cleanup.policy": "compact"},
     {"message.timestamp.before.max.ms": "10"},
     {"compression.type": "uncompressed"},
 ]
+
+
+def nothings(count: int) -> bytes:
+    """Records without a key and without a value: the smallest."""
+    return build_columns([None] * count, [None] * count, [NOW_MS] * count)[61:]
 
 
 def batch_of(section: bytes, count: int, codec: int = KafkaCompression.ZSTD) -> bytes:
@@ -43,7 +47,7 @@ def test_records_that_few_bytes_stand_for_are_not_looked_into(
     settings: dict[str, str], codec: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opened, "RECORDS_MAX", 1000)
-    batch = batch_of(NOTHING * 3000, 3000, codec)
+    batch = batch_of(nothings(3000), 3000, codec)
     most = 1000 + (len(batch) - 61) // 7
     error = refusal(batch, settings)
     assert (error.kind, str(error)) == (
@@ -88,12 +92,12 @@ def test_decompression_ends_at_its_bound(codec: int, monkeypatch: pytest.MonkeyP
 def test_what_is_not_compressed_is_never_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opened, "RECORDS_MAX", 10)
     monkeypatch.setattr(opened, "BYTES_MAX", 100)
-    batch = batch_of(NOTHING * 3000, 3000, KafkaCompression.NONE)
+    batch = batch_of(nothings(3000), 3000, KafkaCompression.NONE)
     assert isinstance(refusal(batch, {"cleanup.policy": "compact"}), RecordsRefused)
 
 
 def test_more_records_than_there_is_room_for() -> None:
-    batch = batch_of(NOTHING * 10, 11)
+    batch = batch_of(nothings(10), 11)
     for settings in LOOKED_INTO:
         error = refusal(batch, settings)
         assert (error.kind, str(error)) == (
@@ -103,7 +107,7 @@ def test_more_records_than_there_is_room_for() -> None:
 
 
 def test_reasons_are_told_of_three_records_only() -> None:
-    batch = batch_of(NOTHING * 2000, 2000)
+    batch = batch_of(nothings(2000), 2000)
     keyless = refusal(batch, {"cleanup.policy": "compact"})
     assert isinstance(keyless, RecordsRefused)
     assert ([row for row, _ in keyless.records], keyless.keyless) == ([0, 1, 2], 2000)
@@ -112,3 +116,19 @@ def test_reasons_are_told_of_three_records_only() -> None:
     with pytest.raises(RecordsRefused) as late:
         rules.lead(BatchParts.of(batch), Origin.CLIENT, offset=7, now_ms=0)
     assert ([row for row, _ in late.value.records], late.value.keyless) == ([0, 1, 2], 0)
+
+
+@pytest.mark.parametrize("settings", LOOKED_INTO)
+def test_headers_that_few_bytes_stand_for_are_not_read(
+    settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = dict.fromkeys(range(10), (("", None),) * 300)
+    plain = build_columns([b"k"] * 10, [b"v"] * 10, [NOW_MS] * 10, headers)[61:]
+    batch = batch_of(plain, 10)
+    monkeypatch.setattr(opened, "RECORDS_MAX", 2900)
+    error = refusal(batch, settings)
+    assert error.kind is KafkaErrorKind.MESSAGE_TOO_LARGE
+    assert str(error).endswith("Send its records in smaller batches, or with fewer headers.")
+    monkeypatch.setattr(opened, "RECORDS_MAX", 3010)
+    rules = AppendRules("t-0", LogConfig.of(settings))
+    rules.lead(BatchParts.of(batch), Origin.CLIENT, offset=7, now_ms=NOW_MS)
