@@ -19,7 +19,7 @@
     │   ├── NotAllowed               read-compacted on a shared subscription, and the like
     │   ├── ProducerBusy             that producer name is connected
     │   ├── KafkaError               what Kafka refuses, with its protocol's code and its class
-    │   │   └── RecordsRefused       records of a batch, each with the reason
+    │   │   └── RecordsRefused       records of a batch, the first ones with the reason
     │   ├── AddressInUse             another process listens there
     │   └── CompactionRunning        one run per topic at a time
     ├── StorageError                 the disk's or the data's
@@ -296,10 +296,9 @@ class KafkaError(RequestError):
 
 
 class RecordsRefused(KafkaError):
-    """`records`: index and reason of each that cannot be taken. Nothing of its batch was.
+    """`records`: index and reason of the first three that cannot be taken. Nothing of it was.
 
-    `keyless`: of how many that is a missing key. They do not travel: the message names the first
-    three.
+    `keyless`: of how many in all that is a missing key. They do not travel: the message tells.
     """
 
     reason = "KAFKA_RECORDS"

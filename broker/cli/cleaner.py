@@ -31,6 +31,7 @@ from ledgerfold.broker.cli.output import (
     width_of,
 )
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -256,6 +257,15 @@ def _pause(options: argparse.Namespace) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
+    """Those partitions that are paused; an error only when none is."""
     admin = admin_of(options)
-    for topic in partitions_of(admin, options.topic):
-        print(admin.kafka.resume_cleaning(topic) or "free")
+    partitions = partitions_of(admin, options.topic)
+    refusals = list[InvalidRequest]()
+    for topic in partitions:
+        try:
+            print(admin.kafka.resume_cleaning(topic) or "free")
+        except InvalidRequest as refusal:
+            refusals.append(refusal)
+            if len(refusals) == len(partitions):
+                raise
+            print(refusal)

@@ -1,93 +1,142 @@
 """Which records of a batch have no key: a compacted topic takes none of them.
 
-Only lengths are read on the way through the records, so that an append to a compacted topic costs
-little more than to another one; those of key and value must end within their record. What is wrong
-in a record beyond that its readers say, as of every other entry: the broker decodes nothing.
+On the way through the records it is seen whether they are some that can be read: what no round
+could read would stand in front of all behind it. Parts must end where their record does, offsets
+rise by one from zero, headers are as many as the record says. Only lengths are read, so that an
+append to a compacted topic costs little more than to another one.
 
-    >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
-    >>> batch = build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])
-    >>> keyless_rows(read_batch_header(batch), memoryview(batch)[61:])
+    >>> keyless_rows(build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])[61:], 3)
     [1]
 
-Source: LogValidator of Kafka 4.1, which goes through all of each record.
+Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through all of each record.
 """
 
 from __future__ import annotations
 
-from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
-from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.compression import decompress
-from ledgerfold.storage.kafka.section import invalid_record
-from ledgerfold.storage.kafka.varints import read_bits
+from ledgerfold.storage.kafka.section import HEADER_BYTES_MIN, invalid_record
+from ledgerfold.storage.kafka.varints import read_bits, read_varint
 
 
-def keyless_rows(header: BatchHeader, section: Buffer) -> list[int]:
-    """`section`: what follows the header. Raises KafkaError when its records are none.
+def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> list[int]:
+    """`data`: what follows the header, decompressed. Raises KafkaError when that is no records.
 
-    A stretch of records that are all laid out alike is looked at as one, others one by one.
+    A stretch of records that are all laid out alike is looked at as one, others one by one; and no
+    more headers than those, in all.
     """
-    count = header.record_count
-    data = decompress(header.compression, section) if count else bytes(section)
-    found, at, row, alone = list[int](), 0, 0, ALONE_ROWS
+    walk = _Walk(data, len(data) if headers_max is None else headers_max)
+    at, row, alone = 0, 0, ALONE_ROWS
     try:
         while row < count:
-            stretch = stretch_at(data, at, count - row)
+            stretch = stretch_at(data, at, count - row, counted_from=row)
             if stretch is not None:
                 layout, alike = stretch
                 if layout.key_bytes < 0:
-                    found.extend(range(row, row + alike))
+                    walk.keyless.extend(range(row, row + alike))
                 at += alike * layout.stride
                 row, alone = row + alike, ALONE_ROWS
             else:
                 rows = range(row, min(row + alone, count))
-                at = _look_through(data, at, rows, found)
+                at = walk.through(at, rows)
                 row, alone = rows.stop, more_alone(alone)
     except IndexError:
         raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
     if at != len(data):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
-    return found
+    return walk.keyless
 
 
-def _look_through(data: bytes, end: int, rows: range, found: list[int]) -> int:
-    """Adds those of the rows that have no key; where the last record ends.
+class _Walk:
+    """Through records one by one: those that have no key."""
 
-    A record: its length | attributes | time | offset | key | value | headers; numbers are varints,
-    and a length's first bit is its sign: of a null key it is set. Numbers of one byte or two are
-    read in place: a call would take most of the time. Raises KafkaError, IndexError.
-    """
-    for row in rows:
-        if (n := data[end]) < 128:
-            at = end + 2
-            end += 1 + (n >> 1)
-        elif (high := data[end + 1]) < 128:
-            at = end + 3
-            end += 2 + (n - 128 + (high << 7) >> 1)
-        else:
-            n, at = read_bits(data, end)
-            end, at = at + (n >> 1), at + 1
-        while data[at] > 127:
-            at += 1
-        at += 1
-        while data[at] > 127:
-            at += 1
-        at += 1
-        if (n := data[at]) < 128:
-            at += 1
-        else:
-            n, at = read_bits(data, at)
-        if n & 1:
-            found.append(row)
-        else:
+    def __init__(self, data: bytes, headers_max: int) -> None:
+        self._data = data
+        self._headers_left = headers_max
+        self.keyless: list[int] = []
+
+    def through(self, end: int, rows: range) -> int:
+        """Where the last of those ends. Raises KafkaError, IndexError.
+
+        A record: its length | attributes | time | offset | key | value | headers; numbers are
+        varints, and a length's first bit is its sign: of a null key it is set. Numbers of one byte
+        or two are read in place: a call would take most of the time.
+        """
+        data = self._data
+        for row in rows:
+            if (n := data[end]) < 128:
+                at = end + 2
+                end += 1 + (n >> 1)
+            elif (high := data[end + 1]) < 128:
+                at = end + 3
+                n += (high << 7) - 128
+                end += 2 + (n >> 1)
+            else:
+                n, at = read_bits(data, end)
+                end, at = at + (n >> 1), at + 1
+            if n & 1:
+                raise invalid_record(f"Found invalid record size {~(n >> 1)}")
+            if data[at] < 128:
+                at += 1
+            elif data[at + 1] < 128:
+                at += 2
+            else:
+                _, at = read_bits(data, at)
+            if (n := data[at]) < 128:
+                at += 1
+            elif (high := data[at + 1]) < 128:
+                n, at = n - 128 + (high << 7), at + 2
+            else:
+                n, at = read_bits(data, at)
+            if n != row << 1:
+                raise invalid_record(f"Record {row} of a batch has another offset in it than {row}")
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if n & 1:
+                self.keyless.append(row)
+            else:
+                at += n >> 1
+            if (n := data[at]) < 128:
+                at += 1
+            elif (high := data[at + 1]) < 128:
+                n, at = n - 128 + (high << 7), at + 2
+            else:
+                n, at = read_bits(data, at)
+            if not n & 1:
+                at += n >> 1
+            at = self._past_headers(at) if data[at] else at + 1
+            if at != end:
+                raise invalid_record("Invalid record size: its parts end elsewhere than the record")
+        return end
+
+    def _past_headers(self, at: int) -> int:
+        """Each: the name's length | name | the value's length, or null | value."""
+        data = self._data
+        count, at = read_varint(data, at)
+        if not 0 <= count * HEADER_BYTES_MIN <= len(data) - at:
+            raise invalid_record(f"Found invalid number of record headers {count}")
+        self._headers_left -= count
+        if self._headers_left < 0:
+            raise KafkaError(
+                KafkaErrorKind.MESSAGE_TOO_LARGE,
+                "A batch with more headers than are looked into at once. Send its records in "
+                "smaller batches, or with fewer headers.",
+            )
+        for _ in range(count):
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if n & 1:
+                raise invalid_record(f"Found invalid record header key size {~(n >> 1)}")
             at += n >> 1
-        if (n := data[at]) < 128:
-            at += 1
-        elif (high := data[at + 1]) < 128:
-            n, at = n - 128 + (high << 7), at + 2
-        else:
-            n, at = read_bits(data, at)
-        if (at if n & 1 else at + (n >> 1)) >= end:
-            raise invalid_record("A key or a value that does not end within its record.")
-    return end
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if not n & 1:
+                at += n >> 1
+        return at

@@ -3,7 +3,7 @@
 A batch is taken or refused as a whole. What its header tells is checked there and nothing is
 decoded, but in three cases: the topic is compacted (each record needs a key; only lengths are
 looked at), a time bound may be broken, or the topic's codec is another one than the batch's, which
-is then built anew.
+is then built anew. How much is looked into then is bounded (opened.py).
 
     >>> from ledgerfold.storage.kafka.records import build_columns
     >>> rules = AppendRules("prices-0", LogConfig.of({"cleanup.policy": "compact"}))
@@ -28,16 +28,15 @@ Source: LogValidator, UnifiedLog.append and analyzeAndValidateRecords of Kafka 4
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.broker.kafka.opened import OpenedRecords
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.kafka.settings import LONG_MAX
 from ledgerfold.kafka.segment import NO_TIMESTAMP
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
@@ -56,6 +55,8 @@ from ledgerfold.storage.kafka.section import RecordColumns
 from ledgerfold.storage.kafka.varints import int64
 
 _LOG_APPEND_TIME_BIT = 1 << 3
+# Of the records that are refused, those of which the error tells.
+_SHOWN = 3
 _CODECS = {
     "uncompressed": KafkaCompression.NONE,
     "gzip": KafkaCompression.GZIP,
@@ -78,12 +79,6 @@ class Taken(NamedTuple):
     is_rebuilt: bool = False
 
 
-class _Refusal(NamedTuple):
-    row: int
-    why: str
-    is_time: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class AppendRules:
     """Of one partition, named as Kafka names it: topic-number."""
@@ -99,13 +94,12 @@ class AppendRules:
         if origin is Origin.CLIENT:
             self._check_client(header)
         self._check_offsets(offset + header.last_offset_delta)
-        refusals = [*self._refusals(header, section, now_ms)]
-        if refusals:
-            raise _refused(refusals)
+        opened = OpenedRecords(header, section, self.partition, config.max_message_bytes)
+        self._check_records(header, opened, now_ms)
         changed = header
         codec = _CODECS.get(config.compression_type, header.compression)
         if codec != header.compression and not header.is_control:
-            changed, section = _rebuilt(header, section, codec)
+            changed, section = _rebuilt(header, opened.columns, codec)
             self._check_rebuilt(BATCH_HEADER_BYTES + len(section))
         if config.is_dated_at_append:
             attributes = changed.attributes | _LOG_APPEND_TIME_BIT
@@ -134,8 +128,7 @@ class AppendRules:
         """
         header = check_parts(batch)
         if header.base_offset < log_end:
-            offsets = section_columns(header, batch.section).offsets
-            first = ", ".join(map(str, offsets[:10]))
+            first = ", ".join(map(str, section_columns(header, batch.section).offsets[:10]))
             error = KafkaError(
                 KafkaErrorKind.INVALID_REQUEST,
                 f"Unexpected offset in append to {self.partition}. First offset "
@@ -207,46 +200,75 @@ class AppendRules:
                 f"{self.partition}, which exceeds the maximum configured segment size of {most}.",
             )
 
-    def _refusals(self, header: BatchHeader, section: Buffer, now_ms: int) -> Iterator[_Refusal]:
-        """Of each record the first reason, in their order."""
-        keyless: set[int] = set()
+    def _check_records(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> None:
+        """Raises RecordsRefused: of the first records the first reason of each."""
+        keyless = list[int]()
         if self.config.is_compacted and not header.is_control:
-            keyless = set(keyless_rows(header, section))
-        late = dict(self._times_refused(header, section, now_ms))
-        for row in sorted({*keyless, *late}):
-            if row in keyless:
-                yield _Refusal(
-                    row,
-                    "Compacted topic cannot accept message without key in topic partition "
-                    f"{self.partition}",
-                )
-            else:
-                yield _Refusal(row, late[row], is_time=True)
-
-    def _times_refused(
-        self, header: BatchHeader, section: Buffer, now_ms: int
-    ) -> Iterator[tuple[int, str]]:
-        if self.config.is_dated_at_append:
-            if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
-                yield from _wrong_types(section_columns(header, section))
+            keyless = opened.keyless_rows
+        known = set(keyless)
+        late = [row for row in self._late_rows(header, opened, now_ms) if row not in known]
+        if not keyless and not late:
             return
-        before_ms, after_ms = (
-            self.config.timestamp_before_max_ms,
-            self.config.timestamp_after_max_ms,
+        records = [
+            (row, self._no_key if row in known else self._why_late(row, opened, now_ms))
+            for row in sorted((*keyless[:_SHOWN], *late[:_SHOWN]))[:_SHOWN]
+        ]
+        if late:
+            kind = KafkaErrorKind.INVALID_TIMESTAMP
+            why = "One or more records have been rejected due to invalid timestamp"
+            raise RecordsRefused(kind, why, records, len(keyless))
+        shown = ", ".join(f"RecordError(batchIndex={row}, message='{why}')" for row, why in records)
+        raise RecordsRefused(
+            KafkaErrorKind.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(keyless)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            records,
+            len(keyless),
         )
+
+    @property
+    def _no_key(self) -> str:
+        return (
+            f"Compacted topic cannot accept message without key in topic partition {self.partition}"
+        )
+
+    def _late_rows(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> Sequence[int]:
+        """Those whose times are not within bounds, or not the broker's to be."""
+        if self.config.is_dated_at_append:
+            is_wrong_type = header.timestamp_type == TimestampType.LOG_APPEND_TIME
+            return range(len(opened.columns.values)) if is_wrong_type else ()
+        before_ms, after_ms = self._time_bounds_ms
         is_early_enough = header.max_timestamp_ms - now_ms <= after_ms
         if is_early_enough and before_ms == LONG_MAX:
-            return
-        columns = section_columns(header, section)
-        bounds = f"[{int64(now_ms - before_ms)}, {int64(now_ms + after_ms)}]"
-        for row, time_ms in enumerate(columns.timestamps_ms):
-            age_ms = int64(now_ms - time_ms)
-            if time_ms != NO_TIMESTAMP and (age_ms > before_ms or -age_ms > after_ms):
-                yield (
-                    row,
-                    f"Timestamp {time_ms} of message with offset {columns.offsets[row]} is out of "
-                    f"range. The timestamp should be within {bounds}",
-                )
+            return ()
+        times = opened.columns.timestamps_ms
+        # Most records of a batch have few times.
+        late = {
+            time_ms
+            for time_ms in set(times)
+            if time_ms != NO_TIMESTAMP and not -after_ms <= int64(now_ms - time_ms) <= before_ms
+        }
+        return [row for row, time_ms in enumerate(times) if time_ms in late] if late else ()
+
+    def _why_late(self, row: int, opened: OpenedRecords, now_ms: int) -> str:
+        columns = opened.columns
+        offset, time_ms = columns.offsets[row], columns.timestamps_ms[row]
+        if self.config.is_dated_at_append:
+            key, value = columns.keys[row] or b"", columns.values[row] or b""
+            return (
+                f"Invalid timestamp type in message DefaultRecord(offset={offset}, "
+                f"timestamp={time_ms}, key={len(key)} bytes, value={len(value)} bytes). Producer "
+                "should not set timestamp type to LogAppendTime."
+            )
+        before_ms, after_ms = self._time_bounds_ms
+        return (
+            f"Timestamp {time_ms} of message with offset {offset} is out of range. The timestamp "
+            f"should be within [{int64(now_ms - before_ms)}, {int64(now_ms + after_ms)}]"
+        )
+
+    @property
+    def _time_bounds_ms(self) -> tuple[int, int]:
+        return self.config.timestamp_before_max_ms, self.config.timestamp_after_max_ms
 
     def _check_rebuilt(self, size_bytes: int) -> None:
         most = self.config.max_message_bytes
@@ -260,40 +282,8 @@ class AppendRules:
             )
 
 
-def _wrong_types(columns: RecordColumns) -> Iterator[tuple[int, str]]:
-    rows = zip(columns.offsets, columns.timestamps_ms, columns.keys, columns.values, strict=True)
-    for row, (offset, time_ms, key, value) in enumerate(rows):
-        record = (
-            f"DefaultRecord(offset={offset}, timestamp={time_ms}, key={len(key or b'')} bytes, "
-            f"value={len(value or b'')} bytes)"
-        )
-        yield (
-            row,
-            f"Invalid timestamp type in message {record}. Producer should not set timestamp type "
-            "to LogAppendTime.",
-        )
-
-
-def _refused(refusals: list[_Refusal]) -> RecordsRefused:
-    records = [(each.row, each.why) for each in refusals]
-    keyless = sum(not each.is_time for each in refusals)
-    if any(each.is_time for each in refusals):
-        kind = KafkaErrorKind.INVALID_TIMESTAMP
-        why = "One or more records have been rejected due to invalid timestamp"
-        return RecordsRefused(kind, why, records, keyless)
-    shown = ", ".join(f"RecordError(batchIndex={row}, message='{why}')" for row, why in records[:3])
-    return RecordsRefused(
-        KafkaErrorKind.INVALID_RECORD,
-        f"One or more records have been rejected due to {len(records)} record errors in total, "
-        f"and only showing the first three errors at most: [{shown}]",
-        records,
-        keyless,
-    )
-
-
-def _rebuilt(header: BatchHeader, section: bytes, codec: int) -> tuple[BatchHeader, bytes]:
+def _rebuilt(header: BatchHeader, columns: RecordColumns, codec: int) -> tuple[BatchHeader, bytes]:
     """The same records under another codec; without a checksum yet."""
-    columns = section_columns(header, section)
     return batch_parts(
         columns.keys,
         columns.values,

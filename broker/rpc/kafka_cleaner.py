@@ -9,6 +9,7 @@ from ledgerfold.broker.kafka.choice import Candidate, Verdict
 from ledgerfold.broker.kafka.cleaner import plan_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.settings import Setting, Value, text_of
+from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.kafka.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.broker.rpc.handlers import Handler
@@ -198,7 +199,7 @@ class CleanerHandlers:
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)
             case "action" if request.action == "resume":
-                if cleaner.states.of(topic.name) is None:
+                if not isinstance(cleaner.states.of(topic.name), Paused):
                     raise InvalidRequest(f"{topic.name} is not paused.")
                 cleaner.resume(topic.name)
             case _:

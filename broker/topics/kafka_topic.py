@@ -6,6 +6,7 @@ Kafka's broker does with a partition (docs/KAFKA.md). The id of the message at o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.ground.clock import Clock, Timer
@@ -194,6 +195,9 @@ class KafkaTopic:
         appended = list[Appended]()
         try:
             for batch in split_batches(batches):
+                if appended:
+                    # One batch is bounded in what it takes, and so many are not.
+                    await asyncio.sleep(0)
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
                 header = read_header(entry)
                 appended.append(self.append(header, BatchParts.of(batch), origin, taken_over))

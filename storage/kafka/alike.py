@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledgerfold.storage.errors import KafkaError
-from ledgerfold.storage.kafka.varints import read_varint
+from ledgerfold.storage.kafka.varints import COUNTED, read_varint
 
 # Rows that are looked at together, and how few of them are read faster one by one.
 _LOOKED_AT_ROWS = 1024
@@ -46,10 +46,13 @@ class Layout(NamedTuple):
         return self.key + max(self.key_bytes, 0)
 
 
-def stretch_at(data: bytes, at: int, rows_max: int) -> tuple[Layout, int] | None:
+def stretch_at(
+    data: bytes, at: int, rows_max: int, counted_from: int | None = None
+) -> tuple[Layout, int] | None:
     """How the next records are laid out, and how many; None: not alike, or no records.
 
-    What must be the same in all of them is compared a byte of every record at a time.
+    What must be the same in all of them is compared a byte of every record at a time. With
+    `counted_from`, None also when their offsets do not rise by one from that.
     """
     layout = _layout(data, at)
     if layout is None:
@@ -69,14 +72,26 @@ def stretch_at(data: bytes, at: int, rows_max: int) -> tuple[Layout, int] | None
         column = data[at + place : at + rows * stride : stride]
         if column != column[:1] * rows:
             rows -= len(column.lstrip(column[:1]))
-    for first, end in ((layout.time, layout.offset), (layout.offset, layout.key_length)):
-        for place in range(first, end):
-            column = data[at + place : at + rows * stride : stride]
-            if place < end - 1:
-                column = column.translate(_OTHER_HALF)
-            if not column.isascii():
-                rows -= len(column.lstrip(_LAST))
+    rows = _whole_varints(data, at, stride, rows, range(layout.time, layout.offset))
+    offset = range(layout.offset, layout.key_length)
+    if counted_from is None:
+        rows = _whole_varints(data, at, stride, rows, offset)
+    else:
+        offsets = [data[at + place : at + rows * stride : stride] for place in offset]
+        if offsets != COUNTED.columns(counted_from, rows, len(offset)):
+            return None
     return (layout, rows) if rows >= _ALIKE_ROWS_MIN else None
+
+
+def _whole_varints(data: bytes, at: int, stride: int, rows: int, places: range) -> int:
+    """How many of the rows have a varint there that ends with its last byte, and not before."""
+    for place in places:
+        column = data[at + place : at + rows * stride : stride]
+        if place < places[-1]:
+            column = column.translate(_OTHER_HALF)
+        if not column.isascii():
+            rows -= len(column.lstrip(_LAST))
+    return rows
 
 
 def _layout(data: bytes, at: int) -> Layout | None:

@@ -1,7 +1,7 @@
 """The codecs of record batches, each in the framing that Kafka's own writer gives it.
 
 A batch's records are compressed as one stream, and nothing tells the size that it has when it is
-decompressed: BATCH_BYTES_MAX bounds that.
+decompressed: BATCH_BYTES_MAX bounds that, or less where somebody else waits meanwhile.
 
 * gzip: members of RFC 1952, one or several.
 * snappy: snappy-java's framing, a magic and two versions, then blocks of up to 32 KiB, each behind
@@ -93,8 +93,12 @@ def compress(compression: int, records: bytes) -> bytes:
     raise _unknown(compression)
 
 
-def decompress(compression: int, section: Buffer) -> bytes:
-    """The reverse. Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE."""
+def decompress(compression: int, section: Buffer, bytes_max: int | None = None) -> bytes:
+    """The reverse. Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+
+    Nothing is decompressed beyond BATCH_BYTES_MAX and a step; or beyond `bytes_max`, a bound of the
+    reader's own: MESSAGE_TOO_LARGE.
+    """
     if compression == KafkaCompression.NONE:
         return bytes(section)
     if compression not in KafkaCompression._value2member_map_:
@@ -106,7 +110,7 @@ def decompress(compression: int, section: Buffer) -> bytes:
         KafkaCompression.ZSTD: _from_zstd,
     }[KafkaCompression(compression)]
     try:
-        return read(bytes(section))
+        return read(bytes(section), BATCH_BYTES_MAX if bytes_max is None else bytes_max)
     except _DECOMPRESSION_ERRORS as error:
         name = KafkaCompression(compression).name.lower()
         raise _corrupt(f"Records that {name} cannot decompress: {error}.") from error
@@ -122,28 +126,34 @@ def _corrupt(message: str) -> KafkaError:
     return KafkaError(KafkaErrorKind.CORRUPT_MESSAGE, message)
 
 
-def _checked(size: int) -> int:
+def _checked(size: int, bytes_max: int) -> int:
     """What there is so far. Raises KafkaError."""
-    if size > BATCH_BYTES_MAX:
-        raise _corrupt(f"A batch of more than {BATCH_BYTES_MAX} bytes when it is decompressed.")
-    return size
+    if size <= bytes_max:
+        return size
+    if bytes_max < BATCH_BYTES_MAX:
+        raise KafkaError(
+            KafkaErrorKind.MESSAGE_TOO_LARGE,
+            f"A batch of more than {bytes_max} bytes when it is decompressed. Send its records in "
+            "smaller batches.",
+        )
+    raise _corrupt(f"A batch of more than {BATCH_BYTES_MAX} bytes when it is decompressed.")
 
 
 class _Reader(Protocol):
     def read(self, size: int) -> bytes: ...
 
 
-def _all_of(reader: _Reader) -> bytes:
+def _all_of(reader: _Reader, bytes_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while chunk := reader.read(_CHUNK_BYTES):
         parts.append(chunk)
-        size = _checked(size + len(chunk))
+        size = _checked(size + len(chunk), bytes_max)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _gunzip(section: bytes) -> bytes:
-    return _all_of(cast(_Reader, gzip.GzipFile(fileobj=io.BytesIO(section))))
+def _gunzip(section: bytes, bytes_max: int) -> bytes:
+    return _all_of(cast(_Reader, gzip.GzipFile(fileobj=io.BytesIO(section))), bytes_max)
 
 
 def _xerial(records: bytes) -> bytes:
@@ -154,9 +164,9 @@ def _xerial(records: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _from_snappy(section: bytes) -> bytes:
+def _from_snappy(section: bytes, bytes_max: int) -> bytes:
     if section[:_XERIAL_MAGIC_BYTES] != _XERIAL[:_XERIAL_MAGIC_BYTES]:
-        _checked(snappy.decompress_raw_len(section))
+        _checked(snappy.decompress_raw_len(section), bytes_max)
         return bytes(snappy.decompress_raw(section))
     parts: list[bytes] = []
     size, at = 0, len(_XERIAL)
@@ -166,26 +176,27 @@ def _from_snappy(section: bytes) -> bytes:
         block = section[at : at + block_bytes]
         if len(block) < block_bytes:
             raise EOFError("a block ends early")
-        size = _checked(size + snappy.decompress_raw_len(block))
+        size = _checked(size + snappy.decompress_raw_len(block), bytes_max)
         parts.append(bytes(snappy.decompress_raw(block)))
         at += block_bytes
     return b"".join(parts)
 
 
-def _from_lz4(section: bytes) -> bytes:
+def _from_lz4(section: bytes, bytes_max: int) -> bytes:
     stream = lz4_frame.LZ4FrameDecompressor()
     # Most records shrink to no less than a quarter: one step then is enough.
     step = max(4 * len(section), _CHUNK_BYTES)
     parts = [stream.decompress(section, step)]
-    size = _checked(len(parts[0]))
+    size = _checked(len(parts[0]), bytes_max)
     while not stream.eof:
         if stream.needs_input:
             raise EOFError("the frame ends early")
         parts.append(stream.decompress(b"", step))
-        size = _checked(size + len(parts[-1]))
+        size = _checked(size + len(parts[-1]), bytes_max)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _from_zstd(section: bytes) -> bytes:
+def _from_zstd(section: bytes, bytes_max: int) -> bytes:
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
-    return _all_of(cast(_Reader, decompressor.stream_reader(section, read_across_frames=True)))
+    reader = decompressor.stream_reader(section, read_across_frames=True)
+    return _all_of(cast(_Reader, reader), bytes_max)

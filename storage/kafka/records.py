@@ -39,6 +39,7 @@ from ledgerfold.storage.kafka.reading import read_section
 from ledgerfold.storage.kafka.section import (
     Headers,
     RecordColumns,
+    check_room,
     invalid_record,
     record_section,
 )
@@ -108,6 +109,12 @@ def section_columns(header: BatchHeader, section: Buffer) -> RecordColumns:
     """Those of a batch whose header was read, from what follows it."""
     # Without records there is nothing to decompress either.
     data = decompress(header.compression, section) if header.record_count else bytes(section)
+    return plain_columns(header, data)
+
+
+def plain_columns(header: BatchHeader, data: bytes) -> RecordColumns:
+    """The same of records that were decompressed."""
+    check_room(data, header.record_count)
     try:
         columns, end = read_section(
             data, header.record_count, header.base_offset, header.base_timestamp_ms

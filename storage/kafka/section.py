@@ -21,6 +21,10 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.varints import COUNTED, KEPT_MAX, SIZED, VARINTS
 
 Headers = tuple[tuple[str, bytes | None], ...]
+# Its length, its attributes, and the five numbers behind them.
+RECORD_BYTES_MIN = 7
+# The lengths of its name and its value.
+HEADER_BYTES_MIN = 2
 _NO_HEADERS = b"\0"
 _ATTRIBUTES = b"\0"
 
@@ -151,6 +155,12 @@ def _header_bytes(pairs: Headers) -> bytes:
         parts += (VARINTS[len(encoded)], encoded)
         parts += (VARINTS[-1],) if value is None else (VARINTS[len(value)], value)
     return b"".join(parts)
+
+
+def check_room(data: bytes, count: int) -> None:
+    """Whether so many records may be there, before any is looked at. Raises KafkaError."""
+    if count * RECORD_BYTES_MIN > len(data):
+        raise invalid_record("Incorrect declared batch size, premature EOF reached")
 
 
 def invalid_record(message: str) -> KafkaError:

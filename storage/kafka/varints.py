@@ -80,8 +80,10 @@ class _Counted:
     def columns(self, first: int, count: int, size: int) -> list[bytes]:
         """Of those from `first` on: their first bytes, their second ones. [] unless of that size.
 
-        That is one byte or two, or nothing is kept of them.
+        That is one to three bytes; and of three, no more than stand in a row in their tables.
         """
+        if size == 3:
+            return _three_byte_columns(first, count)
         least, columns = _COLUMNS.get(size, (0, []))
         return [each[first - least : first - least + count] for each in columns if first >= least]
 
@@ -95,6 +97,23 @@ _COLUMNS = {
     1: (0, [bytes(range(0, 128, 2))]),
     2: (64, [bytes(each) for each in zip(*_TWO_BYTES, strict=True)]),
 }
+# Of those of three bytes: the first bytes and the second ones come again after so many numbers, the
+# third ones count how often.
+_FIRST_EACH, _SECOND_EACH = 64, 8192
+_FIRST_BYTES = bytes(range(128, 256, 2)) * (2 * _SECOND_EACH // _FIRST_EACH)
+_SECOND_BYTES = b"".join(bytes([each]) * _FIRST_EACH for each in range(128, 256)) * 2
+
+
+def _three_byte_columns(first: int, count: int) -> list[bytes]:
+    third, behind = divmod(first, _SECOND_EACH)
+    if not 0 < third < 127 or count > _SECOND_EACH:
+        return []
+    at, left = first % _FIRST_EACH, min(count, _SECOND_EACH - behind)
+    return [
+        _FIRST_BYTES[at : at + count],
+        _SECOND_BYTES[behind : behind + count],
+        bytes([third]) * left + bytes([third + 1]) * (count - left),
+    ]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

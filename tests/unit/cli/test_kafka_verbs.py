@@ -276,6 +276,22 @@ def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, to
     assert cli("cleaner", "resume", topic).out == "free\n" * 2
 
 
+@pytest.mark.parametrize("paused", [0, 1])
+def test_resume_reaches_the_partitions_that_are_paused(
+    cli: Ledgerfold, topic: str, paused: int
+) -> None:
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    assert cli("cleaner", "pause", f"{topic}-partition-{paused}").code == 0
+    resumed = cli("cleaner", "resume", topic)
+    lines = [f"persistent://public/default/{topic}-partition-{1 - paused} is not paused."]
+    lines.insert(paused, "free")
+    assert (resumed.code, resumed.out.splitlines()) == (0, lines)
+    (plan,) = cli("cleaner", "plan", f"{topic}-partition-{paused}").rows
+    assert "Paused" not in plan["verdict"]
+    again = cli("cleaner", "resume", topic)
+    assert (again.code, "is not paused" in again.err) == (2, True)
+
+
 # the wrong kind of topic
 
 

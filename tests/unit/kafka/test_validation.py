@@ -32,6 +32,7 @@ from ledgerfold.storage.kafka.records import (
 NOW_MS = 10_000_000
 HOUR_MS = 3_600_000
 COMPACT = {"cleanup.policy": "compact"}
+Row = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
 
 
@@ -81,7 +82,8 @@ def records_refused(batch: bytes, settings: dict[str, str] | None = None) -> Rec
 )
 def test_t95_a_compacted_topic_refuses_records_without_a_key(batch: bytes, rows: list[int]) -> None:
     error = records_refused(batch, COMPACT)
-    assert error.records == tuple((row, NO_KEY) for row in rows)
+    assert error.records == tuple((row, NO_KEY) for row in rows[:3])
+    assert error.keyless == len(rows)
     shown = ", ".join(f"RecordError(batchIndex={row}, message='{NO_KEY}')" for row in rows[:3])
     assert (error.kafka_code, str(error)) == (
         87,
@@ -290,23 +292,18 @@ def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
             st.none() | st.binary(max_size=200),
             st.none() | st.binary(max_size=200),
             st.integers(0, 2**50),
-            st.integers(1, 2**20),
+            st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200))),
         ),
         min_size=1,
         max_size=30,
     )
 )
-def test_keys_are_found_whatever_is_around_them(
-    rows: list[tuple[bytes | None, bytes | None, int, int]],
-) -> None:
-    deltas, last = [], -1
-    for *_, step in rows:
-        deltas.append(last := last + step)
-    batch = build_columns(
-        [r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], None, deltas
-    )
-    expected = [at for at, row in enumerate(rows) if row[0] is None]
-    assert keyless_rows(read_batch_header(batch), batch[61:]) == expected
+def test_keys_are_found_whatever_is_around_them(rows: list[Row]) -> None:
+    keys, values, times, headers = (list(column) for column in zip(*rows, strict=True))
+    named = {at: tuple(each) for at, each in enumerate(headers) if each}
+    batch = build_columns(keys, values, times, named)
+    expected = [at for at, key in enumerate(keys) if key is None]
+    assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == expected
 
 
 def test_records_that_do_not_end_with_the_batch() -> None:
@@ -314,7 +311,7 @@ def test_records_that_do_not_end_with_the_batch() -> None:
     header = read_batch_header(batch)
     for section in (batch[61:] + b"\0", batch[61:-1], batch[61:-9]):
         with pytest.raises(KafkaError, match="Incorrect declared batch size"):
-            keyless_rows(header, section)
+            keyless_rows(section, header.record_count)
 
 
 def _sealed(batch: bytes, section: bytes, **header: int) -> bytes:
@@ -339,7 +336,40 @@ def test_records_that_no_cleaning_could_read_are_refused(codec: str) -> None:
         assert kind in (KafkaErrorKind.CORRUPT_MESSAGE, KafkaErrorKind.INVALID_RECORD)
 
 
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        ("0d 00 00 00 02 6b 01 00", "invalid record size -7"),
+        ("28 00 80 80 80 80 80 80 80 80 80 80 80 00 00 02 6b 01 00 00 00", "more than ten bytes"),
+        ("12 00 00 00 02 6b 01 00 ff ff", "its parts end elsewhere"),
+        ("0e 00 00 00 02 6b 01 01", "invalid number of record headers -1"),
+        ("12 00 00 00 02 6b 01 02 01 01", "invalid record header key size -1"),
+        ("0e 00 00 0a 02 6b 01 00", "has another offset in it"),
+        ("0e 00 00 00 02 6b 20 00", "premature EOF"),
+    ],
+)
+def test_a_record_that_no_reader_takes_is_refused(record: str, why: str) -> None:
+    batch = _sealed(batch_of(b"k"), bytes.fromhex(record))
+    error = refusal(batch, COMPACT)
+    assert error.kind is KafkaErrorKind.INVALID_RECORD
+    assert why in str(error)
+    # Elsewhere nobody looks at it; and none of its readers takes it.
+    with pytest.raises(KafkaError):
+        columns_of(whole(lead(batch)))
+
+
+@pytest.mark.parametrize("count", [20, 100, 9000])
+def test_offsets_of_records_that_are_alike_are_counted(count: int) -> None:
+    batch = batch_of(*[b"k"] * count)
+    lead(batch, COMPACT)
+    plain = build_columns(
+        [b"k"] * count, [b"v"] * count, [NOW_MS] * count, None, range(1, 1 + count)
+    )
+    error = refusal(_sealed(batch, plain[61:]), COMPACT)
+    assert "Record 0 of a batch has another offset in it" in str(error)
+
+
 def test_batches_of_many_records_are_looked_through_piece_by_piece() -> None:
     keys = [None if row in (5, 1023, 1024, 2999) else b"k" for row in range(3000)]
     batch = batch_of(*keys)
-    assert keyless_rows(read_batch_header(batch), batch[61:]) == [5, 1023, 1024, 2999]
+    assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == [5, 1023, 1024, 2999]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka.begin_segment import LAST_BASE_OFFSET
+from ledgerfold.broker.kafka.states import InProgress
 from ledgerfold.broker.rpc.kafka import KafkaHandlers
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind
@@ -70,6 +71,15 @@ def test_nothing_is_left_alone_without_a_reason(lab: KafkaLab) -> None:
     with pytest.raises(InvalidRequest, match="Say why"):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
+
+
+def test_a_round_on_its_way_is_no_pause(lab: KafkaLab) -> None:
+    request = kafka_pb2.SetCleaningRequest(topic=TOPIC, action="resume")
+    lab.broker.cleaner.states.begin(TOPIC)
+    with pytest.raises(InvalidRequest, match="is not paused"):
+        lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
+    assert lab.broker.cleaner.states.of(TOPIC) == InProgress()
+    lab.broker.cleaner.states.end_cleaning(TOPIC)
 
 
 def test_a_segment_that_would_meet_the_end_of_all_offsets(lab: KafkaLab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -239,3 +240,13 @@ def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPat
             break
         start = told.more_from
     assert pages == [[0, 1, 2], [4]]
+
+
+def test_others_have_their_turn_between_the_batches_of_one_append(lab: KafkaLab) -> None:
+    topic, batch = lab.kafka, lab.batch([(b"a", b"1")])
+
+    async def both() -> list[list[int]]:
+        calls = [topic.append_batches(batch * 2, Origin.CLIENT) for _ in range(2)]
+        return [[each.first_offset for each in call] for call in await asyncio.gather(*calls)]
+
+    assert lab.run(both()) == [[0, 2], [1, 3]]

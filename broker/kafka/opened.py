@@ -1,0 +1,83 @@
+"""The records of a batch that is appended, opened on the event loop: within bounds.
+
+All that the broker serves waits while an append looks into its records, and a batch of 1 KB may
+stand for millions of them. So of what one batch holds no more is looked at than takes some tenths
+of a second:
+
+* BYTES_MAX when it is decompressed, or four times what the topic takes of it (`max.message.bytes`)
+  where that is more. Nothing is decompressed beyond.
+* RECORDS_MAX records and headers of theirs, and as many more as records have room in its own bytes.
+  Where nothing is compressed, what came is never too much.
+
+A batch that is beyond them is refused, and its records can be sent in smaller ones. Kafka has no
+such bounds; its clients' batches are mostly far below 1 MB. What need not be opened is not bounded
+here, nor is what a leader has taken.
+
+    >>> from ledgerfold.storage.kafka.batch import read_batch_header
+    >>> from ledgerfold.storage.kafka.records import build_columns
+    >>> batch = build_columns([b"k", None], [b"1", b"2"], [5, 6])
+    >>> opened = OpenedRecords(read_batch_header(batch), batch[61:], "prices-0", 1_048_588)
+    >>> opened.keyless_rows, opened.columns.timestamps_ms
+    ([1], [5, 6])
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
+from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.compression import BATCH_BYTES_MAX, KafkaCompression, decompress
+from ledgerfold.storage.kafka.records import plain_columns
+from ledgerfold.storage.kafka.section import RECORD_BYTES_MIN, RecordColumns, check_room
+
+BYTES_MAX = 16 * 1024 * 1024
+RECORDS_MAX = 50_000
+
+
+class OpenedRecords:
+    """Those of one batch; each part is made when it is first asked for. Raises KafkaError."""
+
+    def __init__(
+        self, header: BatchHeader, section: Buffer, partition: str, max_message_bytes: int
+    ) -> None:
+        self._header, self._section, self._partition = header, section, partition
+        self._bytes_max = min(max(BYTES_MAX, 4 * max_message_bytes), BATCH_BYTES_MAX)
+
+    @property
+    def keyless_rows(self) -> list[int]:
+        return self._looked_through[1]
+
+    @cached_property
+    def _looked_through(self) -> tuple[bytes, list[int]]:
+        """The records end to end, whose headers were counted; the rows of them without a key."""
+        data = self._opened()
+        is_compressed = self._header.compression != KafkaCompression.NONE
+        count = self._header.record_count
+        return data, keyless_rows(data, count, self._most - count if is_compressed else None)
+
+    @cached_property
+    def columns(self) -> RecordColumns:
+        return plain_columns(self._header, self._looked_through[0])
+
+    def _opened(self) -> bytes:
+        header = self._header
+        if not header.record_count:
+            return bytes(self._section)
+        count, most = header.record_count, self._most
+        if count > most and header.compression != KafkaCompression.NONE:
+            raise KafkaError(
+                KafkaErrorKind.MESSAGE_TOO_LARGE,
+                f"The record batch in the append to {self._partition} has {count} records. Its "
+                f"topic has to look into them, and takes {most} in a compressed batch of this "
+                "size. Send them in smaller batches.",
+            )
+        data = decompress(header.compression, self._section, self._bytes_max)
+        check_room(data, count)
+        return data
+
+    @property
+    def _most(self) -> int:
+        return RECORDS_MAX + len(self._section) // RECORD_BYTES_MIN
