@@ -81,13 +81,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
         f"default: {COMMAND} of the environment",
     )
-    parser.add_argument(
-        "--peer",
-        metavar="COMMAND",
-        default=os.environ.get(COMMAND),
-        help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
-        f"default: {COMMAND} of the environment",
-    )
     parser.add_argument("--dir", type=Path, help="where the data goes for the time being")
 
 
