@@ -19,7 +19,7 @@ _RESET_PEAK = "5"
 
 def reset_peaks() -> None:
     """Begins a new measurement, where the kernel lets us."""
-    for pid in _tree(os.getpid()):
+    for pid in process_tree(os.getpid()):
         try:
             (_PROC / str(pid) / "clear_refs").write_text(_RESET_PEAK, encoding="ascii")
         except OSError:
@@ -27,7 +27,7 @@ def reset_peaks() -> None:
 
 
 def peak_bytes() -> int:
-    return sum(_peak_of(pid) for pid in _tree(os.getpid()))
+    return sum(_peak_of(pid) for pid in process_tree(os.getpid()))
 
 
 def _peak_of(pid: int) -> int:
@@ -41,7 +41,8 @@ def _peak_of(pid: int) -> int:
     return 0
 
 
-def _tree(root: int) -> list[int]:
+def process_tree(root: int) -> list[int]:
+    """It, and all that it started that still run."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.glob("[0-9]*"):
         parent = _parent_of(entry)

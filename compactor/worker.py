@@ -34,6 +34,7 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
 from ledgerfold.compactor.java import Java
+from ledgerfold.compactor.memory import process_tree
 from ledgerfold.compactor.service import NAME, CompactorService
 from ledgerfold.compactor.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.strategies.watch import Limits
@@ -158,6 +159,7 @@ class Worker:
     async def _stop_spark(self) -> None:
         session = self._service.session
         if session is None:
+            _kill_all_started()
             return
         if not self._is_jvm_dead:
             stopped = asyncio.get_running_loop().run_in_executor(None, session.stop)
@@ -204,6 +206,13 @@ class Worker:
                 loop.call_soon_threadsafe(then)
 
         threading.Thread(target=watch, name=name, daemon=True).start()
+
+
+def _kill_all_started() -> None:
+    """A JVM that starts would end with its input, unless its temporary folder is gone first."""
+    for pid in process_tree(os.getpid())[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _is_pipe(descriptor: int) -> bool:

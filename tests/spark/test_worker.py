@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -193,6 +194,16 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
         assert orphaned.process.wait(30) == 1
         wait_until(lambda: not orphaned.children(), "the end of its Python workers")
         assert not (tmp_path / "ledgers" / "100").exists()
+
+
+def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
+    """Without its temporary folder a JVM that starts neither gets on nor ends."""
+    with CompactorProcess(tmp_path) as hurried:
+        wait_until(lambda: any("java" in command(pid) for pid in hurried.children()), "its JVM")
+        hurried.process.terminate()
+        assert hurried.process.wait(30) == 0
+        shutil.rmtree(hurried.local_dir, ignore_errors=True)
+        wait_until(lambda: not hurried.children(), "the end of its JVM", 10)
 
 
 def test_a_worker_whose_input_is_no_pipe_stays(tmp_path: Path, cache_dir: Path) -> None:
