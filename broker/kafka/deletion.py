@@ -3,8 +3,8 @@
     Deletion.of_compacted   each turn of the cleaner, of the compacted logs that are free
     Deletion.of_others      the retention thread's pass
 
-A log that is unloaded or deleted meanwhile, or cannot be written to, is left for the next pass; the
-others go on.
+A log that is unloaded or deleted meanwhile, or has failed before, is left for the next pass; the
+others go on. A disk that fails ends the pass: it is the others', too.
 
 Source: LogCleaner.CleanerThread.cleanFilthiestLog, LogManager.cleanupLogs of Kafka 4.1.
 """
