@@ -46,7 +46,6 @@ from ledgerfold.storage.kafka.batch import (
     check_parts,
     packed_header,
     placed,
-    read_batch_header,
     with_checksum,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
@@ -144,7 +143,7 @@ class AppendRules:
         return Taken(header, bytes(batch.header_bytes), batch.section)
 
     def _checked(self, batch: BatchParts, origin: Origin) -> BatchHeader:
-        base_offset = read_batch_header(batch.header_bytes).base_offset
+        base_offset = batch.header.base_offset
         if origin is Origin.CLIENT and base_offset != 0:
             raise _invalid(
                 f"The baseOffset of the record batch in the append to {self.partition} should be "
@@ -202,7 +201,7 @@ class AppendRules:
 
     def _check_records(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> None:
         """Raises RecordsRefused: of the first records the first reason of each."""
-        keyless = list[int]()
+        keyless: Sequence[int] = ()
         if self.config.is_compacted and not header.is_control:
             keyless = opened.keyless_rows
         known = set(keyless)
