@@ -215,8 +215,8 @@ class KafkaLog:
             active.parts.append(Part(position.ledger_id, header.base_offset))
         assert active.growth is not None
         active.growth.add(header, append_time_ms)
-        self.end_offset = header.next_offset
-        self._on_their_way.append(_Appended(position, header.next_offset))
+        self.end_offset = end = header.next_offset
+        self._on_their_way.append(_Appended(position, end))
         return position
 
     def roll(self, base_offset: int | None = None) -> LiveSegment:

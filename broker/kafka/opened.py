@@ -45,19 +45,24 @@ class OpenedRecords:
         self, header: BatchHeader, section: Buffer, partition: str, max_message_bytes: int
     ) -> None:
         self._header, self._section, self._partition = header, section, partition
-        self._bytes_max = min(max(BYTES_MAX, 4 * max_message_bytes), BATCH_BYTES_MAX)
+        self._max_message_bytes = max_message_bytes
+        self._found: tuple[bytes, Sequence[int]] | None = None
 
     @property
     def keyless_rows(self) -> Sequence[int]:
-        return self._looked_through[1]
+        return self._looked_through()[1]
 
     @cached_property
     def columns(self) -> RecordColumns:
-        return plain_columns(self._header, self._looked_through[0])
+        return plain_columns(self._header, self._looked_through()[0])
 
-    @cached_property
     def _looked_through(self) -> tuple[bytes, Sequence[int]]:
         """The records end to end, whose headers were counted; the rows of them without a key."""
+        if self._found is None:
+            self._found = self._look_through()
+        return self._found
+
+    def _look_through(self) -> tuple[bytes, Sequence[int]]:
         header, section = self._header, self._section
         count = header.record_count
         if not count or header.compression == KafkaCompression.NONE:
@@ -76,6 +81,7 @@ class OpenedRecords:
                 f"topic has to look into them, and takes {most} in a compressed batch of this "
                 "size. Send them in smaller batches.",
             )
-        data = decompress(self._header.compression, self._section, self._bytes_max)
+        bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
+        data = decompress(self._header.compression, self._section, bytes_max)
         check_room(data, count)
         return data

@@ -268,7 +268,7 @@ def stamped_batch_header(buffer: Buffer, base_offset: int, leader_epoch: int = 0
 
 def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
     """The header with that place in the log, which its checksum does not cover."""
-    return BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
+    return BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:]))
 
 
 def packed_header(header: BatchHeader) -> bytes:
