@@ -6,7 +6,8 @@
    version 1 says nothing of the kind and counts as proof.) Without a proof all from the bad entry
    on is a torn tail, or was written by a flush that never ended; it is cut after a copy (.torn).
    A process that died on a machine that did not leaves everything as it wrote it: under the same
-   boot only an entry that reaches beyond the end of the file is a torn tail.
+   boot only an entry that reaches beyond the end of the file is a torn tail, which is cut without a
+   copy where there is no room for one.
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
    is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
    not gets the error.
@@ -342,8 +343,15 @@ def _with_header(found: _Behind, block: bytes, at: int, bad: Position) -> _Behin
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:
-    files.copy(path, path.with_name(path.name + TORN_SUFFIX))
-    files.sync_dir(path.parent)
+    try:
+        files.copy(path, path.with_name(path.name + TORN_SUFFIX))
+        files.sync_dir(path.parent)
+    except DiskFailure as error:
+        # Within a boot what is cut is the beginning of one entry, as a full disk leaves it: nothing
+        # that a copy could bring back. To wait for room would be to wait for ever.
+        if not (error.is_full and report.is_same_boot):
+            raise
+        _log.warning("%s: no room for a copy of it before its tail is cut", path)
     files.truncate(path, offset)
     report.torn.append(str(path))
     _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)

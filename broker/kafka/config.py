@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS, DEDUPE_BYTES_LEAST
 from ledgerfold.broker.kafka.settings import INT_MAX, Setting, Value, invalid_config
@@ -109,7 +110,10 @@ class BrokerConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What holds for one topic. `sources`: of each setting, "topic", a broker's name, "default"."""
+    """What holds for one topic. `sources`: of each setting, "topic", a broker's name, "default".
+
+    Each append asks for some of it, so what was looked up once is kept.
+    """
 
     values: Mapping[str, Value | None]
     sources: Mapping[str, str]
@@ -153,49 +157,49 @@ class LogConfig:
         assert isinstance(value, str)
         return value
 
-    @property
+    @cached_property
     def policies(self) -> tuple[str, ...]:
         value = self.values["cleanup.policy"]
         assert isinstance(value, tuple)
         return value
 
-    @property
+    @cached_property
     def is_compacted(self) -> bool:
         return "compact" in self.policies
 
-    @property
+    @cached_property
     def is_deleted(self) -> bool:
         """Whether old segments go by age and size."""
         return "delete" in self.policies
 
-    @property
+    @cached_property
     def min_cleanable_ratio(self) -> float:
         value = self.values["min.cleanable.dirty.ratio"]
         assert isinstance(value, float)
         return value
 
-    @property
+    @cached_property
     def min_compaction_lag_ms(self) -> int:
         return self.number("min.compaction.lag.ms")
 
-    @property
+    @cached_property
     def max_compaction_lag_ms(self) -> int:
         return self.number("max.compaction.lag.ms")
 
-    @property
+    @cached_property
     def delete_retention_ms(self) -> int:
         return self.number("delete.retention.ms")
 
-    @property
+    @cached_property
     def segment_bytes(self) -> int:
         own = self.values["internal.segment.bytes"]
         return own if isinstance(own, int) else self.number("segment.bytes")
 
-    @property
+    @cached_property
     def segment_ms(self) -> int:
         return self.number("segment.ms")
 
-    @property
+    @cached_property
     def roll_ms(self) -> int:
         """The age at which a segment ends: so that what must be cleaned leaves the active one."""
         if not self.is_compacted:
@@ -207,39 +211,39 @@ class LogConfig:
         most = min(self.number("segment.jitter.ms"), self.segment_ms)
         return drawn % most if most else 0
 
-    @property
+    @cached_property
     def segment_index_bytes(self) -> int:
         return self.number("segment.index.bytes")
 
-    @property
+    @cached_property
     def index_interval_bytes(self) -> int:
         return self.number("index.interval.bytes")
 
-    @property
+    @cached_property
     def retention_ms(self) -> int:
         return self.number("retention.ms")
 
-    @property
+    @cached_property
     def retention_bytes(self) -> int:
         return self.number("retention.bytes")
 
-    @property
+    @cached_property
     def max_message_bytes(self) -> int:
         return self.number("max.message.bytes")
 
-    @property
+    @cached_property
     def compression_type(self) -> str:
         return self.word("compression.type")
 
-    @property
+    @cached_property
     def is_dated_at_append(self) -> bool:
         return self.word("message.timestamp.type") == "LogAppendTime"
 
-    @property
+    @cached_property
     def timestamp_before_max_ms(self) -> int:
         return self.number("message.timestamp.before.max.ms")
 
-    @property
+    @cached_property
     def timestamp_after_max_ms(self) -> int:
         return self.number("message.timestamp.after.max.ms")
 

@@ -14,18 +14,30 @@ Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
+from ledgerfold.storage.kafka.frame import Frames, Stretch, singles_at
 from ledgerfold.storage.kafka.section import HEADER_BYTES_MIN, invalid_record
 from ledgerfold.storage.kafka.varints import read_bits, read_varint
 
+_FRAMES = Frames()
 
-def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> list[int]:
+
+def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Sequence[int]:
     """`data`: what follows the header, decompressed. Raises KafkaError when that is no records.
 
-    A stretch of records that are all laid out alike is looked at as one, others one by one; and no
-    more headers than those, in all.
+    A batch that is framed as one before it is not looked through again. A stretch of records that
+    are all laid out alike is looked at as one, others one by one; and no more headers than those,
+    in all.
     """
+    frame = _FRAMES.fitting(data, count)
+    return _looked_through(data, count, headers_max) if frame is None else frame.keyless
+
+
+def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[int]:
+    stretches = list[Stretch]()
     walk = _Walk(data, len(data) if headers_max is None else headers_max)
     at, row, alone = 0, 0, ALONE_ROWS
     try:
@@ -35,16 +47,20 @@ def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> lis
                 layout, alike = stretch
                 if layout.key_bytes < 0:
                     walk.keyless.extend(range(row, row + alike))
+                stretches.append(Stretch(at, layout, alike))
                 at += alike * layout.stride
                 row, alone = row + alike, ALONE_ROWS
             else:
                 rows = range(row, min(row + alone, count))
+                stretches += singles_at(data, at, len(rows))
                 at = walk.through(at, rows)
                 row, alone = rows.stop, more_alone(alone)
     except IndexError:
         raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
     if at != len(data):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
+    if sum(each.rows for each in stretches) == count > 0:
+        _FRAMES.learn(data, count, stretches)
     return walk.keyless
 
 

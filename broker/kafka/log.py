@@ -64,6 +64,8 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 # Its batches tell of their producers.
 _NO_PRODUCER = 0
+# In an entry's header: key_bytes and, behind it, key_crc.
+_KEY_AT = EntryHeader._fields.index("key_bytes")
 
 
 class _Appended(NamedTuple):
@@ -201,7 +203,9 @@ class KafkaLog:
         `entry`: the header of the entry as it came. Raises what made the log fail.
         """
         header, section = batch.header, batch.section
-        changed = entry._replace(key_bytes=BATCH_HEADER_BYTES, key_crc=crc32c(batch.header_bytes))
+        # _replace() by hand: this is done for each entry, and takes half as long.
+        key = BATCH_HEADER_BYTES, crc32c(batch.header_bytes)
+        changed = EntryHeader._make((*entry[:_KEY_AT], *key, *entry[_KEY_AT + 2 :]))
         if batch.is_rebuilt:
             changed = changed._replace(value_bytes=len(section), value_crc=crc32c(section))
         sections = batch.header_bytes, section
@@ -211,8 +215,8 @@ class KafkaLog:
             active.parts.append(Part(position.ledger_id, header.base_offset))
         assert active.growth is not None
         active.growth.add(header, append_time_ms)
-        self.end_offset = header.next_offset
-        self._on_their_way.append(_Appended(position, header.next_offset))
+        self.end_offset = end = header.next_offset
+        self._on_their_way.append(_Appended(position, end))
         return position
 
     def roll(self, base_offset: int | None = None) -> LiveSegment:

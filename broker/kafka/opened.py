@@ -23,6 +23,7 @@ here, nor is what a leader has taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 from ledgerfold.broker.kafka.keyless import keyless_rows
@@ -44,40 +45,43 @@ class OpenedRecords:
         self, header: BatchHeader, section: Buffer, partition: str, max_message_bytes: int
     ) -> None:
         self._header, self._section, self._partition = header, section, partition
-        self._bytes_max = min(max(BYTES_MAX, 4 * max_message_bytes), BATCH_BYTES_MAX)
+        self._max_message_bytes = max_message_bytes
+        self._found: tuple[bytes, Sequence[int]] | None = None
 
     @property
-    def keyless_rows(self) -> list[int]:
-        return self._looked_through[1]
-
-    @cached_property
-    def _looked_through(self) -> tuple[bytes, list[int]]:
-        """The records end to end, whose headers were counted; the rows of them without a key."""
-        data = self._opened()
-        is_compressed = self._header.compression != KafkaCompression.NONE
-        count = self._header.record_count
-        return data, keyless_rows(data, count, self._most - count if is_compressed else None)
+    def keyless_rows(self) -> Sequence[int]:
+        return self._looked_through()[1]
 
     @cached_property
     def columns(self) -> RecordColumns:
-        return plain_columns(self._header, self._looked_through[0])
+        return plain_columns(self._header, self._looked_through()[0])
 
-    def _opened(self) -> bytes:
-        header = self._header
-        if not header.record_count:
-            return bytes(self._section)
-        count, most = header.record_count, self._most
-        if count > most and header.compression != KafkaCompression.NONE:
+    def _looked_through(self) -> tuple[bytes, Sequence[int]]:
+        """The records end to end, whose headers were counted; the rows of them without a key."""
+        if self._found is None:
+            self._found = self._look_through()
+        return self._found
+
+    def _look_through(self) -> tuple[bytes, Sequence[int]]:
+        header, section = self._header, self._section
+        count = header.record_count
+        if not count or header.compression == KafkaCompression.NONE:
+            data = bytes(section)
+            check_room(data, count)
+            return data, keyless_rows(data, count)
+        most = RECORDS_MAX + len(section) // RECORD_BYTES_MIN
+        data = self._decompressed(count, most)
+        return data, keyless_rows(data, count, most - count)
+
+    def _decompressed(self, count: int, most: int) -> bytes:
+        if count > most:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
                 f"The record batch in the append to {self._partition} has {count} records. Its "
                 f"topic has to look into them, and takes {most} in a compressed batch of this "
                 "size. Send them in smaller batches.",
             )
-        data = decompress(header.compression, self._section, self._bytes_max)
+        bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
+        data = decompress(self._header.compression, self._section, bytes_max)
         check_room(data, count)
         return data
-
-    @property
-    def _most(self) -> int:
-        return RECORDS_MAX + len(self._section) // RECORD_BYTES_MIN

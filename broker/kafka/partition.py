@@ -81,6 +81,7 @@ class Partition:
         self._stored, self._clock_ms, self._broker_config = stored, clock_ms, broker_config
         self.name, self.label = stored.name, partition_label(stored.name)
         self.config = self._config()
+        self._rules = AppendRules(self.label, self.config)
         expiration_ms = broker_config().number("producer.id.expiration.ms")
         self.producers = Producers(self.label, expiration_ms)
         remember = functools.partial(remembered, self.producers)
@@ -169,6 +170,7 @@ class Partition:
     def renew_config(self) -> None:
         """The settings may be others now: the topic's, or the broker's below them."""
         self.config = self._config()
+        self._rules = AppendRules(self.label, self.config)
         self.producers.expiration_ms = self._broker_config().number("producer.id.expiration.ms")
 
     # -- appending -------------------------------------------------------------------------
@@ -196,18 +198,19 @@ class Partition:
         # NOTE: as in Kafka, a batch that is refused now, or known, may have ended the segment.
         if taken_over is None:
             self._roll_before(header, now_ms)
-        prepared = self.producers.prepare([(header, marker)], origin)
+        prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate is not None:
             sent, upto = prepared.duplicate, self.log.tail.last_appended
             return Appended(sent.first_offset, sent.last_offset, upto, is_duplicate=True)
         position = self.log.append(entry, taken, now_ms)
         self._see_start(header)
         aborted = self.producers.commit(prepared)
-        self.log.segments.active.aborted.extend(map(_record_of, aborted))
+        if aborted:
+            self.log.segments.active.aborted.extend(map(_record_of, aborted))
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
     def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
-        rules, end = AppendRules(self.label, self.config), self.log.end_offset
+        rules, end = self._rules, self.log.end_offset
         if origin is Origin.REPLICATION:
             return rules.follow(
                 batch, log_end=end, log_start=self.log_start_offset, fits_segment=fits_segment

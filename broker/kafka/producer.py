@@ -46,6 +46,12 @@ class Sent(NamedTuple):
     offset_delta: int
     timestamp_ms: int
 
+    @classmethod
+    def of(cls, header: BatchHeader) -> Sent:
+        delta = header.last_offset_delta
+        last_offset = header.base_offset + delta
+        return cls(header.last_sequence, last_offset, delta, header.max_timestamp_ms)
+
     @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) & INT_MAX
@@ -132,6 +138,19 @@ class ProducerEntry:
                 return each
         return None
 
+    def comes_next(self, header: BatchHeader) -> bool:
+        """Whether that is the batch behind its last one, with data of no transaction."""
+        return (
+            header.producer_epoch == self.epoch
+            and bool(self.sent)
+            and header.base_sequence == self.sent[-1].last_sequence + 1
+            # Where numbers begin anew, this one may be known.
+            and header.base_sequence + header.last_offset_delta <= INT_MAX
+            and self.transaction_first_offset is None
+            and not header.is_transactional
+            and not header.is_control
+        )
+
     def _move_to(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.sent.clear()
@@ -139,7 +158,7 @@ class ProducerEntry:
 
 
 class ProducerAppend:
-    """Checks what one producer appends, batch by batch, and collects what will be known of it.
+    """Checks what one producer appends, and collects what will be known of it.
 
     Nothing changes for others until Producers.update takes `entry` over. `partition`: for messages.
     """
@@ -153,8 +172,8 @@ class ProducerAppend:
             known.last_timestamp_ms,
             known.transaction_first_offset,
         )
-        # First offsets of transactions that began here.
-        self.began: list[int] = []
+        # The first offset of the transaction that began here.
+        self.began: int | None = None
 
     def append_data(self, header: BatchHeader) -> None:
         """Raises KafkaError."""
@@ -163,13 +182,7 @@ class ProducerAppend:
         if self._origin is Origin.CLIENT:
             self._check_sequence(header)
         entry = self.entry
-        sent = Sent(
-            header.last_sequence,
-            header.last_offset,
-            header.last_offset_delta,
-            header.max_timestamp_ms,
-        )
-        entry.add_batch(header.producer_epoch, sent)
+        entry.add_batch(header.producer_epoch, Sent.of(header))
         if not header.is_transactional and entry.transaction_first_offset is not None:
             raise KafkaError(
                 KafkaErrorKind.INVALID_TXN_STATE,
@@ -178,7 +191,7 @@ class ProducerAppend:
             )
         if header.is_transactional and entry.transaction_first_offset is None:
             entry.transaction_first_offset = offset
-            self.began.append(offset)
+            self.began = offset
 
     def append_marker(self, header: BatchHeader, marker: Marker | None) -> EndedTransaction | None:
         """The transaction that it ended, if one was open. Raises KafkaError.
@@ -229,7 +242,7 @@ class ProducerAppend:
         # A producer whose records are all gone may go on with whatever number it has.
         if self._known.epoch == NO_EPOCH:
             return
-        last = self._last_sequence(header.producer_epoch)
+        last = self._known.last_sequence
         if first != last + 1 and not (first == 0 and last == INT_MAX):
             raise KafkaError(
                 KafkaErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -237,8 +250,3 @@ class ProducerAppend:
                 f"{offset} in partition {self._partition}: {first} (incoming seq. number), "
                 f"{last} (current end sequence number)",
             )
-
-    def _last_sequence(self, epoch: int) -> int:
-        if self.entry.sent:
-            return self.entry.last_sequence
-        return self._known.last_sequence if epoch == self._known.epoch else NO_SEQUENCE

@@ -5,10 +5,10 @@ known (`commit`). A batch that was sent before is answered with the first's offs
 
     >>> producers = Producers("t-0", expiration_ms=86_400_000)
     >>> first = BatchHeader(0, 49, 0, 2, 0, 0, 1, 5, 5, 7, 0, 0, 2)
-    >>> producers.commit(producers.prepare([(first, None)], Origin.CLIENT))
+    >>> producers.commit(producers.prepare(first, None, Origin.CLIENT))
     ()
     >>> again = first._replace(base_offset=2)
-    >>> producers.prepare([(again, None)], Origin.CLIENT).duplicate.last_offset
+    >>> producers.prepare(again, None, Origin.CLIENT).duplicate.last_offset
     1
 
 The *last stable offset* is the first offset of the oldest transaction that is open or whose marker
@@ -27,7 +27,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.producer import (
@@ -76,12 +76,17 @@ class ProducerSnapshot(NamedTuple):
 
 @dataclass(slots=True)
 class PreparedAppend:
-    """What would be known once it is in the log. `duplicate`: it is there already."""
+    """What would be known once a batch is in the log. `duplicate`: it is there already.
 
-    appends: dict[int, ProducerAppend] = field(default_factory=dict)
-    ended: list[EndedTransaction] = field(default_factory=list)
+    `next_of`: whose next batch it is, with no more to be known of it than `sent`.
+    """
+
+    next_offset: int
     duplicate: Sent | None = None
-    next_offset: int = 0
+    next_of: ProducerEntry | None = None
+    sent: Sent | None = None
+    append: ProducerAppend | None = None
+    ended: EndedTransaction | None = None
 
 
 class Producers:
@@ -95,51 +100,56 @@ class Producers:
         self._open: dict[int, int] = {}
         self._ended: dict[int, int] = {}
 
-    def prepare(
-        self, batches: Iterable[tuple[BatchHeader, Marker | None]], origin: Origin
-    ) -> PreparedAppend:
-        """Batches with the offsets that they would have. Raises KafkaError."""
-        prepared = PreparedAppend()
-        for header, marker in batches:
-            prepared.next_offset = header.next_offset
-            if not header.has_producer:
-                continue
-            known = self.entries.get(header.producer_id)
-            if origin is Origin.CLIENT and known:
-                prepared.duplicate = known.duplicate_of(
-                    header.producer_epoch, header.base_sequence, header.last_sequence
-                )
-                if prepared.duplicate:
-                    break
-            append = prepared.appends.get(header.producer_id)
-            if append is None:
-                known = known or ProducerEntry(header.producer_id)
-                append = ProducerAppend(known, origin, self.partition)
-                prepared.appends[header.producer_id] = append
-            if not header.is_control:
-                append.append_data(header)
-            elif ended := append.append_marker(header, marker):
-                prepared.ended.append(ended)
+    def prepare(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> PreparedAppend:
+        """A batch with the offsets that it would have. Raises KafkaError."""
+        prepared = PreparedAppend(header.next_offset)
+        if not header.has_producer:
+            return prepared
+        known = self.entries.get(header.producer_id)
+        if origin is Origin.CLIENT and known is not None:
+            if known.comes_next(header):
+                # As with most batches: there is nothing more to check.
+                prepared.next_of, prepared.sent = known, Sent.of(header)
+                return prepared
+            prepared.duplicate = known.duplicate_of(
+                header.producer_epoch, header.base_sequence, header.last_sequence
+            )
+            if prepared.duplicate:
+                return prepared
+        known = known or ProducerEntry(header.producer_id)
+        prepared.append = append = ProducerAppend(known, origin, self.partition)
+        if header.is_control:
+            prepared.ended = append.append_marker(header, marker)
+        else:
+            append.append_data(header)
         return prepared
 
     def commit(self, prepared: PreparedAppend) -> tuple[AbortedTransaction, ...]:
         """It is in the log now. What its segment's transaction index gets."""
         assert prepared.duplicate is None
-        for producer_id, append in prepared.appends.items():
-            known = self.entries.get(producer_id)
-            if known:
-                known.take_over(append.entry)
-            else:
-                self.entries[producer_id] = append.entry
-            for first_offset in append.began:
-                self._open[first_offset] = producer_id
+        self.end_offset = prepared.next_offset
+        if prepared.next_of is not None and prepared.sent is not None:
+            prepared.next_of.add_batch(prepared.next_of.epoch, prepared.sent)
+        append = prepared.append
+        if append is None:
+            return ()
+        producer_id = append.entry.producer_id
+        known = self.entries.get(producer_id)
+        if known:
+            known.take_over(append.entry)
+        else:
+            self.entries[producer_id] = append.entry
+        if append.began is not None:
+            self._open[append.began] = producer_id
+        return () if prepared.ended is None else self._end([prepared.ended])
+
+    def _end(self, transactions: Iterable[EndedTransaction]) -> tuple[AbortedTransaction, ...]:
         aborted = []
-        for ended in prepared.ended:
+        for ended in transactions:
             if ended.is_aborted:
                 aborted.append(self._line(ended))
             del self._open[ended.first_offset]
             self._ended[ended.first_offset] = ended.last_offset
-        self.end_offset = prepared.next_offset
         return tuple(aborted)
 
     def replay(self, header: BatchHeader, marker: Marker | None) -> tuple[AbortedTransaction, ...]:
@@ -151,8 +161,7 @@ class Producers:
         known = self.entries.get(header.producer_id)
         if known is not None and not header.is_control and not header.is_transactional:
             lost = self._end_without_marker([known], header.base_offset)
-        prepared = self.prepare([(header, marker)], Origin.REPLICATION)
-        return (*lost, *self.commit(prepared))
+        return (*lost, *self.commit(self.prepare(header, marker, Origin.REPLICATION)))
 
     def pass_loss(self, offset: int) -> tuple[AbortedTransaction, ...]:
         """At a load: a repair gave up entries in front of that offset, markers perhaps.
@@ -179,7 +188,8 @@ class Producers:
                     first,
                     offset - 1,
                 )
-        return self.commit(PreparedAppend(ended=ended, next_offset=offset))
+        self.end_offset = offset
+        return self._end(ended)
 
     def keep_last_batches(self) -> None:
         """As Kafka after a load: a snapshot holds of each producer no more than its last batch."""

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ledgerfold.broker.kafka.config import LogConfig
 from ledgerfold.broker.kafka.opened import OpenedRecords
@@ -46,7 +46,6 @@ from ledgerfold.storage.kafka.batch import (
     check_parts,
     packed_header,
     placed,
-    read_batch_header,
     with_checksum,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
@@ -95,7 +94,11 @@ class AppendRules:
             self._check_client(header)
         self._check_offsets(offset + header.last_offset_delta)
         opened = OpenedRecords(header, section, self.partition, config.max_message_bytes)
-        self._check_records(header, opened, now_ms)
+        # Of most records nothing is wrong, and this is done for each batch.
+        keyless = opened.keyless_rows if config.is_compacted and not header.is_control else ()
+        late = self._late_rows(header, opened, now_ms)
+        if keyless or late:
+            self._refuse(opened, keyless, late, now_ms)
         changed = header
         codec = _CODECS.get(config.compression_type, header.compression)
         if codec != header.compression and not header.is_control:
@@ -111,13 +114,9 @@ class AppendRules:
             changed = with_checksum(changed, section)
         taken = placed(changed, offset, leader_epoch)
         self._check_fits_segment(taken.size_bytes)
-        return Taken(
-            taken,
-            packed_header(taken),
-            section,
-            append_time_ms=now_ms if config.is_dated_at_append else None,
-            is_rebuilt=section is not batch.section,
-        )
+        time_ms = now_ms if config.is_dated_at_append else None
+        is_rebuilt = section is not batch.section
+        return Taken(taken, packed_header(taken), section, time_ms, is_rebuilt)
 
     def follow(
         self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool = True
@@ -144,7 +143,7 @@ class AppendRules:
         return Taken(header, bytes(batch.header_bytes), batch.section)
 
     def _checked(self, batch: BatchParts, origin: Origin) -> BatchHeader:
-        base_offset = read_batch_header(batch.header_bytes).base_offset
+        base_offset = batch.header.base_offset
         if origin is Origin.CLIENT and base_offset != 0:
             raise _invalid(
                 f"The baseOffset of the record batch in the append to {self.partition} should be "
@@ -200,15 +199,12 @@ class AppendRules:
                 f"{self.partition}, which exceeds the maximum configured segment size of {most}.",
             )
 
-    def _check_records(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> None:
+    def _refuse(
+        self, opened: OpenedRecords, keyless: Sequence[int], late_rows: Sequence[int], now_ms: int
+    ) -> NoReturn:
         """Raises RecordsRefused: of the first records the first reason of each."""
-        keyless = list[int]()
-        if self.config.is_compacted and not header.is_control:
-            keyless = opened.keyless_rows
         known = set(keyless)
-        late = [row for row in self._late_rows(header, opened, now_ms) if row not in known]
-        if not keyless and not late:
-            return
+        late = [row for row in late_rows if row not in known]
         records = [
             (row, self._no_key if row in known else self._why_late(row, opened, now_ms))
             for row in sorted((*keyless[:_SHOWN], *late[:_SHOWN]))[:_SHOWN]

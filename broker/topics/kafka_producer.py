@@ -23,9 +23,9 @@ from ledgerfold.storage.errors import InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.batch import (
     BatchParts,
     check_parts,
-    sealed_header,
+    sealed,
 )
-from ledgerfold.storage.kafka.entries import check_entry_of
+from ledgerfold.storage.kafka.entries import batch_in
 from ledgerfold.storage.kafka.records import batch_parts, section_columns
 
 
@@ -61,15 +61,14 @@ class KafkaProducer(ReceiptQueue):
         """One entry as it came. Raises InvalidRequest, and what made the log fail."""
         self.check()
         topic = self.topic
-        header, *parts = checked_entry(entry, self._entry_bytes_max)
+        header, keys, values = checked_entry(entry, self._entry_bytes_max)
         if header.codec != Codec.KAFKA:
             raise InvalidRequest(
                 f"{topic.name} is a Kafka topic: its entries are record batches (codec "
                 f"{Codec.KAFKA.value}), this one has codec {header.codec}. A client of this "
                 "version builds them by itself."
             )
-        batch = BatchParts(*parts)
-        check_entry_of(header, batch)
+        batch = batch_in(header, keys, values)
         try:
             if self._emulated_time is not None:
                 header, batch = _dated(header, batch, self._emulated_time.now_ms())
@@ -110,6 +109,6 @@ def _dated(entry: EntryHeader, batch: BatchParts, now_ms: int) -> tuple[EntryHea
             is_control=header.is_control,
         )
         section = built[1]
-        batch = BatchParts(sealed_header(*built), section)
+        batch = BatchParts.of(sealed(*built))
         entry = entry._replace(value_bytes=len(section), value_crc=crc32c(section))
     return entry._replace(publish_time_ms=now_ms), batch

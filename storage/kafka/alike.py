@@ -54,7 +54,7 @@ def stretch_at(
     What must be the same in all of them is compared a byte of every record at a time. With
     `counted_from`, None also when their offsets do not rise by one from that.
     """
-    layout = _layout(data, at)
+    layout = layout_at(data, at)
     if layout is None:
         return None
     stride = layout.stride
@@ -94,7 +94,12 @@ def _whole_varints(data: bytes, at: int, stride: int, rows: int, places: range) 
     return rows
 
 
-def _layout(data: bytes, at: int) -> Layout | None:
+def are_no_ends(column: bytes) -> bool:
+    """Whether a varint that has one of these bytes goes on behind it."""
+    return column.translate(_OTHER_HALF).isascii()
+
+
+def layout_at(data: bytes, at: int) -> Layout | None:
     """That of the record there; None when it has headers, or is none."""
     try:
         size, time = read_varint(data, at)

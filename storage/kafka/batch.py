@@ -31,6 +31,7 @@ import google_crc32c
 
 from ledgerfold.storage.entry import Buffer, crc32c
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
+from ledgerfold.storage.joined_crc import JoinedCrcs
 from ledgerfold.storage.kafka.compression import KafkaCompression
 
 # base offset, length, leader epoch, magic, crc32c | attributes, last offset delta, base timestamp,
@@ -53,6 +54,9 @@ _LOG_APPEND_TIME = 1 << 3
 _TRANSACTIONAL = 1 << 4
 _CONTROL = 1 << 5
 _DELETE_HORIZON = 1 << 6
+
+_COMPRESSIONS = frozenset(KafkaCompression)
+_CRCS = JoinedCrcs()
 
 
 class TimestampType(IntEnum):
@@ -157,15 +161,22 @@ def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 class BatchParts(NamedTuple):
-    """A batch in two pieces: its header, and what follows it: the records as they are stored."""
+    """A batch in two pieces: its header, and what follows it: the records as they are stored.
 
+    `header`: as it was read, and nothing of it is verified. `section_crc`: where it is known.
+    """
+
+    header: BatchHeader
     header_bytes: Buffer
     section: bytes
+    section_crc: int | None = None
 
     @classmethod
     def of(cls, batch: Buffer) -> BatchParts:
+        """Raises KafkaError when there is no room for a header."""
         view = memoryview(batch)
-        return cls(view[:BATCH_HEADER_BYTES], bytes(view[BATCH_HEADER_BYTES:]))
+        header_bytes = view[:BATCH_HEADER_BYTES]
+        return cls(read_batch_header(header_bytes), header_bytes, bytes(view[BATCH_HEADER_BYTES:]))
 
     @property
     def size_bytes(self) -> int:
@@ -182,18 +193,23 @@ def check_batch(batch: Buffer) -> BatchHeader:
 
 def check_parts(batch: BatchParts) -> BatchHeader:
     """The same of a batch in two pieces."""
-    header = read_batch_header(batch.header_bytes)
+    header, section = batch.header, batch.section
     if header.magic != MAGIC:
         raise _wrong_magic(header.magic)
     if header.size_bytes != batch.size_bytes:
         raise _corrupt(
             f"A record batch that speaks of {header.size_bytes} bytes, and has {batch.size_bytes}."
         )
-    found = google_crc32c.extend(crc32c(batch.header_bytes[_CHECKED_AT:]), batch.section)
+    found = crc32c(batch.header_bytes[_CHECKED_AT:])
+    if batch.section_crc is None:
+        found = google_crc32c.extend(found, section)
+    else:
+        found = _CRCS.joined(found, section, batch.section_crc)
     if found != header.crc:
         raise _corrupt(f"Record is corrupt (stored crc = {header.crc}, computed crc = {found})")
-    check_counts(header)
-    if header.compression not in KafkaCompression._value2member_map_:
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        check_counts(header)
+    if header.compression not in _COMPRESSIONS:
         raise KafkaError(
             KafkaErrorKind.UNSUPPORTED_COMPRESSION_TYPE,
             f"Unknown compression type id: {header.compression}",
@@ -252,7 +268,7 @@ def stamped_batch_header(buffer: Buffer, base_offset: int, leader_epoch: int = 0
 
 def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
     """The header with that place in the log, which its checksum does not cover."""
-    return BatchHeader(base_offset, header.length, leader_epoch, *header[3:])
+    return BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:]))
 
 
 def packed_header(header: BatchHeader) -> bytes:

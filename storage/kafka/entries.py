@@ -59,16 +59,21 @@ def entry_of_parts(
     return build_entry(sealed_header(header, section), section, fields)
 
 
-def check_entry_of(entry: EntryHeader, batch: BatchParts) -> None:
-    """That a stranger's entry is what entry_of() makes of its batch. Raises InvalidRequest."""
-    if len(batch.header_bytes) != BATCH_HEADER_BYTES:
+def batch_in(entry: EntryHeader, key_section: bytes, value_section: bytes) -> BatchParts:
+    """The batch of a stranger's entry, which is what entry_of() makes of it.
+
+    Raises InvalidRequest when it is not.
+    """
+    if len(key_section) != BATCH_HEADER_BYTES:
         raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
-    records = read_batch_header(batch.header_bytes).record_count
+    header = read_batch_header(key_section)
+    records = header.record_count
     if (entry.message_count, entry.compression) != (records, Compression.NONE):
         raise InvalidRequest(
             f"The header of a Kafka entry tells of {counted(entry.message_count, 'message')} and "
             f"compression {entry.compression}; its batch has {records}, and compresses by itself."
         )
+    return BatchParts(header, key_section, value_section, entry.value_crc)
 
 
 def _fields(messages: int, sequence_id: int, publish_time_ms: int) -> EntryFields:

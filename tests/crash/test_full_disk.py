@@ -279,6 +279,30 @@ def test_a_start_on_a_full_disk_serves_or_says_why_not(
     setting.check_readable("t")
 
 
+@pytest.mark.parametrize("name", FREEING)
+def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
+    setting: Setting, name: str
+) -> None:
+    """However often: what is kept for deletions is enough to start."""
+    topic = "p-partition-0" if name == "delete-partitioned" else "t"
+    with setting.admin() as admin:
+        admin.create_partitioned_topic("p", 2)
+        setting.publish("other", *values(5))
+        setting.publish(topic, *[BIG] * 80)
+        setting.publish_until_full(topic)
+        setting.use_up_metadata(admin)
+    setting.disk.fill()
+    for _ in range(3):
+        setting.broker.kill()
+        setting.broker.start()
+        setting.check_readable("other", topic)
+    with setting.admin() as admin:
+        FREEING[name](admin)
+    setting.acknowledged[topic] = []
+    setting.publish("other", *values(5))
+    setting.check_readable("other", *({"t"} & {topic}))
+
+
 # A compaction
 
 

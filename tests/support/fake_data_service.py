@@ -138,7 +138,7 @@ class FakeKafkaTopic:
         stamped = stamped_batch_header(batch, self.producers.end_offset)
         if None in columns_of(batch).keys:
             raise KafkaError(KafkaErrorKind.INVALID_RECORD, "Without a key.")
-        prepared = self.producers.prepare([(read_batch_header(stamped), None)], Origin.CLIENT)
+        prepared = self.producers.prepare(read_batch_header(stamped), None, Origin.CLIENT)
         if prepared.duplicate is not None:
             return prepared.duplicate.first_offset
         self.producers.commit(prepared)

@@ -57,7 +57,7 @@ class Partition:
         return self.append(header, marker, Origin.COORDINATOR)[0]
 
     def append(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> tuple[int, int]:
-        prepared = self.producers.prepare([(header, marker)], origin)
+        prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate:
             return prepared.duplicate.first_offset, prepared.duplicate.last_offset
         self.index += self.producers.commit(prepared)

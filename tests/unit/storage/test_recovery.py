@@ -7,8 +7,10 @@ reads, appends to a new ledger, and reads again. After etcd's wal/repair_test.go
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +22,14 @@ from ledgerfold.storage.entry import (
     crc32c,
     stamp,
 )
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile, StorageError
+from ledgerfold.storage.errors import (
+    Corruption,
+    DiskFailure,
+    IncompatibleFormat,
+    MissingFile,
+    StorageError,
+)
+from ledgerfold.storage.files import RealFiles
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import STORE_VERSION, MetadataStore, encode_record
@@ -376,6 +385,21 @@ def test_a_write_that_was_killed_is_cut_under_the_same_boot(tmp_path: Path, dama
     report = directory.recover(is_same_boot=True)
     assert report.damaged == {}
     assert report.torn == [str(directory.first_file)]
+
+
+def test_a_write_that_was_killed_is_cut_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a copy, under the same boot alone: what else is cut may be wanted."""
+    full = DiskFailure("copy", "A copy", OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(RealFiles, "copy", Mock(side_effect=full))
+    directory = Directory(tmp_path)
+    directory.damage(lambda data, _: data[:-1])
+    with pytest.raises(DiskFailure):
+        directory.recover()
+    report = directory.recover(is_same_boot=True)
+    assert (report.torn, report.damaged) == ([str(directory.first_file)], {})
+    assert [path.suffix for path in directory.first_file.parent.iterdir()] == [".log"]
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])

@@ -1,0 +1,119 @@
+"""Which records have no key: a batch that is framed as one before it is answered as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.broker.kafka import keyless
+from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.frame import FRAMES_MAX, STRETCHES_MAX, Frames
+from ledgerfold.storage.kafka.records import build_columns
+
+# Records in a batch: offsets of one byte, of two, of three; more than one look at a stretch.
+COUNTS = [8, 64, 65, 200, 1100, 8300]
+
+
+@pytest.fixture(autouse=True)
+def frames(monkeypatch: pytest.MonkeyPatch) -> Frames:
+    frames = Frames()
+    monkeypatch.setattr(keyless, "_FRAMES", frames)
+    return frames
+
+
+def section(
+    count: int, *, key: bytes | None = b"key", value: bytes | None = b"v", times: Sequence[int] = ()
+) -> bytes:
+    columns = [key] * count, [value] * count, times or [7] * count
+    return build_columns(*columns)[61:]
+
+
+def answer(data: bytes, count: int) -> object:
+    try:
+        return list(keyless_rows(data, count))
+    except KafkaError as error:
+        return error.kind, str(error)
+
+
+def answer_of_a_stranger(data: bytes, count: int) -> object:
+    """Without what was learned."""
+    try:
+        return list(keyless._looked_through(data, count, None))
+    except KafkaError as error:
+        return error.kind, str(error)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_third_batch_of_a_size_fits_a_frame(count: int, frames: Frames) -> None:
+    for key in (b"one", b"two"):
+        assert frames.fitting(section(count, key=key), count) is None
+        assert answer(section(count, key=key), count) == []
+    data = section(count, key=b"all", value=b"x")
+    assert frames.fitting(data, count) is not None
+    assert answer(data, count) == []
+
+
+def test_records_without_keys_are_told_by_the_frame(frames: Frames) -> None:
+    for _ in range(3):
+        assert answer(section(100, key=None), 100) == list(range(100))
+    assert frames.fitting(section(100, key=None), 100) is not None
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    count=st.sampled_from(COUNTS[:4]),
+    key=st.sampled_from([None, b"", b"k", b"k" * 70]),
+    value=st.sampled_from([None, b"", b"v" * 63, b"v" * 64]),
+    late_ms=st.sampled_from([0, 1, 63, 64, 9000]),
+    changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=3),
+)
+def test_a_frame_answers_as_a_look_at_every_record(
+    count: int,
+    key: bytes | None,
+    value: bytes | None,
+    late_ms: int,
+    changes: list[tuple[float, int]],
+) -> None:
+    times = [7] + [7 + late_ms] * (count - 1)
+    data = section(count, key=key, value=value, times=times)
+    for _ in range(2):
+        answer(data, count)
+    changed = bytearray(data)
+    for place, byte in changes:
+        changed[int(place * (len(data) - 1))] = byte
+    assert answer(bytes(changed), count) == answer_of_a_stranger(bytes(changed), count)
+
+
+@pytest.mark.parametrize("count", COUNTS[:3])
+def test_each_byte_of_a_frame_matters(count: int) -> None:
+    data = section(count, times=[7] + [200] * (count - 1))
+    for _ in range(2):
+        answer(data, count)
+    for place in range(len(data)):
+        for bit in (1, 128):
+            changed = bytearray(data)
+            changed[place] ^= bit
+            told = answer(bytes(changed), count)
+            assert told == answer_of_a_stranger(bytes(changed), count), (place, bit)
+
+
+def test_what_is_kept_is_bounded(frames: Frames) -> None:
+    for count in range(8, 8 + 2 * FRAMES_MAX):
+        for _ in range(2):
+            answer(section(count), count)
+    assert len(frames._frames) == FRAMES_MAX
+    many = 1024 * (STRETCHES_MAX + 1)
+    for _ in range(3):
+        assert answer(section(many), many) == []
+    assert frames.fitting(section(many), many) is None
+
+
+def test_records_that_are_not_alike_are_not_learned(frames: Frames) -> None:
+    data = build_columns([b"k", b"kk"] * 20, [b"v"] * 40, [7] * 40)[61:]
+    for _ in range(3):
+        assert answer(data, 40) == []
+    assert frames.fitting(data, 40) is None

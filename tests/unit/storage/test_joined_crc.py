@@ -1,0 +1,32 @@
+"""A checksum of two pieces is that of both end to end, whatever their lengths."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.storage.entry import crc32c
+from ledgerfold.storage.joined_crc import LENGTHS_MAX, JoinedCrcs
+
+
+@given(st.binary(max_size=300), st.lists(st.binary(max_size=40), min_size=1, max_size=20))
+def test_joined_is_the_checksum_of_both(first: bytes, seconds: list[bytes]) -> None:
+    crcs = JoinedCrcs()
+    for second in seconds * 3:
+        assert crcs.joined(crc32c(first), second, crc32c(second)) == crc32c(first + second)
+
+
+def test_of_a_length_that_came_before_nothing_is_read() -> None:
+    crcs, second = JoinedCrcs(), bytes(100_000)
+    told = crc32c(second)
+    joined = [crcs.joined(5, second, told) for _ in range(2)]
+    # Other bytes under the same checksum tell that it is not looked at them.
+    assert crcs.joined(5, b"x" * 100_000, told) == joined[0] == joined[1]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    crcs = JoinedCrcs()
+    for length in range(2 * LENGTHS_MAX):
+        for _ in range(2):
+            crcs.joined(1, bytes(length), crc32c(bytes(length)))
+    assert len(crcs._tables) == LENGTHS_MAX
