@@ -90,11 +90,16 @@ def _read(
     chunk: _Chunk,
     unmapped: _Chunk,
 ) -> Mapped:
-    """Adds the keys to one of the chunks, and counts."""
+    """Adds the keys to one of the chunks, and counts.
+
+    As Kafka does, from the batch on that holds the first dirty offset, what comes before it in that
+    batch included, and of a marker one message, even if its header alone is left.
+    """
     is_passed = passed.covers(batches)
     which = keyed_batches(batches, aborted, mapped.stop - 1)
     in_range = (batches.last_offset >= mapped.first) & (batches.last_offset <= mapped.last)
-    unread = int(batches.record_count[in_range].sum())
+    counts = np.where(batches.is_control, 1, batches.record_count)
+    unread = int(counts[in_range].sum())
     unread -= int(batches.record_count[which][in_range[which]].sum())
     messages, keyless = unread, 0
     for records in read_records(batches, which):

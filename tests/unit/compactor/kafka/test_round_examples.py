@@ -59,6 +59,14 @@ def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: K
     assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
 
 
+def test_what_is_read_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
+    log: KafkaLog,
+) -> None:
+    log.write("0:a=1 [1:b=1 2:=x 3:c=1] 4:d=1 |")
+    log.checkpoint = 3
+    assert log.clean().stats.map_messages_read == 4
+
+
 def test_the_map_stops_inside_a_batch(log: KafkaLog) -> None:
     """A batch that lost its first record still spans it."""
     log.write("[0:a=1 1:b=1 2:c=1 3:a=2] 4:b=2 |")
@@ -149,6 +157,20 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
     manifest = log.clean(time_ms=0)
     assert log.text() == "0:k=old 3:A=1 4:marker 5:Z=1"
     assert not manifest.groups[0].aborted
+
+
+def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
+    """Where the map comes to it again, for a checkpoint that was set back."""
+    log.settings["delete_retention_ms"] = 0
+    log.write("0:a=1")
+    _marker(log, 1, 1, ControlType.COMMIT)
+    log.write("2:b=1 |")
+    log.clean()
+    log.write("3:c=1 |")
+    log.clean()
+    assert log.text() == "0:a=1 1:{} 2:b=1 3:c=1"
+    log.checkpoint = 0
+    assert log.clean().stats.map_messages_read == 4
 
 
 def test_a_markers_life(log: KafkaLog) -> None:
