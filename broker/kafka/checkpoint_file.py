@@ -18,7 +18,7 @@ maybeTruncateCheckpoint of Kafka 4.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
@@ -69,20 +69,6 @@ def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
         log = TopicPartition(fields[0], _number(fields[1], INT_MAX, path, at))
         offsets[log] = _number(fields[2], LONG_MAX, path, at)
     return offsets
-
-
-def updated(
-    offsets: Mapping[TopicPartition, int],
-    known: Collection[TopicPartition],
-    *,
-    put: tuple[TopicPartition, int] | None = None,
-    remove: TopicPartition | None = None,
-) -> dict[TopicPartition, int]:
-    """With one entry more or less, and without those of partitions that are not there any more."""
-    kept = {at: offset for at, offset in offsets.items() if at in known and at != remove}
-    if put:
-        kept[put[0]] = put[1]
-    return kept
 
 
 def truncated(checkpoint: int | None, active_base_offset: int) -> int | None:

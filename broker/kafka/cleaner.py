@@ -30,6 +30,7 @@ from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
+from ledgerfold.broker.kafka.pace import owed_ms, pace_of
 from ledgerfold.broker.kafka.partition import Partition, topic_partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
 from ledgerfold.broker.kafka.states import Aborted, InProgress, States
@@ -141,18 +142,9 @@ class Cleaner:
             if is_idle:
                 await clock.sleep(config.number("log.cleaner.backoff.ms") / 1000)
             elif turn.outcome is not None:
-                await clock.sleep(self._owed_ms(turn.outcome, turn.elapsed_ms) / 1000)
-
-    def _owed_ms(self, outcome: RoundOutcome, elapsed_ms: int) -> float:
-        """How much longer a round takes under log.cleaner.io.max.bytes.per.second.
-
-        All threads share what it allows. (Kafka's waits in the middle, each 300 ms.)
-        """
-        config, stats = self._broker.kafka_config, outcome.manifest.stats
-        share = config.share("log.cleaner.io.max.bytes.per.second") / config.number(
-            "log.cleaner.threads"
-        )
-        return max(0.0, (stats.bytes_read + stats.bytes_written) * 1000 / share - elapsed_ms)
+                stats = turn.outcome.manifest.stats
+                size_bytes = stats.bytes_read + stats.bytes_written
+                await clock.sleep(owed_ms(config, clock, size_bytes, turn.elapsed_ms) / 1000)
 
     async def _retain(self) -> None:
         while True:
@@ -251,6 +243,7 @@ class Cleaner:
             broker.metadata,
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
+            io_bytes_per_second=pace_of(broker.kafka_config, broker.clock),
             defects=self._defects(name),
         )
         task = self._rounds[name] = asyncio.create_task(work)

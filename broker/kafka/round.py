@@ -86,11 +86,12 @@ async def clean(
     *,
     now_ms: int,
     keys_max: int,
+    io_bytes_per_second: float | None = None,
     defects: Defects = NO_DEFECTS,
 ) -> RoundOutcome:
     """Raises CompactionError, StorageError, Moved; nothing has changed then.
 
-    `plan`: made a moment ago, of this log.
+    `plan`: made a moment ago, of this log. `io_bytes_per_second`: None: as fast as it can.
     """
     sources = sources_of(partition, plan)
     await partition.log.settle()
@@ -103,6 +104,8 @@ async def clean(
     asked.map_reopens_aborted = defects.map_reopens_aborted
     asked.full_index_fails_round = defects.full_index_fails_round
     asked.segment_bytes_max = store.settings.segment_bytes_max
+    if io_bytes_per_second is not None:
+        asked.io_bytes_per_second = io_bytes_per_second
     asked.ledger_ids.extend(ledger_ids)
     reach("clean.planned")
     try:

@@ -121,12 +121,12 @@ class LogFile:
         with suppress(BufferError):
             self.bytes.close()
 
-    def stretches(self) -> Iterator[Batches]:
-        """All batches, some at a time."""
+    def stretches(self, stretch_bytes: int = STRETCH_BYTES) -> Iterator[Batches]:
+        """All batches, some at a time: about so many bytes, but at least one."""
         size_bytes, at, first = self.source.record.size_bytes, 0, 0
         last, data, sizes_of = (-1, -1), self.bytes, _SIZES.unpack_from
         while at < size_bytes:
-            end = min(at + STRETCH_BYTES, size_bytes)
+            end = min(at + stretch_bytes, size_bytes)
             places: list[int] = []
             fronts: list[bytes] = []
             while at < end:
@@ -295,6 +295,12 @@ class Batches:
     def size_bytes(self) -> Integers:
         size: Integers = self.column("length") + LOG_OVERHEAD_BYTES
         return size
+
+    @property
+    def stored_bytes(self) -> int:
+        """What they take in the file."""
+        sizes = self.entries["key_bytes"].astype(np.int64) + self.entries["value_bytes"]
+        return int(sizes.sum()) + HEADER_BYTES * len(self)
 
     @property
     def record_count(self) -> Integers:

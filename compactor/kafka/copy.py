@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ledgerfold.compactor.kafka.batches import BATCH, Batches, LogFile
+from ledgerfold.compactor.kafka.batches import BATCH, STRETCH_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.keep import Rules, Verdicts, kept_records, verdicts
 from ledgerfold.compactor.kafka.left import Left, LeftEntries
+from ledgerfold.compactor.kafka.pace import Pace
 from ledgerfold.compactor.kafka.records import Records, read_records
 from ledgerfold.compactor.kafka.rewrite import rebuilt
 from ledgerfold.compactor.kafka.rows import Copied, Row
@@ -21,6 +22,7 @@ from ledgerfold.compactor.output import LedgerOutput
 from ledgerfold.compactor.plan import InputSegment, Output
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.rows import Written
+from ledgerfold.storage.entry import HEADER_BYTES
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
 from ledgerfold.storage.kafka.filtering import kept
 
@@ -28,8 +30,10 @@ from ledgerfold.storage.kafka.filtering import kept
 class Copy:
     """One task's work. `output` None: only to count."""
 
-    def __init__(self, task: int, rules: Rules, chosen: Integers, output: Output | None) -> None:
-        self._task, self._rules, self._chosen = task, rules, chosen
+    def __init__(
+        self, task: int, rules: Rules, chosen: Integers, output: Output | None, pace: Pace
+    ) -> None:
+        self._task, self._rules, self._chosen, self._pace = task, rules, chosen, pace
         self._aborted = AbortedIndex(rules.lines)
         self._output = LedgerOutput(output) if output is not None else None
         self._messages_read = self._messages_written = 0
@@ -43,6 +47,7 @@ class Copy:
             with self._output:
                 self._copy(files)
                 self._output.finish()
+            self._pace.settle()
             for record in self._output.sealed:
                 yield self._task, Written(record.SerializeToString())
             yield self._task, self._output.write_times
@@ -52,8 +57,9 @@ class Copy:
     def _copy(self, files: Sequence[InputSegment]) -> None:
         for file in files:
             with LogFile(file) as opened:
-                for batches in opened.stretches():
+                for batches in opened.stretches(self._pace.at_once(STRETCH_BYTES)):
                     self._copy_stretch(batches)
+                    self._pace.spend(batches.stored_bytes)
 
     def _copy_stretch(self, batches: Batches) -> None:
         rules = self._rules
@@ -110,3 +116,5 @@ class Copy:
         self._left.append(np.stack(facts, axis=1).astype("<i8").tobytes())
         if self._output is not None:
             self._output.append_block(entries)
+            written = entries.size_bytes
+            self._pace.spend(int(written.sum()) + HEADER_BYTES * len(written))

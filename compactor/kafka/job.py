@@ -7,6 +7,9 @@ The driver decides between them, from what is small: how many keys there are, wh
 met. The offsets that stay wait where the first job left them. When there are more keys than the map
 takes, the driver finds where it stops, and the map is made again up to there.
 
+Tasks share what the round may read and write in a second. What the driver reads itself is not held
+to that: headers, and the records at which a full map stops.
+
 Memory of the driver: 24 bytes for each transactional batch and each batch that is left, and 16 for
 each key of the limit when it is reached.
 """
@@ -17,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from operator import index
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,6 +80,7 @@ class RoundJob:
     ) -> None:
         self._context, self._plan, self._tasks = context, plan, tasks
         self._progress, self._clock = progress, clock
+        self._cores = max(context.defaultParallelism, 1)
         # Of the copy, once they are known.
         self.copies = 0
         self._passed_over: tuple[Line, ...] = ()
@@ -115,8 +120,10 @@ class RoundJob:
     def _mapped(self, mapped: Range) -> Iterator[_Map]:
         tasks, progress = self._tasks, self._progress
         firsts_max = tasks.keys_max if tasks.may_fill else 0
-        rows: Rows = self._context.parallelize(tasks.scans, max(len(tasks.scans), 1)).mapPartitions(
-            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._passed_over)
+        scans = max(len(tasks.scans), 1)
+        rate = self._bytes_per_second(scans)
+        rows: Rows = self._context.parallelize(tasks.scans, scans).mapPartitions(
+            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._passed_over, rate)
         )
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
@@ -198,7 +205,7 @@ class RoundJob:
             output = None
             if not plan.dry_run:
                 output = Output(plan.ledgers_dir, plan.ledger_ids[number], plan.segment_bytes_max)
-            for run in copy_runs(files, max(self._context.defaultParallelism, 1)):
+            for run in copy_runs(files, self._cores):
                 first = next(
                     (first_offsets[each.ordinal] for each in run if each.ordinal in first_offsets),
                     None,
@@ -214,9 +221,16 @@ class RoundJob:
         routed = rows.mapPartitions(RouteTask(tuple(run.first_offset for run in runs)))
         if self._tasks.buckets > 1 or len(runs) > 1:
             routed = routed.partitionBy(len(runs), index)
-        copied = routed.mapPartitionsWithIndex(CopyTask(runs, rules, self._progress)).collect()
+        copy = CopyTask(runs, rules, self._progress, self._bytes_per_second(len(runs)))
+        copied = routed.mapPartitionsWithIndex(copy).collect()
         _raise_failure([content for _, content in copied])
         return list(copied)
+
+    def _bytes_per_second(self, tasks: int) -> float:
+        """The share of each of so many tasks: as many as there are cores run side by side."""
+        if not self._plan.HasField("io_bytes_per_second"):
+            return inf
+        return self._plan.io_bytes_per_second / min(tasks, self._cores)
 
     def _group(
         self, group: list[CleanSegment], copied: list[Any], lines: list[Line], ledger_id: int

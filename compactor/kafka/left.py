@@ -54,7 +54,10 @@ class Left:
         self._new.update(zip(indexes.tolist(), sections, strict=True))
 
     def keep_headers(self, indexes: Integers) -> None:
-        """Alone, as storage/kafka/filtering.py has it."""
+        """Alone: they tell of a producer's last sequence, or of the log's end.
+
+        One has no horizon and is not compressed; its largest timestamp stays.
+        """
         headers = self._headers[indexes]
         headers["attributes"] &= KIND
         headers["base_timestamp_ms"], headers["record_count"] = NO_TIMESTAMP, 0

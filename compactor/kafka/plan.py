@@ -122,6 +122,8 @@ def copy_runs(files: tuple[InputSegment, ...], cores: int) -> tuple[tuple[InputS
 def check_plan(plan: CleanPlan) -> None:
     """Raises InvalidRequest."""
     check_folder(plan.ledgers_dir)
+    if plan.HasField("io_bytes_per_second") and not plan.io_bytes_per_second >= 0:
+        raise InvalidRequest(f"{plan.io_bytes_per_second} bytes per second: 0 is the least.")
     if plan.keys_max < 1:
         raise InvalidRequest(f"A map of {plan.keys_max} keys: one is the least.")
     if not plan.segments or plan.segments[-1].next_base_offset != plan.upper_bound:

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.kafka.batches import Batches, LogFile
+from ledgerfold.compactor.kafka.batches import STRETCH_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.distinct import Keys
+from ledgerfold.compactor.kafka.pace import Pace
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Facts, Mapped, Row, Span
@@ -37,7 +38,8 @@ def scan(
     lines: Sequence[Line],
     mapped: Range,
     buckets: int,
-    passed_over: Sequence[Line] = (),
+    passed_over: Sequence[Line],
+    pace: Pace,
 ) -> Iterator[Row]:
     """`passed_over`: of data that is not mapped (passed_over.py).
 
@@ -49,13 +51,14 @@ def scan(
     for file in files:
         first = last = -1
         with LogFile(file) as opened:
-            for batches in opened.stretches():
+            for batches in opened.stretches(pace.at_once(STRETCH_BYTES)):
                 first = int(batches.base_offset[0]) if first < 0 else first
                 last = int(batches.last_offset[-1])
                 facts = facts_of(batches)
                 if len(facts):
                     yield 0, Facts.of(facts)
                 yield 0, _read(batches, aborted, passed, mapped, chunk, unmapped)
+                pace.spend(batches.stored_bytes)
                 if chunk.is_full:
                     yield from chunk.folded()
                     chunk = _Chunk(mapped.first, buckets)
@@ -66,6 +69,7 @@ def scan(
             yield 0, Span(file.ordinal, first, last)
     yield from chunk.folded()
     yield from unmapped.folded()
+    pace.settle()
 
 
 def keyed_batches(batches: Batches, aborted: AbortedIndex, upto: int) -> Integers:
@@ -86,11 +90,16 @@ def _read(
     chunk: _Chunk,
     unmapped: _Chunk,
 ) -> Mapped:
-    """Adds the keys to one of the chunks, and counts."""
+    """Adds the keys to one of the chunks, and counts.
+
+    As Kafka does, from the batch on that holds the first dirty offset, what comes before it in that
+    batch included, and of a marker one message, even if its header alone is left.
+    """
     is_passed = passed.covers(batches)
     which = keyed_batches(batches, aborted, mapped.stop - 1)
     in_range = (batches.last_offset >= mapped.first) & (batches.last_offset <= mapped.last)
-    unread = int(batches.record_count[in_range].sum())
+    counts = np.where(batches.is_control, 1, batches.record_count)
+    unread = int(counts[in_range].sum())
     unread -= int(batches.record_count[which][in_range[which]].sum())
     messages, keyless = unread, 0
     for records in read_records(batches, which):

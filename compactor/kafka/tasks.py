@@ -1,5 +1,7 @@
 """What Spark runs of a round: three kinds of task, as in compactor/tasks.py.
 
+Those that read files hold to a pace (pace.py): `bytes_per_second` is the task's own.
+
 An error of ours becomes a Failure row, which a task that sees it hands on.
 """
 
@@ -15,6 +17,7 @@ from pyspark.accumulators import Accumulator
 from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.keep import Rules
 from ledgerfold.compactor.kafka.merge import merge
+from ledgerfold.compactor.kafka.pace import Pace
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.rows import Row
 from ledgerfold.compactor.kafka.scan import scan
@@ -34,12 +37,14 @@ class ScanTask:
     mapped: Range
     buckets: int
     progress: Accumulator[Parts]
-    passed_over: tuple[Line, ...] = ()
+    passed_over: tuple[Line, ...]
+    bytes_per_second: float
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         files = tuple(chain.from_iterable(runs))
+        pace, passed_over = Pace(self.bytes_per_second), self.passed_over
         try:
-            yield from scan(files, self.lines, self.mapped, self.buckets, self.passed_over)
+            yield from scan(files, self.lines, self.mapped, self.buckets, passed_over, pace)
         except LedgerfoldError as error:
             yield 0, Failure.of(error)
         self.progress.add(
@@ -96,11 +101,12 @@ class CopyTask:
     runs: tuple[CopyRun, ...]
     rules: Rules
     progress: Accumulator[Parts]
+    bytes_per_second: float
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
-        run = self.runs[index]
+        run, pace = self.runs[index], Pace(self.bytes_per_second)
         try:
-            yield from Copy(index, self.rules, _joined(rows), run.output).run(run.files)
+            yield from Copy(index, self.rules, _joined(rows), run.output, pace).run(run.files)
         except LedgerfoldError as error:
             yield index, Failure.of(error)
         self.progress.add(

@@ -1,8 +1,10 @@
 """What of a log a round may touch, how dirty that is, and whether it is overdue.
 
+    >>> from types import SimpleNamespace
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(5)]
     >>> view = LogView(log, log_start=0, log_end=50, last_stable_offset=45)
-    >>> found = plan(view, checkpoint=20, config=Lags(0, 2**63 - 1), now_ms=9)
+    >>> lags = SimpleNamespace(min_compaction_lag_ms=0, max_compaction_lag_ms=2**63 - 1)
+    >>> found = plan(view, checkpoint=20, config=lags, now_ms=9)
     >>> found.first_dirty_offset, found.bound, found.clean_bytes, found.cleanable_bytes, found.ratio
     (20, 40, 200, 200, 0.5)
 
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ledgerfold.kafka.segment import Segment, Segments, closed_from, floor_index
 
@@ -32,11 +34,6 @@ class HasLags(Protocol):
     def min_compaction_lag_ms(self) -> int: ...
     @property
     def max_compaction_lag_ms(self) -> int: ...
-
-
-class Lags(NamedTuple):
-    min_compaction_lag_ms: int
-    max_compaction_lag_ms: int
 
 
 class Limit(Enum):

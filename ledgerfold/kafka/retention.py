@@ -1,12 +1,13 @@
 """Which segments go: whole ones, from the oldest on, as far as the policy lets them.
 
+    >>> from types import SimpleNamespace
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(3)]
-    >>> config = Retained(is_deleted=True, retention_bytes=250, retention_ms=-1)
+    >>> config = SimpleNamespace(is_deleted=True, retention_bytes=250, retention_ms=-1)
     >>> found = doomed(log, config, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start
     (0, 0)
-    >>> smaller = config._replace(retention_bytes=200)
-    >>> found = doomed(log, smaller, log_start=0, high_watermark=30, now_ms=5)
+    >>> config.retention_bytes = 200
+    >>> found = doomed(log, config, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start, found.reasons
     (1, 10, (Reason.SIZE,))
 
@@ -22,13 +23,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ledgerfold.kafka.segment import Segment, Segments
 
 
 class Retains(Protocol):
-    """What retention asks of a topic's settings: broker/kafka/config.py has them all."""
+    """What retention asks of a topic's settings: broker/kafka/config.py has them all.
+
+    -1: without a bound.
+    """
 
     @property
     def is_deleted(self) -> bool: ...
@@ -36,14 +40,6 @@ class Retains(Protocol):
     def retention_bytes(self) -> int: ...
     @property
     def retention_ms(self) -> int: ...
-
-
-class Retained(NamedTuple):
-    """-1: without a bound."""
-
-    is_deleted: bool
-    retention_bytes: int
-    retention_ms: int
 
 
 class Reason(Enum):

@@ -15,7 +15,7 @@ Rules:
     >>> header = check_batch(batch)
     >>> header.base_offset, header.next_offset, header.record_count, header.size_bytes
     (7, 8, 1, 70)
-    >>> read_batch_header(stamped_batch_header(batch, base_offset=40, leader_epoch=3)).last_offset
+    >>> check_batch(packed_header(placed(header, base_offset=40)) + batch[61:]).last_offset
     40
 
 Source: KIP-98 and KIP-534; `org.apache.kafka.common.record.DefaultRecordBatch`.
@@ -261,11 +261,6 @@ def with_checksum(header: BatchHeader, section: bytes) -> BatchHeader:
     )
 
 
-def stamped_batch_header(buffer: Buffer, base_offset: int, leader_epoch: int = 0) -> bytes:
-    """The 61 bytes of a batch's header with its place in the log. The checksum still holds."""
-    return packed_header(placed(read_batch_header(buffer), base_offset, leader_epoch))
-
-
 def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
     """The header with that place in the log, which its checksum does not cover."""
     return BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:]))
@@ -274,12 +269,3 @@ def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> Batc
 def packed_header(header: BatchHeader) -> bytes:
     """The 61 bytes, length and checksum as the header says."""
     return _HEADER.pack(*header)
-
-
-def with_append_time(batch: Buffer, time_ms: int) -> bytes:
-    """The batch with the broker's time for all its records, and another checksum."""
-    header = read_batch_header(batch)
-    stamped = header._replace(
-        attributes=header.attributes | _LOG_APPEND_TIME, max_timestamp_ms=time_ms
-    )
-    return sealed(stamped, memoryview(batch)[BATCH_HEADER_BYTES:])

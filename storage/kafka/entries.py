@@ -29,7 +29,6 @@ from ledgerfold.storage.entry import (
     EntryFields,
     EntryHeader,
     build_entry,
-    read_header,
 )
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import (
@@ -84,11 +83,6 @@ def _fields(messages: int, sequence_id: int, publish_time_ms: int) -> EntryField
         codec=Codec.KAFKA,
         compression=Compression.NONE,
     )
-
-
-def batch_of(entry: Buffer) -> bytes:
-    """The whole batch of a whole entry."""
-    return bytes(memoryview(entry)[read_header(entry).header_bytes :])
 
 
 class KafkaBatch:

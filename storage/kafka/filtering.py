@@ -15,8 +15,8 @@ Rules:
     >>> left = kept(batch, [False, True], delete_horizon_ms=99)
     >>> [(record.offset, record.timestamp_ms) for record in records_of(left)]
     [(1, 20)]
-    >>> read_batch_header(left).delete_horizon_ms, len(header_only(left))
-    (99, 61)
+    >>> read_batch_header(left).delete_horizon_ms
+    99
 
 Source: KIP-534; `org.apache.kafka.common.record.MemoryRecords.filterTo`.
 """
@@ -29,28 +29,21 @@ from itertools import compress as chosen
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.kafka.batch import (
     NO_TIMESTAMP,
-    BatchHeader,
     TimestampType,
     attributes_of,
     read_batch_header,
     sealed,
 )
-from ledgerfold.storage.kafka.compression import KafkaCompression, compress
+from ledgerfold.storage.kafka.compression import compress
 from ledgerfold.storage.kafka.records import columns_of
-from ledgerfold.storage.kafka.section import RecordColumns, record_section
+from ledgerfold.storage.kafka.section import record_section
 
 
-def kept(
-    batch: Buffer,
-    keep: Sequence[bool],
-    delete_horizon_ms: int | None = None,
-    columns: RecordColumns | None = None,
-) -> bytes:
+def kept(batch: Buffer, keep: Sequence[bool], delete_horizon_ms: int | None = None) -> bytes:
     """The batch with the records that `keep` says, row by row; nothing when none is left.
 
     `delete_horizon_ms`: to be set now, because a tombstone survives, or the marker of a transaction
-    that is empty; None: no cause to. `columns`: the batch's records, from whoever read them
-    already. Raises KafkaError.
+    that is empty; None: no cause to. Raises KafkaError.
     """
     if not any(keep):
         return b""
@@ -59,7 +52,7 @@ def kept(
     if all(keep) and (delete_horizon_ms is None or horizon is not None):
         return bytes(batch)
     horizon = delete_horizon_ms if horizon is None else horizon
-    offsets, timestamps, keys, values, headers = columns or columns_of(batch)
+    offsets, timestamps, keys, values, headers = columns_of(batch)
     survivors = list(chosen(range(len(offsets)), keep))
     times = list(chosen(timestamps, keep))
     base_timestamp = times[0] if horizon is None else horizon
@@ -72,34 +65,16 @@ def kept(
         base_timestamp,
     )
     rebuilt = header._replace(
-        attributes=_attributes(header, header.compression, has_delete_horizon=horizon is not None),
+        attributes=attributes_of(
+            header.compression,
+            header.timestamp_type,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+            has_delete_horizon=horizon is not None,
+        ),
         base_timestamp_ms=base_timestamp,
         record_count=len(survivors),
     )
     if header.timestamp_type == TimestampType.CREATE_TIME:
         rebuilt = rebuilt._replace(max_timestamp_ms=max(NO_TIMESTAMP, *times))
     return sealed(rebuilt, compress(header.compression, section))
-
-
-def header_only(batch: Buffer) -> bytes:
-    """The batch without its records: what tells of a producer's last sequence, or of a log's end.
-
-    It has no horizon and is not compressed; its largest timestamp stays.
-    """
-    header = read_batch_header(batch)
-    left = header._replace(
-        attributes=_attributes(header, KafkaCompression.NONE, has_delete_horizon=False),
-        base_timestamp_ms=NO_TIMESTAMP,
-        record_count=0,
-    )
-    return sealed(left, b"")
-
-
-def _attributes(header: BatchHeader, compression: int, *, has_delete_horizon: bool) -> int:
-    return attributes_of(
-        compression,
-        header.timestamp_type,
-        is_transactional=header.is_transactional,
-        is_control=header.is_control,
-        has_delete_horizon=has_delete_horizon,
-    )

@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 
 from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.kafka.batch import read_batch_header
-from ledgerfold.storage.kafka.entries import batch_of
 from ledgerfold.storage.kafka.records import (
     ControlType,
     KafkaRecord,
@@ -213,7 +213,7 @@ class KafkaAnswers:
                 if told.HasField("ready"):
                     first = told.ready.first_offset
                 for entry in told.entries:
-                    yield batch_of(entry), first
+                    yield entry[read_header(entry).header_bytes :], first
                 if told.more_check_ids:
                     asked.put(data_pb2.ReadRequest(check_id=next(checks)))
                 if told.end_of_data_check_ids:

@@ -8,6 +8,7 @@ is kept: a batch that a subject calls the same must have the same bytes on the o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from tests.differential.kafka_generate import TURNS, Request, history, kind_of
@@ -34,8 +35,8 @@ class Duel:
         self._logs: list[str] = []
         self._bytes: dict[tuple[str, object], object] = {}
         self._held: dict[str, int] = {}
-        # Of segments, before the turn.
-        self._bases: dict[str, set[int]] = {}
+        # Of each log, before the turn.
+        self._before: dict[str, list[Answer]] = {}
         self._is_compressed = False
 
     @property
@@ -71,6 +72,11 @@ class Duel:
     def _step(self, request: Request, is_last: bool) -> tuple[str, object, object] | None:
         if request["op"] in TURNS or request["op"] in ("plan", "retention", "delete-old"):
             self._align()
+        if request["op"] in TURNS and self._ours.is_one_process:
+            self._before = {
+                log: self._theirs.ask({"op": "batches", "log": log}).get("batches", [])
+                for log in self._logs
+            }
         if request["op"] == "high-watermark":
             self._hold(request["log"], request.get("offset"))
             return self._look(closely=False)
@@ -91,8 +97,8 @@ class Duel:
         if self._has_guessed(left, right):
             for answer in (left, right):
                 answer["stats"].pop("bytesWritten")
-        if self._begins_inside(left):
-            _forgive_map_messages(left, right)
+        if self._ours.is_one_process and "stats" in left:
+            _forgive_map_messages(left, right, self._before.get(left["log"], []))
         if left != right:
             return ("answer", *_parts(left, right))
         return self._look(is_last or request["op"] in _LOOKED_AT)
@@ -144,7 +150,6 @@ class Duel:
         for log in self._logs:
             ours, theirs = self._both({"op": "segments", "log": log})
             there = {segment["base"]: segment["modified"] for segment in theirs["segments"]}
-            self._bases[log] = set(there)
             for segment in ours["segments"]:
                 if there.get(segment["base"]) != segment["modified"]:
                     fields = {"segment": segment["base"], "to": segment["modified"]}
@@ -158,12 +163,6 @@ class Duel:
             for log in self._logs:
                 answer = self._theirs.ask({"op": "batches", "log": log})
                 self._ours.sizes.learn(log, answer.get("batches", []))
-
-    def _begins_inside(self, ours: Answer) -> bool:
-        """A round of the product that begins inside a segment."""
-        if not self._ours.is_one_process or "stats" not in ours:
-            return False
-        return ours["firstDirty"] not in self._bases.get(ours["log"], ())
 
     def _has_guessed(self, ours: Answer, theirs: Answer) -> bool:
         """A compressed batch that was written, and gone again before its size could be learned."""
@@ -249,12 +248,21 @@ def _in_common(ours: Answer, theirs: Answer) -> tuple[Answer, Answer]:
     return ours, theirs if "next" in ours else _without(theirs, ("next",))
 
 
-def _forgive_map_messages(ours: Answer, theirs: Answer) -> None:
-    """Kafka counts from the entry of the offset index before the first dirty offset on."""
-    counted = [answer.get("stats", {}).get("mapMessagesRead", 0) for answer in (ours, theirs)]
-    if counted[0] <= counted[1]:
+def _forgive_map_messages(ours: Answer, theirs: Answer, batches: Sequence[Answer]) -> None:
+    """Kafka counts from the entry of the offset index before the first dirty offset on: so some
+    last of the batches that lie before it in its segment, whole ones. `batches`: before the round.
+    """
+    first, name = ours.get("firstDirty", 0), "mapMessagesRead"
+    segment = max((each["segment"] for each in batches if each["segment"] <= first), default=0)
+    before = (
+        1 if each["control"] else len(each["records"])
+        for each in reversed(batches)
+        if each["segment"] == segment and each["last"] < first
+    )
+    more = theirs.get("stats", {}).get(name, 0) - ours["stats"].get(name, 0)
+    if more in accumulate(before, initial=0):
         for answer in (ours, theirs):
-            answer.get("stats", {}).pop("mapMessagesRead", None)
+            answer.get("stats", {}).pop(name, None)
 
 
 def _segment(segment: Answer, without_times: set[int]) -> Answer:

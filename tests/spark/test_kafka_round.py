@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanRequest
 from tests.support.compaction import damage
 from tests.support.compactor_process import CompactorProcess
 from tests.support.kafka_log import KafkaLog, batches_of, run_round
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -90,6 +92,39 @@ def test_a_cancelled_round_leaves_nothing(session: Session, log: KafkaLog) -> No
     run.cancel()
     with pytest.raises(CompactionCancelled):
         run.execute()
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("small_tasks")
+def test_a_round_takes_the_time_that_its_rate_asks_for(session: Session, log: KafkaLog) -> None:
+    """By its own figures: each phase what it read, and wrote, and no less."""
+    plan = log.plan(run_id="paced", io_bytes_per_second=20_000)
+    manifest = CleanRun(plan, session, REAL, time.time).execute()
+    read = sum(file.size_bytes for segment in plan.segments for file in segment.files)
+    written = sum(file.size_bytes for group in manifest.groups for file in group.files)
+    assert manifest.stats.map_ms >= read / 20
+    assert manifest.stats.copy_ms >= (read + written) / 20
+    log.take(manifest)
+    assert manifest.end_offset == 120
+
+
+def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> None:
+    """Its tasks would go on for weeks."""
+    before = sorted(log.ledgers_dir.rglob("*"))
+    plan = log.plan(run_id="slow", io_bytes_per_second=0.001)
+    run = CleanRun(plan, session, REAL, time.time)
+    tracker = session.context.statusTracker()
+
+    def is_waiting() -> bool:
+        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+        return any(stage is not None and stage.numActiveTasks for stage in stages)
+
+    with ThreadPoolExecutor(1) as executor:
+        ended = executor.submit(run.execute)
+        wait_until(is_waiting, "a task that waits", 60)
+        run.cancel()
+        with pytest.raises(CompactionCancelled):
+            ended.result()
     assert sorted(log.ledgers_dir.rglob("*")) == before
 
 

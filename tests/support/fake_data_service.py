@@ -39,8 +39,12 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     Unavailable,
 )
-from ledgerfold.storage.kafka.batch import read_batch_header, stamped_batch_header
-from ledgerfold.storage.kafka.entries import batch_of
+from ledgerfold.storage.kafka.batch import (
+    BATCH_HEADER_BYTES,
+    packed_header,
+    placed,
+    read_batch_header,
+)
 from ledgerfold.storage.kafka.records import KafkaRecord, columns_of, records_of
 from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
 
@@ -124,7 +128,8 @@ class FakeKafkaTopic:
         self.batch_bytes_max = 1_000_000
 
     def take(self, entry: bytes) -> data_pb2.Receipt:
-        header, batch = read_header(entry), batch_of(entry)
+        header = read_header(entry)
+        batch = entry[header.header_bytes :]
         receipt = data_pb2.Receipt(sequence_id=header.sequence_id)
         try:
             receipt.entry_id = self._append(batch)
@@ -135,15 +140,15 @@ class FakeKafkaTopic:
         return receipt
 
     def _append(self, batch: bytes) -> int:
-        stamped = stamped_batch_header(batch, self.producers.end_offset)
+        header = placed(read_batch_header(batch), self.producers.end_offset)
         if None in columns_of(batch).keys:
             raise KafkaError(KafkaErrorKind.INVALID_RECORD, "Without a key.")
-        prepared = self.producers.prepare(read_batch_header(stamped), None, Origin.CLIENT)
+        prepared = self.producers.prepare(header, None, Origin.CLIENT)
         if prepared.duplicate is not None:
             return prepared.duplicate.first_offset
         self.producers.commit(prepared)
-        self.batches.append(stamped + batch[len(stamped) :])
-        return read_batch_header(stamped).base_offset
+        self.batches.append(packed_header(header) + batch[BATCH_HEADER_BYTES:])
+        return header.base_offset
 
     def load_anew(self) -> None:
         """It knows the last batch of each producer alone, as after any clean restart."""

@@ -23,7 +23,7 @@ from ledgerfold.compactor.kafka.job import RoundJob
 from ledgerfold.compactor.kafka.plan import cut
 from ledgerfold.storage.entry import Codec, read_header, stamp
 from ledgerfold.storage.kafka.batch import read_batch_header
-from ledgerfold.storage.kafka.entries import batch_of, entry_of
+from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from ledgerfold.storage.names import ledgers_dir
 from ledgerfold.storage.segment import SegmentWriter, scan_segment
@@ -208,7 +208,7 @@ def batches_of(ledgers: Path, segments: Iterable[CleanSegment]) -> list[bytes]:
             path = ledgers / record.path
             content = path.read_bytes()
             for header, offset in scan_segment(path, record):
-                batch = batch_of(content[offset : offset + header.size_bytes])
+                batch = content[offset + header.header_bytes : offset + header.size_bytes]
                 assert header.codec == Codec.KAFKA
                 if segment.is_cleaned:
                     assert header.position == (0, read_batch_header(batch).last_offset)

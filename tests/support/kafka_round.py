@@ -15,9 +15,9 @@ from pathlib import Path
 from ledgerfold.storage.entry import EntryHeader, read_header, stamp, verify_sections
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header, sealed
 from ledgerfold.storage.kafka.entries import entry_of
-from ledgerfold.storage.kafka.filtering import header_only, kept
+from ledgerfold.storage.kafka.filtering import kept
 from ledgerfold.storage.kafka.records import ControlType, columns_of, marker_type, records_of
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.compactor_pb2 import (
@@ -168,7 +168,7 @@ class KafkaRound:
         raw = self._stored[left.last].batch
         if left.token in self._tokens:
             return raw
-        return self._rebuilt[left.token] if left.records else header_only(raw)
+        return self._rebuilt[left.token] if left.records else _header_alone(raw)
 
     def _group(self, ledger_id: int, count: int, segment: Segment) -> CleanedGroup:
         files = [] if self._plan.dry_run else self._write(ledger_id, segment.batches)
@@ -257,3 +257,12 @@ def _model_of(batch: bytes) -> Batch:
             size=header.size_bytes,
         )
     )
+
+
+def _header_alone(batch: bytes) -> bytes:
+    """Without records, codec and horizon."""
+    header = read_batch_header(batch)
+    left = header._replace(
+        attributes=header.attributes & 0b111000, base_timestamp_ms=NO_TIMESTAMP, record_count=0
+    )
+    return sealed(left, b"")

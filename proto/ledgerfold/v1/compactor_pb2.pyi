@@ -199,7 +199,7 @@ class CheckStrategyResponse(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class CleanPlan(_message.Message):
-    __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run", "map_reopens_aborted", "full_index_fails_round")
+    __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run", "map_reopens_aborted", "full_index_fails_round", "io_bytes_per_second")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     LEDGERS_DIR_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +220,7 @@ class CleanPlan(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     MAP_REOPENS_ABORTED_FIELD_NUMBER: _ClassVar[int]
     FULL_INDEX_FAILS_ROUND_FIELD_NUMBER: _ClassVar[int]
+    IO_BYTES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     topic: str
     ledgers_dir: str
@@ -240,7 +241,8 @@ class CleanPlan(_message.Message):
     dry_run: bool
     map_reopens_aborted: bool
     full_index_fails_round: bool
-    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segment_bytes_max: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., upper_bound: _Optional[int] = ..., time_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ...) -> None: ...
+    io_bytes_per_second: float
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., ledgers_dir: _Optional[str] = ..., segment_bytes_max: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[CleanSegment, _Mapping]]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., upper_bound: _Optional[int] = ..., time_ms: _Optional[int] = ..., delete_retention_ms: _Optional[int] = ..., keys_max: _Optional[int] = ..., log_segment_bytes: _Optional[int] = ..., index_bytes_max: _Optional[int] = ..., index_interval_bytes: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[ActiveProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[_records_pb2.AbortedTransaction, _Mapping]]] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., dry_run: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., io_bytes_per_second: _Optional[float] = ...) -> None: ...
 
 class CleanSegment(_message.Message):
     __slots__ = ("base_offset", "next_base_offset", "is_cleaned", "files", "size_bytes", "offset_index_bytes", "time_index_bytes")

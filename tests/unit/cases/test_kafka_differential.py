@@ -116,6 +116,16 @@ def test_what_is_known_to_differ_is_named() -> None:
     sizes = Difference([append], 0, "info of t-0", {"size": 8}, {"size": 9})
     assert explanation(sizes) == SNAPPY
     assert not explanation(sizes._replace(history=[{"op": "append"}]))
+    rewritten = Difference(
+        [append, {"op": "clean"}],
+        1,
+        "answer",
+        {"stats": {"bytesWritten": 8}},
+        {"stats": {"bytesWritten": 9}},
+    )
+    assert explanation(rewritten) == SNAPPY
+    assert not explanation(rewritten._replace(history=[{"op": "append"}, {"op": "clean"}]))
+    assert not explanation(rewritten._replace(ours={"stats": {"messagesWritten": 8}}))
     listed = Difference(
         [append], 0, "segments", {"segments": [segment]}, {"segments": [empty, segment]}
     )

@@ -11,7 +11,6 @@ from ledgerfold.broker.kafka.checkpoint_file import (
     checkpoint_text,
     read_checkpoint,
     truncated,
-    updated,
 )
 from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, State, States
 from ledgerfold.storage.errors import Corruption
@@ -199,12 +198,6 @@ def test_texts_that_are_damaged(text: str) -> None:
 )
 def test_what_is_written_is_read(offsets: dict[TopicPartition, int]) -> None:
     assert read_checkpoint(checkpoint_text(offsets), PATH) == offsets
-
-
-def test_t86_entries_of_partitions_that_are_gone() -> None:
-    assert updated({T: 1, U: 2}, [T], put=(T, 9)) == {T: 9}
-    assert updated({T: 1, U: 2}, [T, U], remove=U) == {T: 1}
-    assert updated({}, [T], put=(U, 4)) == {U: 4}
 
 
 def test_t88_truncation_lowers_the_checkpoint() -> None:

@@ -19,7 +19,6 @@ from ledgerfold.storage.kafka.batch import (
     check_batch,
     read_batch_header,
     sealed,
-    with_append_time,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression, compress
 from ledgerfold.storage.kafka.records import (
@@ -28,9 +27,11 @@ from ledgerfold.storage.kafka.records import (
     columns_of,
     end_marker,
 )
+from tests.support.kafka_golden import TIME_MS, golden
 
 NOW_MS = 10_000_000
 HOUR_MS = 3_600_000
+DATED = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 Row = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
@@ -55,6 +56,12 @@ def lead(
 
 def whole(taken: Taken) -> bytes:
     return taken.header_bytes + taken.section
+
+
+def dated(batch: bytes) -> bytes:
+    """By another broker, whose clock it has."""
+    rules = AppendRules("t-0", LogConfig.of(DATED))
+    return whole(rules.lead(BatchParts.of(batch), Origin.CLIENT, offset=0, now_ms=NOW_MS))
 
 
 def refusal(
@@ -151,16 +158,26 @@ def test_a_missing_key_is_told_before_a_wrong_time_but_the_time_is_the_error() -
 @pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.COORDINATOR])
 def test_the_brokers_clock(origin: Origin) -> None:
     batch = batch_of(b"k", b"l", times=[5, NOW_MS * 9], codec="zstd")
-    taken = lead(batch, {"message.timestamp.type": "LogAppendTime"}, origin)
+    taken = lead(batch, DATED, origin)
     assert taken.append_time_ms == NOW_MS
     assert taken.header == check_batch(whole(taken))
     assert columns_of(whole(taken)).timestamps_ms == [NOW_MS, NOW_MS]
     assert bytes(taken.section) == batch[61:]
 
 
+def test_append_time_is_stamped_byte_for_byte() -> None:
+    """As Kafka's own classes do; the base timestamp is what it was."""
+    rules, batch = AppendRules("t-0", LogConfig.of(DATED)), BatchParts.of(golden("none"))
+    time_ms = TIME_MS + 50_000
+    taken = rules.lead(batch, Origin.COORDINATOR, offset=40, now_ms=time_ms, leader_epoch=5)
+    assert whole(taken) == golden("append time")
+    assert taken.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert taken.header.base_timestamp_ms == TIME_MS
+    assert columns_of(whole(taken)).timestamps_ms == [time_ms] * 4
+
+
 def test_a_client_does_not_stand_in_for_the_brokers_clock() -> None:
-    stamped = with_append_time(batch_of(b"k"), NOW_MS)
-    error = records_refused(stamped, {"message.timestamp.type": "LogAppendTime"})
+    error = records_refused(dated(batch_of(b"k")), DATED)
     assert error.records == (
         (
             0,
@@ -171,7 +188,7 @@ def test_a_client_does_not_stand_in_for_the_brokers_clock() -> None:
 
 
 def test_the_mark_of_another_clock_is_taken_away() -> None:
-    taken = lead(with_append_time(batch_of(b"k", times=[5]), NOW_MS))
+    taken = lead(dated(batch_of(b"k", times=[5])))
     assert taken.header.timestamp_type is TimestampType.CREATE_TIME
     assert taken.header.max_timestamp_ms == NOW_MS
     assert columns_of(whole(taken)).timestamps_ms == [5]

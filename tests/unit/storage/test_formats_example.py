@@ -8,7 +8,7 @@ from pathlib import Path
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position, read_header, stamp, verify_sections
 from ledgerfold.storage.kafka.batch import check_batch
-from ledgerfold.storage.kafka.entries import batch_of, entry_of
+from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import build_columns
 from ledgerfold.storage.native import NativeBatchBuilder
 
@@ -49,7 +49,7 @@ def test_the_kafka_example_reads_as_the_document_says() -> None:
     header = read_header(entry)
     verify_sections(entry, header)
     assert (header.position, header.codec, header.message_count) == (Position(13, 1), 2, 2)
-    batch = check_batch(batch_of(entry))
+    batch = check_batch(entry[header.header_bytes :])
     assert (batch.base_offset, batch.last_offset) == (3, 4)
     assert (batch.producer_id, batch.producer_epoch) == (9, 0)
     assert (batch.base_sequence, batch.last_sequence) == (2, 3)

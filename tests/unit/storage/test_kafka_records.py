@@ -14,15 +14,14 @@ from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka import alike, reading
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
-    TimestampType,
     check_batch,
+    packed_header,
+    placed,
     read_batch_header,
-    stamped_batch_header,
-    with_append_time,
+    sealed,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
-from ledgerfold.storage.kafka.entries import batch_of, entry_of
-from ledgerfold.storage.kafka.filtering import header_only
+from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.storage.kafka.records import (
     ControlType,
     KafkaRecord,
@@ -128,17 +127,12 @@ def test_records_that_are_not_whole_are_refused_and_nothing_else(
 
 
 def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
-    """Base offset and leader epoch stand in front of it; the time does not."""
+    """Base offset and leader epoch stand in front of it."""
     batch = build_columns([b"a", b"b"], [b"1", b"2"], [10, 20], compression=KafkaCompression.LZ4)
-    stamped = stamped_batch_header(batch, 500, 3) + batch[BATCH_HEADER_BYTES:]
-    header = check_batch(stamped)
+    stamped = packed_header(placed(read_batch_header(batch), 500, 3))
+    header = check_batch(stamped + batch[BATCH_HEADER_BYTES:])
     assert (header.base_offset, header.next_offset, header.leader_epoch) == (500, 502, 3)
     assert header.crc == read_batch_header(batch).crc
-    timed = with_append_time(stamped, 99)
-    header = check_batch(timed)
-    assert header.timestamp_type == TimestampType.LOG_APPEND_TIME
-    assert [record.timestamp_ms for record in records_of(timed)] == [99, 99]
-    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (10, 99)
 
 
 def test_sequences_begin_anew_behind_the_largest() -> None:
@@ -187,7 +181,8 @@ def test_an_entry_is_the_batch() -> None:
     entry = entry_of(batch, sequence_id=8, publish_time_ms=5)
     header = check_entry(entry)
     assert (header.codec, header.message_count, header.key_bytes) == (Codec.KAFKA, 2, 61)
-    assert batch_of(entry) == batch_of(stamp(entry, 4, 2, 6, 0)) == batch
+    for each in (entry, stamp(entry, 4, 2, 6, 0)):
+        assert each[header.header_bytes :] == batch
     first, second = decode(entry).messages()
     assert (first.key, first.value, first.value_is_null, first.event_time_ms) == (
         b"a",
@@ -229,8 +224,9 @@ def test_an_entry_that_is_no_batch_is_damage_when_it_was_stored() -> None:
 
 def test_an_entry_of_a_header_alone_is_stored_and_not_published() -> None:
     """A cleaning leaves it: a span of offsets, and no messages."""
-    batch = build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, compression=KafkaCompression.GZIP)
-    entry = entry_of(header_only(batch), sequence_id=5, publish_time_ms=0)
+    batch = read_batch_header(build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3))
+    alone = sealed(batch._replace(record_count=0), b"")
+    entry = entry_of(alone, sequence_id=5, publish_time_ms=0)
     header = read_header(entry)
     assert (header.message_count, header.value_bytes, last_batch_index(entry, header)) == (0, 0, 2)
     assert list(decode(entry).messages()) == []

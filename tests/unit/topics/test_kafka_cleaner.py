@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
+from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.kafka.turn import Turn
-from ledgerfold.broker.topics.kafka_settings import change_topic_config
+from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
@@ -23,6 +25,7 @@ from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
 
 OTHER = f"{TOPIC}-2"
+RATE = "log.cleaner.io.max.bytes.per.second"
 A, B = (b"a", b"1"), (b"b", b"2")
 
 
@@ -86,6 +89,46 @@ def test_a_plan_names_all_up_to_the_active_segment(lab: KafkaLab, worker: HeldWo
     assert (plan.first_dirty_offset, plan.upper_bound, plan.keys_max) == (0, 2, 5_033_164)
     assert turn.topic == TOPIC
     assert turn.failure is None
+
+
+def test_the_worker_holds_a_round_to_the_rate(
+    lab: KafkaLab, worker: HeldWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is set when the round begins; on emulated time to none."""
+    fill(lab)
+    worker.go_on.set()
+    lab.run(change_broker_config(lab.broker, {RATE: "1000"}))
+    lab.run(lab.broker.cleaner.turn())
+    monkeypatch.setattr(lab.broker, "clock", WallClock())
+    lab.run(lab.broker.cleaner.turn())
+    lab.run(change_broker_config(lab.broker, {RATE: "2000"}))
+    lab.run(lab.broker.cleaner.turn())
+    rates = [
+        plan.io_bytes_per_second if plan.HasField("io_bytes_per_second") else None
+        for plan in worker.plans
+    ]
+    assert rates == [None, 1000, 2000]
+
+
+def test_on_emulated_time_a_thread_waits_behind_its_round(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    lab.run(change_broker_config(lab.broker, {RATE: "0.5"}))
+    waits = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(lab.clock, "sleep", sleep)
+    with suppress(asyncio.CancelledError):
+        lab.run(lab.broker.cleaner._take_turns(0))
+    (turn,) = lab.broker.cleaner.last_turns
+    assert turn.outcome is not None
+    stats = turn.outcome.manifest.stats
+    size_bytes = stats.bytes_read + stats.bytes_written
+    assert waits == [pytest.approx(size_bytes / 0.5 - turn.elapsed_ms / 1000)]
 
 
 def test_a_log_that_is_clean_enough_is_left(lab: KafkaLab, worker: HeldWorker) -> None:

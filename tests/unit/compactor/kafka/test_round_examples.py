@@ -6,8 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.storage.kafka.records import ControlType, KafkaRecord, build_batch, end_marker
+from ledgerfold.storage.kafka.batch import check_batch
+from ledgerfold.storage.kafka.compression import KafkaCompression
+from ledgerfold.storage.kafka.records import (
+    ControlType,
+    KafkaRecord,
+    build_batch,
+    end_marker,
+    marker_type,
+    records_of,
+)
 from ledgerfold.v1.records_pb2 import AbortedTransaction
+from tests.support.kafka_golden import NOW_MS, golden
 from tests.support.kafka_log import DAY_MS, KafkaLog
 
 
@@ -59,6 +69,14 @@ def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: K
     assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
 
 
+def test_what_is_read_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
+    log: KafkaLog,
+) -> None:
+    log.write("0:a=1 [1:b=1 2:=x 3:c=1] 4:d=1 |")
+    log.checkpoint = 3
+    assert log.clean().stats.map_messages_read == 4
+
+
 def test_the_map_stops_inside_a_batch(log: KafkaLog) -> None:
     """A batch that lost its first record still spans it."""
     log.write("[0:a=1 1:b=1 2:c=1 3:a=2] 4:b=2 |")
@@ -96,6 +114,50 @@ def test_a_producers_last_batch_leaves_its_header(log: KafkaLog) -> None:
     log.write("9:9=d |")
     log.clean()
     assert log.text() == "3..5[3:3=b] 6..7[6:1=c 7:4=c] 8:2=d 9:9=d"
+
+
+@pytest.mark.parametrize(("name", "of"), [("header", "horizon"), ("lz4 header", "lz4")])
+def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str) -> None:
+    """As Kafka's own classes do: without horizon and codec; the next round leaves the same."""
+    log.add(golden(of))
+    log.add(golden("commit"))
+    superseding = [KafkaRecord(302 + n, 0, key, b"v") for n, key in enumerate((b"a", b"b", b""))]
+    log.add(build_batch(superseding, base_offset=302))
+    log.roll()
+    log.clean()
+    alone = log.batches()[0]
+    assert alone == golden(name)
+    header = check_batch(alone)
+    assert (len(alone), header.record_count, header.base_timestamp_ms) == (61, 0, -1)
+    assert (header.delete_horizon_ms, header.compression) == (None, KafkaCompression.NONE)
+    assert header.last_sequence == check_batch(golden(of)).last_sequence
+    assert list(records_of(alone)) == []
+    assert marker_type(alone) is None
+    log.write("400:c=1 |")
+    log.clean()
+    assert log.batches()[0] == alone
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "superseded"),
+    [
+        ("tombstone, horizon", "none", [b"a", b""]),
+        ("horizon kept", "horizon", [b""]),
+        ("commit, horizon", "commit", []),
+    ],
+)
+def test_what_is_rebuilt_is_rebuilt_byte_for_byte(
+    log: KafkaLog, name: str, of: str, superseded: list[bytes]
+) -> None:
+    """As Kafka's own classes do. A marker of which no data is left gets its horizon."""
+    log.add(golden(of))
+    if superseded:
+        log.add(golden("commit"))
+    later = [KafkaRecord(302 + n, 0, key, b"v") for n, key in enumerate([*superseded, b"z"])]
+    log.add(build_batch(later, base_offset=302))
+    log.roll()
+    log.clean(time_ms=NOW_MS)
+    assert log.batches()[0] == golden(name)
 
 
 def _marker(log: KafkaLog, offset: int, producer_id: int, kind: ControlType) -> None:
@@ -149,6 +211,20 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
     manifest = log.clean(time_ms=0)
     assert log.text() == "0:k=old 3:A=1 4:marker 5:Z=1"
     assert not manifest.groups[0].aborted
+
+
+def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
+    """Where the map comes to it again, for a checkpoint that was set back."""
+    log.settings["delete_retention_ms"] = 0
+    log.write("0:a=1")
+    _marker(log, 1, 1, ControlType.COMMIT)
+    log.write("2:b=1 |")
+    log.clean()
+    log.write("3:c=1 |")
+    log.clean()
+    assert log.text() == "0:a=1 1:{} 2:b=1 3:c=1"
+    log.checkpoint = 0
+    assert log.clean().stats.map_messages_read == 4
 
 
 def test_a_markers_life(log: KafkaLog) -> None:
