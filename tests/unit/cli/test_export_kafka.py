@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.kafka.folder_writer import FolderWriter
 from tests.unit.cli.conftest import Ledgerfold
 
 GOLDEN = Path(__file__).with_name("kafka-folders") / "cleaned-0"
@@ -74,6 +77,19 @@ def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("export", "kafka-log", "where", str(tmp_path / "where-0")).code == 2
     assert cli("export", "kafka-log", "where", str(tmp_path / "w-0"), "--topic-id", "x").code == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
+
+
+def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:
+    """Such as a disk that is full, or, here, a folder that somebody else made meanwhile."""
+    folder = tmp_path / "late-0"
+    writer = FolderWriter(folder, topic_id=UUID(int=7))
+    writer.__enter__()
+    writer.begin_segment(0)
+    writer.end_segment(modified_ms=0)
+    (folder / "other").mkdir(parents=True)
+    with pytest.raises(DiskFailure):
+        writer.__exit__(None, None, None)
+    assert [each.name for each in tmp_path.iterdir()] == ["late-0"]
 
 
 def test_what_was_imported_is_explained(cli: Ledgerfold) -> None:
