@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from ledgerfold.broker.cli.connecting import add_name
+from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.words import counted
 
@@ -54,7 +55,7 @@ def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
 
     folder = Path(options.folder)
-    with KafkaLogs(options.url) as logs:
+    with interruptible(), KafkaLogs(options.url) as logs:
         log = export_folder(
             logs,
             options.topic,

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.exporting import LOG_START_FILE
 from ledgerfold.storage.errors import InvalidRequest
@@ -89,7 +90,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = {"cleanup.policy": options.cleanup_policy or "compact", **settings_of(options.config)}
-    with KafkaLogs(options.url) as logs:
+    with interruptible(), KafkaLogs(options.url) as logs:
         imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
     if imported.torn is not None:
         print(f"ledgerfold: {_torn(imported.torn)}", file=sys.stderr)
