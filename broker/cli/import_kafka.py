@@ -159,10 +159,14 @@ class _Copy:
             empty_modified_ms = segment.modified_ms
         log_end = logs.describe(topic).log_end_offset
         start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
+        if start > log_end:
+            # Nothing of it is left, and what is appended next is at the start.
+            log_end = logs.begin_segment(topic, start)
         if start:
-            logs.set_log_start(topic, min(start, log_end))
-        if checkpoints.first_dirty_offset is not None:
-            logs.set_checkpoint(topic, checkpoints.first_dirty_offset)
+            logs.set_log_start(topic, start)
+        checkpoint = checkpoints.first_dirty_offset
+        if checkpoint is not None:
+            logs.set_checkpoint(topic, checkpoint)
         size_bytes = sum(each.size_bytes for each in segments)
         size_bytes -= self._torn.size_bytes if self._torn is not None else 0
         return Imported(
@@ -171,7 +175,7 @@ class _Copy:
             size_bytes=size_bytes,
             start_offset=start,
             end_offset=log_end,
-            checkpoint=checkpoints.first_dirty_offset,
+            checkpoint=checkpoint,
             torn=self._torn,
         )
 
@@ -205,7 +209,9 @@ def checkpoints_of(folder: Path) -> Checkpoints:
         path = folder.resolve().parent / name
         text = path.read_text() if path.exists() else ""
         found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
-    return Checkpoints(*found)
+    first_dirty, log_start = found
+    # Kafka begins at the log's start then, too.
+    return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 
 
 def _torn(torn: TornTail) -> str:

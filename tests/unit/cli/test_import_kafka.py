@@ -93,6 +93,28 @@ def test_half_a_log_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) ->
         logs.describe("half")
 
 
+def test_a_log_that_starts_behind_its_end(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    """As Kafka loads it: empty, and it goes on at its start."""
+    folder = make(tmp_path / "behind-0", {0: [0, 1], 2: [2]})
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nbehind 0 40\n")
+    ran = cli("import", "kafka-log", str(folder))
+    assert ran.code == 0, ran.err
+    assert "offsets from 40 to 40, no checkpoint" in ran.err
+    for _ in range(2):
+        log = logs.describe("behind")
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (40, 40, 40)
+        assert cli("topics", "unload", "behind").code == 0
+    assert cli("produce", "behind", "-k", "a", "-m", "1", "-v").out == "0:40\n"
+
+
+def test_a_checkpoint_below_zero_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    folder = make(tmp_path / "below-0", {0: [0, 1]})
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nbelow 0 -4\n")
+    ran = cli("import", "kafka-log", str(folder))
+    assert (ran.code, "no checkpoint" in ran.err) == (0, True), ran.err
+    assert not logs.describe("below").HasField("checkpoint")
+
+
 def test_what_is_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("import", "kafka-log").code == 2
     assert cli("import", "kafka-log", str(tmp_path), "--key", "id").code == 2
