@@ -69,6 +69,13 @@ def _export(options: argparse.Namespace) -> None:
         f"from {log.log_start_offset} to {log.log_end_offset}",
         file=sys.stderr,
     )
+    first = log.segments[0].base_offset
+    if log.log_start_offset > first and not options.checkpoints:
+        print(
+            f"ledgerfold: in {folder} itself the log starts at {first}: that it starts at "
+            f"{log.log_start_offset} Kafka knows by the files that --checkpoints writes beside it.",
+            file=sys.stderr,
+        )
 
 
 def export_folder(

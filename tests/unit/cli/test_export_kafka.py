@@ -70,6 +70,17 @@ def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
+def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -> None:
+    """Deleted records would be back, and nobody the wiser."""
+    imported(cli, "started")
+    assert cli("topics", "delete-records", "started", "90").code == 0
+    ran = cli("export", "kafka-log", "started", str(tmp_path / "started-0"))
+    assert ran.code == 0, ran.err
+    assert "that it starts at 90 Kafka knows by the files that --checkpoints writes" in ran.err
+    again = cli("export", "kafka-log", "started", str(tmp_path / "started-1"), "--checkpoints")
+    assert "Kafka knows" not in again.err
+
+
 def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     imported(cli, "where")
     assert cli("export", "kafka-log", "where", str(tmp_path / "noname")).code == 2
