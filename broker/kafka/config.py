@@ -116,19 +116,8 @@ class LogConfig:
 
     @classmethod
     def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
-        for name in topic:
-            if name not in TOPIC_SETTINGS:
-                raise invalid_config(
-                    f"Unknown topic config name: {name}", "InvalidConfigurationException"
-                )
-        values: dict[str, Value | None] = {}
-        sources = {}
-        for name, setting in TOPIC_SETTINGS.items():
-            if name in topic:
-                values[name], sources[name] = setting.parse(topic[name]), TOPIC
-            else:
-                values[name], sources[name] = _of_broker(setting, broker)
-        config = cls(values, sources)
+        """Of a topic that is made, or changed. Raises KafkaError."""
+        config = cls.kept(topic, broker)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise invalid_config(
                 f"conflict topic config setting min.compaction.lag.ms "
@@ -142,6 +131,23 @@ class LogConfig:
                 "configured with remote log storage."
             )
         return config
+
+    @classmethod
+    def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
+        """Of one that is there: it stays, whatever became of its broker's settings, as in Kafka."""
+        for name in topic:
+            if name not in TOPIC_SETTINGS:
+                raise invalid_config(
+                    f"Unknown topic config name: {name}", "InvalidConfigurationException"
+                )
+        values: dict[str, Value | None] = {}
+        sources = {}
+        for name, setting in TOPIC_SETTINGS.items():
+            if name in topic:
+                values[name], sources[name] = setting.parse(topic[name]), TOPIC
+            else:
+                values[name], sources[name] = _of_broker(setting, broker)
+        return cls(values, sources)
 
     def number(self, name: str) -> int:
         value = self.values[name]

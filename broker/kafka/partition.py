@@ -97,7 +97,7 @@ class Partition:
         self.log.on_durable.add(self._tell_visible)
 
     def _config(self) -> LogConfig:
-        return LogConfig.of(self._stored.record.kafka.config, self._broker_config())
+        return LogConfig.kept(self._stored.record.kafka.config, self._broker_config())
 
     def _grow(self, base_offset: int, created_ms: int) -> Growth:
         return Growth(
