@@ -149,6 +149,16 @@ class LogConfig:
                 values[name], sources[name] = _of_broker(setting, broker)
         return cls(values, sources)
 
+    @classmethod
+    def changed(
+        cls, own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig
+    ) -> dict[str, str]:
+        """A topic's own settings; None takes one back. Raises KafkaError."""
+        merged = {**own, **changes}
+        values = {name: text for name, text in merged.items() if text is not None}
+        cls.of(values, broker)
+        return values
+
     def number(self, name: str) -> int:
         value = self.values[name]
         assert isinstance(value, int)

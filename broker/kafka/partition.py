@@ -158,9 +158,7 @@ class Partition:
         """The topic's own settings; None takes one back. All or none. Raises KafkaError."""
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            merged = {**record.kafka.config, **changes}
-            values = {name: text for name, text in merged.items() if text is not None}
-            LogConfig.of(values, self._broker_config())
+            values = LogConfig.changed(record.kafka.config, changes, self._broker_config())
             record.kafka.config.clear()
             record.kafka.config.update(values)
 

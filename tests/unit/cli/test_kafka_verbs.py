@@ -257,6 +257,16 @@ def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> N
 # partitioned topics
 
 
+def test_settings_are_changed_of_all_partitions_or_of_none(cli: Ledgerfold, topic: str) -> None:
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    last = f"{topic}-partition-1"
+    assert cli("topics", "set-config", last, "max.compaction.lag.ms=50").code == 0
+    ran = cli("topics", "set-config", topic, "min.compaction.lag.ms=100")
+    assert "conflict topic config setting" in ran.err
+    told = cli("topics", "get-config", f"{topic}-partition-0", "min.compaction.lag.ms")
+    assert told.out == "0\n"
+
+
 def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, topic: str) -> None:
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     names = [f"{topic}-partition-{at}" for at in range(2)]
