@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.exporting import LOG_START_FILE
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -133,7 +133,14 @@ def import_folder(
         logs.pause_cleaning(topic)
         imported = _Copy(logs, topic).run(list(segments), checkpoints)
     except BaseException:
-        logs.delete(topic)
+        try:
+            logs.delete(topic)
+        except LedgerfoldError:
+            # The broker is gone, say, which the first error tells.
+            print(
+                f"ledgerfold: half of {topic} may be left: `ledgerfold topics delete {topic}`.",
+                file=sys.stderr,
+            )
         raise
     if not stays_paused:
         logs.resume_cleaning(topic)
