@@ -85,7 +85,7 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
     return {
         "id": row["id"],
         "published": iso_time(version.publish_time_ms) if version.publish_time_ms else "",
-        "event_time": iso_time(event_ms) if event_ms else "",
+        "event_time": iso_time(event_ms) if event_ms > 0 else "",
         "bytes": version.value_bytes,
         "where": row["where"],
         "what": version.what,

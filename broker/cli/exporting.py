@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from ledgerfold.broker.cli.connecting import add_name
+from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.words import counted
 
@@ -54,7 +55,7 @@ def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
 
     folder = Path(options.folder)
-    with KafkaLogs(options.url) as logs:
+    with interruptible(), KafkaLogs(options.url) as logs:
         log = export_folder(
             logs,
             options.topic,
@@ -68,6 +69,13 @@ def _export(options: argparse.Namespace) -> None:
         f"from {log.log_start_offset} to {log.log_end_offset}",
         file=sys.stderr,
     )
+    first = log.segments[0].base_offset
+    if log.log_start_offset > first and not options.checkpoints:
+        print(
+            f"ledgerfold: in {folder} itself the log starts at {first}: that it starts at "
+            f"{log.log_start_offset} Kafka knows by the files that --checkpoints writes beside it.",
+            file=sys.stderr,
+        )
 
 
 def export_folder(

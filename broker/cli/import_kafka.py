@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.exporting import LOG_START_FILE
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = {"cleanup.policy": options.cleanup_policy or "compact", **settings_of(options.config)}
-    with KafkaLogs(options.url) as logs:
+    with interruptible(), KafkaLogs(options.url) as logs:
         imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
     if imported.torn is not None:
         print(f"ledgerfold: {_torn(imported.torn)}", file=sys.stderr)
@@ -132,7 +133,14 @@ def import_folder(
         logs.pause_cleaning(topic)
         imported = _Copy(logs, topic).run(list(segments), checkpoints)
     except BaseException:
-        logs.delete(topic)
+        try:
+            logs.delete(topic)
+        except LedgerfoldError:
+            # The broker is gone, say, which the first error tells.
+            print(
+                f"ledgerfold: half of {topic} may be left: `ledgerfold topics delete {topic}`.",
+                file=sys.stderr,
+            )
         raise
     if not stays_paused:
         logs.resume_cleaning(topic)
@@ -158,10 +166,14 @@ class _Copy:
             empty_modified_ms = segment.modified_ms
         log_end = logs.describe(topic).log_end_offset
         start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
+        if start > log_end:
+            # Nothing of it is left, and what is appended next is at the start.
+            log_end = logs.begin_segment(topic, start)
         if start:
-            logs.set_log_start(topic, min(start, log_end))
-        if checkpoints.first_dirty_offset is not None:
-            logs.set_checkpoint(topic, checkpoints.first_dirty_offset)
+            logs.set_log_start(topic, start)
+        checkpoint = checkpoints.first_dirty_offset
+        if checkpoint is not None:
+            logs.set_checkpoint(topic, checkpoint)
         size_bytes = sum(each.size_bytes for each in segments)
         size_bytes -= self._torn.size_bytes if self._torn is not None else 0
         return Imported(
@@ -170,7 +182,7 @@ class _Copy:
             size_bytes=size_bytes,
             start_offset=start,
             end_offset=log_end,
-            checkpoint=checkpoints.first_dirty_offset,
+            checkpoint=checkpoint,
             torn=self._torn,
         )
 
@@ -204,7 +216,9 @@ def checkpoints_of(folder: Path) -> Checkpoints:
         path = folder.resolve().parent / name
         text = path.read_text() if path.exists() else ""
         found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
-    return Checkpoints(*found)
+    first_dirty, log_start = found
+    # Kafka begins at the log's start then, too.
+    return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 
 
 def _torn(torn: TornTail) -> str:

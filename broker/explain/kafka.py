@@ -182,23 +182,16 @@ def _until(offset: int, round_: NextRound) -> str:
 def _expiry(name: str, batch: Batch, round_: NextRound) -> str:
     horizon_ms = batch.horizon_ms
     if horizon_ms is None:
-        stamped = _time(round_.now_ms + round_.delete_retention_ms)
+        stamped = iso_time(round_.now_ms + round_.delete_retention_ms)
         return f"stays: {name}; a round now would set its delete horizon at {stamped}"
+    horizon = iso_time(horizon_ms)
     if horizon_ms <= round_.now_ms:
-        return f"goes in the next round: {name}, its delete horizon {_time(horizon_ms)} has come"
-    return f"stays: {name}, delete horizon at {_time(horizon_ms)}, goes in the first round after it"
+        return f"goes in the next round: {name}, its delete horizon {horizon} has come"
+    return f"stays: {name}, delete horizon at {horizon}, goes in the first round after it"
 
 
 def _horizon(record: Record) -> str:
     horizon_ms = record.batch.horizon_ms
     if record.value is not None or record.key is None or horizon_ms is None:
         return ""
-    return f"; tombstone, delete horizon at {_time(horizon_ms)}"
-
-
-def _time(time_ms: int) -> str:
-    """A delete.retention.ms may be so long that no calendar has the day."""
-    try:
-        return iso_time(time_ms)
-    except (ValueError, OverflowError):
-        return f"{time_ms} ms"
+    return f"; tombstone, delete horizon at {iso_time(horizon_ms)}"

@@ -16,8 +16,15 @@ from typing import Any
 
 
 def iso_time(time_ms: int) -> str:
-    """As Pulsar writes times: "2026-11-21T07:09:50.612Z"."""
-    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    """As Pulsar writes times; as a number, where no calendar has the day.
+
+    >>> iso_time(1_795_245_390_612), iso_time(253_402_300_800_000)
+    ('2026-11-21T07:16:30.612Z', '253402300800000 ms')
+    """
+    try:
+        at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError):
+        return f"{time_ms} ms"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -86,6 +86,7 @@ class Cleaner:
         # Of what turns did, the last: newest first.
         self.last_turns: deque[Turn] = deque(maxlen=_TURNS_KEPT)
         self._count = 0
+        self._choosing = asyncio.Lock()
         # Of the worker, in rounds of a log, since the last one that was done.
         self._deaths: dict[str, int] = {}
         # A log left the state that it was in.
@@ -169,16 +170,20 @@ class Cleaner:
         A round that fails raises nothing: its turn tells.
         """
         began_ms = self._broker.clock.now_ms()
-        plans = await self._plans()
-        choice = choose(plans)
-        chosen = topic or choice.log
-        made = plans[chosen].plan if chosen in plans else None
-        if topic is not None and (made is None or not made.cleanable_bytes):
-            # It is busy, left alone, or there is nothing that a round could do.
-            chosen = None
+        # Another thread's turn would choose the same one, while a checkpoint is written.
+        async with self._choosing:
+            plans = await self._plans()
+            choice = choose(plans)
+            chosen = topic or choice.log
+            made = plans[chosen].plan if chosen in plans else None
+            if made is None or (topic is not None and not made.cleanable_bytes):
+                # It is busy, left alone, or there is nothing that a round could do.
+                chosen = None
+            if chosen is not None and not self.states.begin(chosen):
+                chosen = None
         self.gauges.chosen(choice, began_ms)
         outcome, was_aborted, failure = None, False, None
-        if chosen is not None and made is not None and self.states.begin(chosen):
+        if chosen is not None and made is not None:
             try:
                 outcome = await self._clean(chosen, made)
             except (CompactionFenced, CompactionCancelled, Moved):
@@ -220,7 +225,8 @@ class Cleaner:
                 continue
             made = plan_of(partition, now_ms)
             if made.must_repair:
-                _log.warning("%s: the cleaner's checkpoint is reset", name)
+                wrong = partition.checkpoint
+                _log.warning("%s: checkpoint %s is not in the log; from its start on", name, wrong)
                 try:
                     await partition.set_checkpoint(made.first_dirty_offset)
                 except Moved:

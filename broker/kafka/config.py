@@ -120,19 +120,8 @@ class LogConfig:
 
     @classmethod
     def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
-        for name in topic:
-            if name not in TOPIC_SETTINGS:
-                raise invalid_config(
-                    f"Unknown topic config name: {name}", "InvalidConfigurationException"
-                )
-        values: dict[str, Value | None] = {}
-        sources = {}
-        for name, setting in TOPIC_SETTINGS.items():
-            if name in topic:
-                values[name], sources[name] = setting.parse(topic[name]), TOPIC
-            else:
-                values[name], sources[name] = _of_broker(setting, broker)
-        config = cls(values, sources)
+        """Of a topic that is made, or changed. Raises KafkaError."""
+        config = cls.kept(topic, broker)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise invalid_config(
                 f"conflict topic config setting min.compaction.lag.ms "
@@ -146,6 +135,33 @@ class LogConfig:
                 "configured with remote log storage."
             )
         return config
+
+    @classmethod
+    def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
+        """Of one that is there: it stays, whatever became of its broker's settings, as in Kafka."""
+        for name in topic:
+            if name not in TOPIC_SETTINGS:
+                raise invalid_config(
+                    f"Unknown topic config name: {name}", "InvalidConfigurationException"
+                )
+        values: dict[str, Value | None] = {}
+        sources = {}
+        for name, setting in TOPIC_SETTINGS.items():
+            if name in topic:
+                values[name], sources[name] = setting.parse(topic[name]), TOPIC
+            else:
+                values[name], sources[name] = _of_broker(setting, broker)
+        return cls(values, sources)
+
+    @classmethod
+    def changed(
+        cls, own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig
+    ) -> dict[str, str]:
+        """A topic's own settings; None takes one back. Raises KafkaError."""
+        merged = {**own, **changes}
+        values = {name: text for name, text in merged.items() if text is not None}
+        cls.of(values, broker)
+        return values
 
     def number(self, name: str) -> int:
         value = self.values[name]

@@ -98,7 +98,7 @@ class Partition:
         self.log.on_durable.add(self._tell_visible)
 
     def _config(self) -> LogConfig:
-        return LogConfig.of(self._stored.record.kafka.config, self._broker_config())
+        return LogConfig.kept(self._stored.record.kafka.config, self._broker_config())
 
     def _grow(self, base_offset: int, created_ms: int) -> Growth:
         return Growth(
@@ -159,9 +159,7 @@ class Partition:
         """The topic's own settings; None takes one back. All or none. Raises KafkaError."""
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            merged = {**record.kafka.config, **changes}
-            values = {name: text for name, text in merged.items() if text is not None}
-            LogConfig.of(values, self._broker_config())
+            values = LogConfig.changed(record.kafka.config, changes, self._broker_config())
             record.kafka.config.clear()
             record.kafka.config.update(values)
 

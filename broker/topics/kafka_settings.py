@@ -74,11 +74,14 @@ async def prepare_kafka_topic(broker: KafkaBroker, config: Mapping[str, str]) ->
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:
-    """As change_topic_config(), by name; of a partitioned topic: of all partitions, also new ones.
+    """As change_topic_config(), by name; of a partitioned topic: of all partitions, also new ones,
+    or of none, if one refuses.
 
     Raises TopicNotFound, NotAllowed, too.
     """
     topics = [await broker.kafka_topic(each) for each in broker.partitions.names(name)]
+    for topic in topics:
+        LogConfig.changed(topic.record.kafka.config, changes, broker.kafka_config)
     for topic in topics:
         await change_topic_config(broker, topic, changes)
     if broker.partitions.count(name):

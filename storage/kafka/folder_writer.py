@@ -74,7 +74,7 @@ class Producer(NamedTuple):
 
 
 class FolderWriter:
-    """Used as a context: what is raised inside takes away all that was written.
+    """Used as a context: what is raised inside, or at its end, takes away all that was written.
 
     `begin_segment`, its batches, `end_segment`, and so on. Raises DiskFailure.
     """
@@ -102,11 +102,16 @@ class FolderWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            if self._segment is not None:
+        try:
+            if error is None:
+                self._finish()
+            elif self._segment is not None:
                 self._segment.log.close()
+        finally:
+            # Renamed, or of no use: a disk that is full shall not stay so.
             shutil.rmtree(self._aside, ignore_errors=True)
-            return
+
+    def _finish(self) -> None:
         epochs = "".join(f"{epoch} {offset}\n" for epoch, offset in self._epochs)
         self._write(EPOCH_FILE, f"0\n{len(self._epochs)}\n{epochs}".encode())
         self._write(METADATA_FILE, f"version: 0\ntopic_id: {id_text(self._topic_id)}".encode())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.kafka_foretelling import Foretelling, Step
+from tests.support.kafka_foretelling import BEGAN_MS, Foretelling, Step
 from tests.support.property_tests import examples
 
 FIGURES = (
@@ -122,6 +122,15 @@ def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
     again = foretelling.told([trial])
     assert again.input.messages == again.cleanings[0].records_end == told.records_end
     assert again.cleanings[0].space_end_bytes == told.space_end_bytes
+
+
+def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> None:
+    """So a log that nothing is done to has as many at the end as it had."""
+    steps = [Step(400, BATCH, producer_id=11), Step(400, producer_id=11, commits=True)]
+    foretelling.lived(steps, BACKOFF, BEGAN_MS + 3000)
+    told = foretelling.told([BACKOFF])
+    assert (told.cleanings[0].rounds, told.cleanings[0].records_end) == (0, 5)
+    assert (told.input.messages, told.input.null_keys) == (5, 0)
 
 
 def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.kafka.folder_writer import FolderWriter
 from tests.unit.cli.conftest import Ledgerfold
 
 GOLDEN = Path(__file__).with_name("kafka-folders") / "cleaned-0"
@@ -67,6 +70,17 @@ def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
 
+def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -> None:
+    """Deleted records would be back, and nobody the wiser."""
+    imported(cli, "started")
+    assert cli("topics", "delete-records", "started", "90").code == 0
+    ran = cli("export", "kafka-log", "started", str(tmp_path / "started-0"))
+    assert ran.code == 0, ran.err
+    assert "that it starts at 90 Kafka knows by the files that --checkpoints writes" in ran.err
+    again = cli("export", "kafka-log", "started", str(tmp_path / "started-1"), "--checkpoints")
+    assert "Kafka knows" not in again.err
+
+
 def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     imported(cli, "where")
     assert cli("export", "kafka-log", "where", str(tmp_path / "noname")).code == 2
@@ -74,6 +88,19 @@ def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("export", "kafka-log", "where", str(tmp_path / "where-0")).code == 2
     assert cli("export", "kafka-log", "where", str(tmp_path / "w-0"), "--topic-id", "x").code == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
+
+
+def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:
+    """Such as a disk that is full, or, here, a folder that somebody else made meanwhile."""
+    folder = tmp_path / "late-0"
+    writer = FolderWriter(folder, topic_id=UUID(int=7))
+    writer.__enter__()
+    writer.begin_segment(0)
+    writer.end_segment(modified_ms=0)
+    (folder / "other").mkdir(parents=True)
+    with pytest.raises(DiskFailure):
+        writer.__exit__(None, None, None)
+    assert [each.name for each in tmp_path.iterdir()] == ["late-0"]
 
 
 def test_what_was_imported_is_explained(cli: Ledgerfold) -> None:

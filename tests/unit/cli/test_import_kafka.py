@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from ledgerfold.broker.cli.import_kafka import settings_of
+from ledgerfold.broker.cli.import_kafka import import_folder, settings_of
 from ledgerfold.broker.client.kafka_logs import KafkaLogs
-from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound
+from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound, Unavailable
 from ledgerfold.storage.kafka.folder import log_file_name
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from tests.unit.cli.conftest import Ledgerfold
@@ -91,6 +92,50 @@ def test_half_a_log_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) ->
     assert "00000000000000000000.log is damaged at byte" in ran.err
     with pytest.raises(TopicNotFound):
         logs.describe("half")
+
+
+def test_a_log_that_starts_behind_its_end(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    """As Kafka loads it: empty, and it goes on at its start."""
+    folder = make(tmp_path / "behind-0", {0: [0, 1], 2: [2]})
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nbehind 0 40\n")
+    ran = cli("import", "kafka-log", str(folder))
+    assert ran.code == 0, ran.err
+    assert "offsets from 40 to 40, no checkpoint" in ran.err
+    for _ in range(2):
+        log = logs.describe("behind")
+        assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (40, 40, 40)
+        assert cli("topics", "unload", "behind").code == 0
+    assert cli("produce", "behind", "-k", "a", "-m", "1", "-v").out == "0:40\n"
+
+
+def test_a_checkpoint_below_zero_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    folder = make(tmp_path / "below-0", {0: [0, 1]})
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nbelow 0 -4\n")
+    ran = cli("import", "kafka-log", str(folder))
+    assert (ran.code, "no checkpoint" in ran.err) == (0, True), ran.err
+    assert not logs.describe("below").HasField("checkpoint")
+
+
+def test_a_broker_that_dies_on_the_way(
+    logs: KafkaLogs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What ended the import is told, and what it left that nobody could take away."""
+
+    def gone(why: str) -> Callable[..., NoReturn]:
+        def call(*_: object, **__: object) -> NoReturn:
+            raise Unavailable(why)
+
+        return call
+
+    monkeypatch.setattr(logs, "take_over", gone("in the midst"))
+    monkeypatch.setattr(logs, "delete", gone("still"))
+    folder = make(tmp_path / "dying-0", {0: [0]})
+    with pytest.raises(Unavailable, match="in the midst"):
+        import_folder(logs, folder, "dying", {"cleanup.policy": "compact"})
+    assert "half of dying may be left" in capsys.readouterr().err
 
 
 def test_what_is_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:

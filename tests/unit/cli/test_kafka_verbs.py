@@ -50,6 +50,16 @@ def described(cli: Ledgerfold, topic: str) -> dict[str, Any]:
 # messages
 
 
+def test_times_beyond_the_calendar_are_told(cli: Ledgerfold, topic: str) -> None:
+    """Kafka takes any time, and no time is -1."""
+    far = "message.timestamp.after.max.ms=9223372036854775807"
+    assert cli("topics", "create", topic, *CALM, "--config", far).code == 0
+    assert cli("produce", topic, "-k", "a", "-m", "1", "--event-time", "253402300800000").code == 0
+    ran = cli("explain", topic, "-k", "a", "-o", "table")
+    assert ran.code == 0, ran.err
+    assert "253402300800000 ms" in ran.out
+
+
 def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
     """0:o, which is a place to read from; a null value is a tombstone, an empty one is a value."""
     assert cli("produce", kafka, "-K", ":", "-v", stdin=b"c:\n").out == "0:4\n"
@@ -245,6 +255,16 @@ def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> N
 
 
 # partitioned topics
+
+
+def test_settings_are_changed_of_all_partitions_or_of_none(cli: Ledgerfold, topic: str) -> None:
+    assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
+    last = f"{topic}-partition-1"
+    assert cli("topics", "set-config", last, "max.compaction.lag.ms=50").code == 0
+    ran = cli("topics", "set-config", topic, "min.compaction.lag.ms=100")
+    assert "conflict topic config setting" in ran.err
+    told = cli("topics", "get-config", f"{topic}-partition-0", "min.compaction.lag.ms")
+    assert told.out == "0\n"
 
 
 def test_a_partitioned_topics_name_stands_for_each_partition(cli: Ledgerfold, topic: str) -> None:

@@ -316,6 +316,24 @@ def test_a_topic_that_moves_keeps_no_other_from_its_retention(
     assert cleaner.states.is_free(TOPIC)
 
 
+def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
+    """Also while one of them writes a checkpoint anew: the other waits, and chooses behind it."""
+    fill(lab)
+    lab.run(lab.broker.create_topic(OTHER, {"cleanup.policy": "compact"}))
+    other = lab.run(lab.broker.kafka_topic(OTHER, to_write=True))
+    for _ in range(2):
+        lab.run(other.append_batches(lab.batch([A]), Origin.CLIENT))
+        lab.run(other.roll())
+    lab.run(lab.kafka.partition.set_checkpoint(1000))
+    worker.go_on.set()
+    cleaner = lab.broker.cleaner
+
+    async def both() -> list[Turn]:
+        return list(await asyncio.gather(cleaner.turn(), cleaner.turn()))
+
+    assert {turn.topic for turn in lab.run(both())} == {TOPIC, OTHER}
+
+
 GAUGE = "kafka.log:type=LogCleaner,name={}"
 
 

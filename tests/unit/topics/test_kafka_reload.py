@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from ledgerfold.v1.kafka_pb2 import DescribeLogResponse
+from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
 
 A, B = (b"a", b"1"), (b"b", b"2")
@@ -132,3 +134,22 @@ def test_an_empty_segment_that_is_rolled_is_as_young_as_that(lab: KafkaLab) -> N
     undated = build_batch([KafkaRecord(0, -1, b"a", b"1")])
     lab.run(lab.kafka.append_batches(undated * 2, Origin.CLIENT))
     assert len(described(lab).segments) == 1
+
+
+def test_a_topic_stays_whatever_becomes_of_its_brokers_settings(lab: KafkaLab) -> None:
+    """Kafka asks whether two settings go together when a topic is made or changed, and only then.
+
+    A change is refused that leaves them so, and is made that mends them.
+    """
+    min_lag, max_lag = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    broker = lab.broker
+    lab.run(change_topic_config(broker, lab.kafka, {min_lag: "200"}))
+    lab.run(change_broker_config(broker, {f"log.cleaner.{max_lag}": "100"}))
+    lab.run(broker.unload_topic(TOPIC))
+    config = lab.run(broker.kafka_topic(TOPIC)).config
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (200, 100)
+    with pytest.raises(KafkaError, match="conflict topic config setting"):
+        lab.run(change_topic_config(broker, lab.kafka, {"segment.ms": "7"}))
+    lab.run(change_broker_config(broker, {"log.cleaner.backoff.ms": "7"}))
+    lab.run(change_topic_config(broker, lab.kafka, {min_lag: None}))
+    assert lab.kafka.config.min_compaction_lag_ms == 0
