@@ -16,6 +16,7 @@ from typing import Protocol
 from ledgerfold.broker.ground.clock import Clock, ManualClock
 from ledgerfold.broker.kafka.config import LogConfig
 from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.kafka.opened import OpenedRecords
 from ledgerfold.broker.kafka.partition import Appended
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c
@@ -26,7 +27,8 @@ from ledgerfold.storage.kafka.batch import (
     sealed,
 )
 from ledgerfold.storage.kafka.entries import batch_in
-from ledgerfold.storage.kafka.records import batch_parts, section_columns
+from ledgerfold.storage.kafka.records import batch_parts
+from ledgerfold.storage.kafka.section import RecordColumns
 
 
 class KafkaPublishTopic(Protocol):
@@ -71,7 +73,12 @@ class KafkaProducer(ReceiptQueue):
         batch = batch_in(header, keys, values)
         try:
             if self._emulated_time is not None:
-                header, batch = _dated(header, batch, self._emulated_time.now_ms())
+                check_parts(batch)
+                opened = OpenedRecords(
+                    batch.header, batch.section, topic.name, topic.config.max_message_bytes
+                )
+                now_ms = self._emulated_time.now_ms()
+                header, batch = _dated(header, batch, opened.columns, now_ms)
             appended = topic.append(header, batch)
         except KafkaError as refusal:
             upto = topic.log.tail.last_appended
@@ -87,10 +94,11 @@ class KafkaProducer(ReceiptQueue):
         self.topic.producers.discard(self)
 
 
-def _dated(entry: EntryHeader, batch: BatchParts, now_ms: int) -> tuple[EntryHeader, BatchParts]:
-    """The same, sent at that time. Raises KafkaError."""
-    header, sent_ms = check_parts(batch), entry.publish_time_ms
-    columns = section_columns(header, batch.section)
+def _dated(
+    entry: EntryHeader, batch: BatchParts, columns: RecordColumns, now_ms: int
+) -> tuple[EntryHeader, BatchParts]:
+    """The same, sent at that time."""
+    header, sent_ms = batch.header, entry.publish_time_ms
     times = [now_ms if time_ms == sent_ms else time_ms for time_ms in columns.timestamps_ms]
     if times != columns.timestamps_ms:
         built = batch_parts(

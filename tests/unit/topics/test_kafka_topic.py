@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.kafka import partition
+from ledgerfold.broker.kafka import opened, partition
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind, NotAllowed
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
+from ledgerfold.storage.kafka.compression import KafkaCompression
+from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -50,6 +52,25 @@ def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
     with pytest.raises(InvalidRequest, match="is not the header of a batch"):
         producer.append(memoryview(entry))
     assert lab.records() == []
+
+
+def test_on_emulated_time_no_more_is_decompressed_than_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where each record gets its time, whatever the topic asks of it else."""
+    monkeypatch.setattr(opened, "BYTES_MAX", 100_000)
+    lab = KafkaLab({"cleanup.policy": "delete", "max.message.bytes": "10000"})
+    producer = lab.kafka.attach_producer("p")
+
+    async def sent(value_bytes: int) -> object:
+        batch = lab.batch([(b"k", bytes(value_bytes))], compression=KafkaCompression.ZSTD)
+        producer.append(memoryview(entry_of(batch, sequence_id=0, publish_time_ms=7)))
+        (receipt,) = await producer.receipts()
+        return isinstance(receipt.refusal, KafkaError) and receipt.refusal.kind
+
+    assert lab.run(sent(99_000)) is False
+    assert lab.run(sent(100_001)) is KafkaErrorKind.MESSAGE_TOO_LARGE
+    lab.close()
 
 
 @pytest.mark.parametrize(
