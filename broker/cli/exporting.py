@@ -32,6 +32,8 @@ Commands = argparse._SubParsersAction
 LOG_START_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 _ID = re.compile(r"[-_0-9A-Za-z]{22}")
+# As Kafka names topics; others would make the files beside the folder unreadable.
+_FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
 def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -84,8 +86,11 @@ def export_folder(
     """What the log was that was exported. Raises InvalidRequest, DiskFailure, ServiceError."""
     from ledgerfold.storage.kafka.folder_writer import FolderWriter
 
-    if not re.fullmatch(r".+-\d+", folder.name):
-        raise InvalidRequest(f"{folder}: name it as Kafka does, TOPIC-PARTITION: {topic}-0.")
+    if not _FOLDER.fullmatch(folder.name):
+        raise InvalidRequest(
+            f"{folder}: name it as Kafka does, TOPIC-PARTITION, such as orders-0: letters, digits, "
+            "'.', '_' and '-', at most 249 of them, and a number."
+        )
     logs.pause_cleaning(topic)
     try:
         log = logs.describe(topic)
