@@ -92,6 +92,15 @@ def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
 
 
+def test_checkpoints_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path) -> None:
+    """They are seen before anything is written."""
+    imported(cli, "unread")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
+    ran = cli("export", "kafka-log", "unread", str(tmp_path / "unread-0"), "--checkpoints")
+    assert (ran.code, "recovery-point-offset-checkpoint is damaged" in ran.err) == (6, True)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:
     """Such as a disk that is full, or, here, a folder that somebody else made meanwhile."""
     folder = tmp_path / "late-0"
