@@ -197,7 +197,9 @@ def _noted(folder: Path) -> dict[str, dict[TopicPartition, int]]:
     found = {}
     for name in (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE):
         path = folder.resolve().parent / name
-        found[name] = read_checkpoint(path.read_text(), name) if path.exists() else {}
+        found[name] = (
+            read_checkpoint(path.read_text("utf-8", "replace"), name) if path.exists() else {}
+        )
     return found
 
 
