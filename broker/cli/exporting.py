@@ -25,6 +25,7 @@ from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
+    from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
     from ledgerfold.storage.kafka.folder_writer import Aborted, FolderWriter, Producer
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
@@ -32,6 +33,8 @@ Commands = argparse._SubParsersAction
 LOG_START_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 _ID = re.compile(r"[-_0-9A-Za-z]{22}")
+# As Kafka names topics; others would make the files beside the folder unreadable.
+_FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
 def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -84,8 +87,14 @@ def export_folder(
     """What the log was that was exported. Raises InvalidRequest, DiskFailure, ServiceError."""
     from ledgerfold.storage.kafka.folder_writer import FolderWriter
 
-    if not re.fullmatch(r".+-\d+", folder.name):
-        raise InvalidRequest(f"{folder}: name it as Kafka does, TOPIC-PARTITION: {topic}-0.")
+    if not _FOLDER.fullmatch(folder.name):
+        raise InvalidRequest(
+            f"{folder}: name it as Kafka does, TOPIC-PARTITION, such as orders-0: letters, digits, "
+            "'.', '_' and '-', at most 249 of them, and a number."
+        )
+    if checkpoints:
+        # What is wrong with them shows before there is a folder.
+        _noted(folder)
     logs.pause_cleaning(topic)
     try:
         log = logs.describe(topic)
@@ -161,7 +170,6 @@ def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         CHECKPOINT_FILE,
         TopicPartition,
         checkpoint_text,
-        read_checkpoint,
     )
     from ledgerfold.storage.kafka.folder import partition_of
     from ledgerfold.storage.kafka.folder_writer import write_beside
@@ -174,13 +182,25 @@ def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         LOG_START_FILE: log.log_start_offset if log.log_start_offset > first else None,
         RECOVERY_POINT_FILE: log.log_end_offset,
     }
-    for name, offset in offsets.items():
-        path = folder.resolve().parent / name
-        known = read_checkpoint(path.read_text(), name) if path.exists() else {}
+    for name, known in _noted(folder).items():
         known.pop(partition, None)
+        offset = offsets[name]
         if offset is not None:
             known[partition] = offset
         write_beside(folder, name, checkpoint_text(known).encode())
+
+
+def _noted(folder: Path) -> dict[str, dict[TopicPartition, int]]:
+    """What the files beside the folder say. Raises Corruption, OSError."""
+    from ledgerfold.broker.kafka.checkpoint_file import CHECKPOINT_FILE, read_checkpoint
+
+    found = {}
+    for name in (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE):
+        path = folder.resolve().parent / name
+        found[name] = (
+            read_checkpoint(path.read_text("utf-8", "replace"), name) if path.exists() else {}
+        )
+    return found
 
 
 def _topic_id(text: str) -> UUID:

@@ -214,7 +214,7 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     found = list[int | None]()
     for name in (CHECKPOINT_FILE, LOG_START_FILE):
         path = folder.resolve().parent / name
-        text = path.read_text() if path.exists() else ""
+        text = path.read_text("utf-8", "replace") if path.exists() else ""
         found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
     first_dirty, log_start = found
     # Kafka begins at the log's start then, too.

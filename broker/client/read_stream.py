@@ -57,7 +57,7 @@ class ReadStream(KeptStream):
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
         self._requests: deque[bytes] = deque()
-        self._is_kafka = False
+        self.is_kafka = False
         # Kafka topics: where the last start was.
         self._first_offset = 0
         # What the broker said: no compaction takes this reader below its horizon any more.
@@ -145,7 +145,7 @@ class ReadStream(KeptStream):
     def _on_open(self, response: bytes) -> None:
         self._requests.clear()
         ready = data_pb2.ReadResponse.FromString(response).ready
-        self._is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
+        self.is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
         if self._seek is not None and self._opened_at is not self._start:
             self._ask_seek(self._seek[0])
         else:
@@ -196,7 +196,7 @@ class ReadStream(KeptStream):
 
     def _start_at(self, first_offset: int) -> None:
         """The broker stands there now."""
-        if self._is_kafka:
+        if self.is_kafka:
             self._first_offset = first_offset
             self._start = start_at_offset(first_offset)
 

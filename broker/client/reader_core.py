@@ -11,7 +11,7 @@ from ledgerfold.broker.client.message_id import MessageId
 from ledgerfold.broker.client.read_stream import ReadStream
 from ledgerfold.broker.client.receiver import FirstMessage, Receiver
 from ledgerfold.broker.client.start import id_of_offset, start_of, without_latest
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
 
 
@@ -102,6 +102,12 @@ class ReaderCore:
         )
         core.receiver.first = first
         await core.stream.open()
+        if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):
+            await core.close()
+            raise NotAllowed(
+                f"{full_topic_name(config.topic)} is no Kafka topic: it has no offsets and no "
+                "transactions. Begin at a message id or at a time."
+            )
         return core
 
     async def _start(

@@ -24,6 +24,7 @@ from ledgerfold.broker.topics.kafka_reader import KafkaReader
 from ledgerfold.broker.topics.kafka_surroundings import KafkaSurroundings
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
+    InvalidRequest,
     KafkaError,
     KafkaErrorKind,
     LedgerfoldError,
@@ -254,7 +255,7 @@ class KafkaTopic:
         self.bytes_out += sent.bytes
 
     async def resolve_start(self, start: StartPosition, read_committed: bool) -> int:
-        """The offset to begin at. Raises KafkaError (OFFSET_OUT_OF_RANGE)."""
+        """The offset to begin at. Raises KafkaError (OFFSET_OUT_OF_RANGE), InvalidRequest."""
         end = self.partition.visible_end(read_committed)
         match start.WhichOneof("at"):
             case "message_id":
@@ -262,7 +263,7 @@ class KafkaTopic:
                 if start.message_id.ledger_id < 0:
                     return self.partition.log_start_offset
                 if start.message_id.ledger_id > 0:
-                    return end
+                    raise InvalidRequest("The message at offset N of a Kafka topic has the id 0:N.")
                 self.partition.check_in_range(wanted)
                 return wanted
             case "publish_time_ms":

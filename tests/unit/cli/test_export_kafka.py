@@ -83,11 +83,22 @@ def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -
 
 def test_where_it_cannot_go(cli: Ledgerfold, tmp_path: Path) -> None:
     imported(cli, "where")
-    assert cli("export", "kafka-log", "where", str(tmp_path / "noname")).code == 2
+    for name in ("noname", "a b-0", "..-0", f"{'a' * 250}-0", "a-99999999999"):
+        ran = cli("export", "kafka-log", "where", str(tmp_path / name), "--checkpoints")
+        assert (ran.code, "name it as Kafka does" in ran.err) == (2, True), ran.err
     (tmp_path / "where-0").mkdir()
     assert cli("export", "kafka-log", "where", str(tmp_path / "where-0")).code == 2
     assert cli("export", "kafka-log", "where", str(tmp_path / "w-0"), "--topic-id", "x").code == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == ["where-0"]
+
+
+def test_checkpoints_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path) -> None:
+    """They are seen before anything is written."""
+    imported(cli, "unread")
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
+    ran = cli("export", "kafka-log", "unread", str(tmp_path / "unread-0"), "--checkpoints")
+    assert (ran.code, "recovery-point-offset-checkpoint is damaged" in ran.err) == (6, True)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_a_log_that_starts_behind_its_end(cli: Ledgerfold, logs: KafkaLogs, tmp_
     assert cli("produce", "behind", "-k", "a", "-m", "1", "-v").out == "0:40\n"
 
 
+@pytest.mark.parametrize("text", [b"nonsense", b"0\n1\n\xff\xfe 0 3\n7\n"])
+def test_a_checkpoint_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path, text: bytes) -> None:
+    folder = make(tmp_path / "unread-0", {0: [0]})
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(text)
+    ran = cli("import", "kafka-log", str(folder))
+    assert (ran.code, "cleaner-offset-checkpoint is damaged at byte" in ran.err) == (6, True)
+
+
 def test_a_checkpoint_below_zero_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     folder = make(tmp_path / "below-0", {0: [0, 1]})
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nbelow 0 -4\n")

@@ -73,6 +73,18 @@ def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
     assert cli("topics", "get-message-id", kafka, "-d", "0").out == "0:0\n"
 
 
+def test_what_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
+    """A Kafka topic's ids are of ledger 0; a Pulsar topic has no offsets and no transactions."""
+    ran = cli("read", kafka, "-m", "3:2", "--until-end")
+    assert (ran.code, "has the id 0:N" in ran.err) == (2, True), ran.err
+    pulsar = f"{topic}-pulsar"
+    assert cli("produce", pulsar, "-m", "1").code == 0
+    for asked in (("--offset", "0"), ("--isolation", "read_committed")):
+        ran = cli("read", pulsar, "--until-end", *asked)
+        assert "is no Kafka topic: it has no offsets" in ran.err
+        assert (ran.code, ran.out) == (1, "")
+
+
 def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> None:
     """Above its end, or below its start, in Kafka's words."""
     assert "log segments in the range 0 to 4" in cli("read", kafka, "--offset", "5").err
