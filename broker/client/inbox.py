@@ -113,6 +113,11 @@ class Inbox:
             self._error = self._error or error
         self._bell.ring()
 
+    def recover(self) -> None:
+        """On the event loop: more will come after all."""
+        with self._lock:
+            self._error = None
+
     @property
     def is_empty(self) -> bool:
         return not self._items

@@ -169,6 +169,13 @@ class KeptStream(ABC):
                 self._opened.exception()  # an open that was given up does not ask
             self._on_end(error)
 
+    def _begin_anew(self) -> None:
+        """One that has ended is there again. Raises AlreadyClosed."""
+        if self._closing:
+            raise AlreadyClosed(f"The {self.what} is closed.")
+        self.error = None
+        self._task = self.loop.create_task(self._run())
+
     # The life of the stream.
 
     async def _run(self) -> None:

@@ -7,6 +7,8 @@
 * A Kafka topic's place is an offset; the broker names the first one with each start, because what
   comes begins with a whole batch.
 * A check ("is there more?") and a seek that were under way are asked again.
+* An offset that the log does not have, because it begins later by now, or was sought, ends the
+  stream with Kafka's error; a seek begins it anew, as it is with Kafka's consumer.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ledgerfold.broker.client.permits import Permits
 from ledgerfold.broker.client.start import start_at_offset, start_behind
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
 from ledgerfold.storage.entry import Codec, read_header
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1 import data_pb2
 
@@ -104,8 +106,12 @@ class ReadStream(KeptStream):
     async def seek(self, start: data_pb2.StartPosition) -> None:
         """Starts again from there. From this call on nothing of the old position comes.
 
-        Raises as `answered`; the stream goes on from there all the same, once it is connected.
+        Raises as `answered`; the stream goes on from there all the same, once it is connected. So
+        does one that ended at a place that its log does not have.
         """
+        if _is_out_of_range(self.error):
+            self._begin_anew()
+            self._inbox.recover()
         self._raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
@@ -224,6 +230,10 @@ class ReadStream(KeptStream):
         for answer in answers:
             if not answer.done():
                 answer.set_exception(error)
+
+
+def _is_out_of_range(error: LedgerfoldError | None) -> bool:
+    return isinstance(error, KafkaError) and error.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
 
 
 def _behind(delivery: Delivery) -> data_pb2.StartPosition:

@@ -13,6 +13,8 @@ from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.defects import Defects
+from ledgerfold.broker.kafka.partition import topic_partition
+from ledgerfold.broker.kafka.topic_names import check_topic_name
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
@@ -65,8 +67,12 @@ async def start_cleaning(broker: KafkaBroker) -> None:
     broker.cleaner.start()
 
 
-async def prepare_kafka_topic(broker: KafkaBroker, config: Mapping[str, str]) -> None:
-    """Before one with these settings is made. Raises KafkaError (INVALID_CONFIG)."""
+async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
+    """Before one with these settings is made.
+
+    Raises KafkaError (INVALID_CONFIG; INVALID_TOPIC_EXCEPTION for what Kafka takes for no name).
+    """
+    check_topic_name(topic_partition(name).topic)
     LogConfig.of(config, broker.kafka_config)
     need_version = broker.metadata.need_version
     loop = asyncio.get_running_loop()

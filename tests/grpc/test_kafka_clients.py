@@ -18,6 +18,7 @@ from ledgerfold.broker.client.admin import Admin
 from ledgerfold.broker.client.kafka_answers import Origin
 from ledgerfold.broker.client.reader import Reader
 from ledgerfold.storage.errors import (
+    AlreadyClosed,
     InvalidRequest,
     KafkaError,
     KafkaErrorKind,
@@ -180,6 +181,17 @@ def test_a_reader_begins_where_it_is_told(admin: Admin, client: Client, topic: s
         assert offsets(reader) == [28, 29]
         reader.seek(MessageId.earliest)
         assert len(offsets(reader)) == 30
+        for lost in (31, 10**9):
+            with pytest.raises(KafkaError, match="segments in the range"):
+                reader.seek_offset(lost)
+            with pytest.raises(KafkaError):
+                reader.has_message_available()
+        reader.seek_offset(28)
+        assert offsets(reader) == [28, 29]
+        with pytest.raises(KafkaError):
+            reader.seek_offset(31)
+    with pytest.raises(AlreadyClosed):
+        reader.seek_offset(28)
     for wrong in ({"start_offset": -1}, {}, {"start_offset": 1, "start_time_ms": 1}):
         with pytest.raises(InvalidRequest):
             client.create_reader(topic, **wrong)  # type: ignore[arg-type]

@@ -271,3 +271,18 @@ def test_others_have_their_turn_between_the_batches_of_one_append(lab: KafkaLab)
         return [[each.first_offset for each in call] for call in await asyncio.gather(*calls)]
 
     assert lab.run(both()) == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("name", ["odd name", "ümlaut", "a" * 250, "..", "a+b"])
+def test_a_name_that_kafka_refuses_is_refused(lab: KafkaLab, name: str) -> None:
+    """Kafka's files, an export's among them, could not tell of it. Pulsar's topics may have it."""
+    full = f"persistent://public/default/{name}"
+    for made in (
+        lab.broker.create_topic(full, {"cleanup.policy": "compact"}),
+        lab.broker.create_partitioned_topic(full, 2, {}),
+    ):
+        with pytest.raises(KafkaError, match="Topic name is invalid: ") as refused:
+            lab.run(made)
+        assert refused.value.kind is KafkaErrorKind.INVALID_TOPIC_EXCEPTION
+    assert [each.name for each in lab.broker.metadata.topics()] == [TOPIC]
+    lab.run(lab.broker.create_topic(full))
