@@ -257,6 +257,7 @@ class KafkaErrorKind(Enum):
     OFFSET_OUT_OF_RANGE = (1, "OffsetOutOfRangeException")
     CORRUPT_MESSAGE = (2, "CorruptRecordException")
     MESSAGE_TOO_LARGE = (10, "RecordTooLargeException")
+    INVALID_TOPIC_EXCEPTION = (17, "InvalidTopicException")
     RECORD_LIST_TOO_LARGE = (18, "RecordBatchTooLargeException")
     INVALID_TIMESTAMP = (32, "InvalidTimestampException")
     INVALID_CONFIG = (40, "InvalidConfigurationException")

@@ -247,7 +247,7 @@ class Broker:
             self.partitions.check_usable(name)
             record = TopicRecord(name=name, created_ms=self.clock_ms())
             if kafka is not None:
-                await prepare_kafka_topic(self, kafka)
+                await prepare_kafka_topic(self, name, kafka)
                 record.kafka.CopyFrom(KafkaLog(config=kafka))
         if record.HasField("kafka"):
             return await self._load_kafka(record)
@@ -333,7 +333,7 @@ class Broker:
     ) -> None:
         """With its partitions. `kafka`: as create_topic(). Raises InvalidRequest, TopicExists."""
         if kafka is not None:
-            await prepare_kafka_topic(self, kafka)
+            await prepare_kafka_topic(self, name, kafka)
         async with self._partitions_held(name, partitions):
             await self.partitions.create(name, partitions, kafka)
 

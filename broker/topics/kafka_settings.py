@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Protocol
@@ -16,11 +17,13 @@ from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
 from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, MetadataStore
 from ledgerfold.v1.records_pb2 import Emulation
 
 _log = logging.getLogger(__name__)
+_NAME_MAX = 249
+_NAME = re.compile(r"[-._a-zA-Z0-9]+")
 
 
 class KafkaBroker(Protocol):
@@ -65,12 +68,38 @@ async def start_cleaning(broker: KafkaBroker) -> None:
     broker.cleaner.start()
 
 
-async def prepare_kafka_topic(broker: KafkaBroker, config: Mapping[str, str]) -> None:
-    """Before one with these settings is made. Raises KafkaError (INVALID_CONFIG)."""
+async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
+    """Before one with these settings is made.
+
+    Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_CONFIG).
+    """
+    check_kafka_name(TopicName.parse(name).local)
     LogConfig.of(config, broker.kafka_config)
     need_version = broker.metadata.need_version
     loop = asyncio.get_running_loop()
     await loop.run_in_executor(broker.executor, need_version, KAFKA_STORE_VERSION)
+
+
+def check_kafka_name(name: str) -> None:
+    """Kafka's files, checkpoints among them, have room for no other (Topic.validate there).
+
+    >>> check_kafka_name("user_events.v2-partition-0")
+    >>> check_kafka_name("..")
+    Traceback (most recent call last):
+    ledgerfold.storage.errors.KafkaError: Topic name is invalid: '..' is not allowed
+    """
+    if name in (".", ".."):
+        why = f"'{name}' is not allowed"
+    elif len(name) > _NAME_MAX:
+        why = f"the length of '{name}' is longer than the max allowed length {_NAME_MAX}"
+    elif not _NAME.fullmatch(name):
+        why = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
+            "and '-'"
+        )
+    else:
+        return
+    raise KafkaError(KafkaErrorKind.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {why}")
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:
