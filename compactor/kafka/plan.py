@@ -123,7 +123,11 @@ def check_plan(plan: CleanPlan) -> None:
     """Raises InvalidRequest."""
     check_folder(plan.ledgers_dir)
     if plan.keys_max < 1:
-        raise InvalidRequest(f"A map of {plan.keys_max} keys: one is the least.")
+        raise InvalidRequest(
+            f"A map of {plan.keys_max} keys: one is the least. Raise "
+            "log.cleaner.dedupe.buffer.size or "
+            "log.cleaner.io.buffer.load.factor, and start the broker anew."
+        )
     if not plan.segments or plan.segments[-1].next_base_offset != plan.upper_bound:
         raise InvalidRequest(f"The plan's segments do not end at its bound {plan.upper_bound}.")
     if not plan.segments[0].base_offset <= plan.first_dirty_offset < plan.upper_bound:
