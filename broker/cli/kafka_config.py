@@ -143,11 +143,15 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _of_file(path: Path) -> dict[str, str]:
-    pairs = read_properties(path.read_text())
+    # As Java reads such a file.
+    pairs = read_properties(path.read_text("latin-1"))
     others = set(_others(pairs))
     if others:
         what = counted(len(others), "setting")
-        print(f"{path}: {what} not about logs, ignored", file=sys.stderr)
+        # Where these are mistyped, who wrote them should hear of it.
+        named = ", ".join(sorted(name for name in others if name.startswith("log.")))
+        ignored = f"ignored, {named} among them" if named else "ignored"
+        print(f"{path}: {what} not about logs, {ignored}", file=sys.stderr)
     return {name: text for name, text in pairs.items() if name not in others}
 
 

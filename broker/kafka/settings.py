@@ -11,8 +11,8 @@ As Kafka's ConfigDef, with its words when a value is refused:
     ledgerfold.storage.errors.KafkaError: Invalid value 7.0 for configuration \
 min.cleanable.dirty.ratio: Value must be no more than 1
 
-Text is trimmed first, as there; numbers are what Java reads as one (`+7` and `1d` are, `1_000` and
-`0x10` are not), and a number in an error is written as Java writes it.
+Text is trimmed first, as there; numbers are what Java reads as one (`+7` and `1d` are; `1_000`,
+`0x10` and a double in hexadecimal are not), and a number in an error is written as Java writes it.
 
 Source: org.apache.kafka.common.config.ConfigDef of Kafka 4.1 (parseType, Range, ValidList,
 ValidString).
@@ -35,7 +35,9 @@ INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 _LARGEST = {"INT": INT_MAX, "LONG": LONG_MAX}
 _INTEGER = re.compile(r"[+-]?\d+")
-_DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))([fFdD]?)")
+_DOUBLE = re.compile(
+    r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))([fFdD]?)"
+)
 # Java's trim() takes away control characters, too.
 _BLANKS = "".join(map(chr, range(33)))
 

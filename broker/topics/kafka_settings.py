@@ -70,7 +70,7 @@ async def start_cleaning(broker: KafkaBroker) -> None:
 async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
     """Before one with these settings is made.
 
-    Raises KafkaError (INVALID_CONFIG; INVALID_TOPIC_EXCEPTION for what Kafka takes for no name).
+    Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_CONFIG).
     """
     check_topic_name(topic_partition(name).topic)
     LogConfig.of(config, broker.kafka_config)

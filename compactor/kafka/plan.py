@@ -125,7 +125,11 @@ def check_plan(plan: CleanPlan) -> None:
     if plan.HasField("io_bytes_per_second") and not plan.io_bytes_per_second >= 0:
         raise InvalidRequest(f"{plan.io_bytes_per_second} bytes per second: 0 is the least.")
     if plan.keys_max < 1:
-        raise InvalidRequest(f"A map of {plan.keys_max} keys: one is the least.")
+        raise InvalidRequest(
+            f"A map of {plan.keys_max} keys: one is the least. Raise "
+            "log.cleaner.dedupe.buffer.size or "
+            "log.cleaner.io.buffer.load.factor, and start the broker anew."
+        )
     if not plan.segments or plan.segments[-1].next_base_offset != plan.upper_bound:
         raise InvalidRequest(f"The plan's segments do not end at its bound {plan.upper_bound}.")
     if not plan.segments[0].base_offset <= plan.first_dirty_offset < plan.upper_bound:

@@ -136,7 +136,7 @@ def _checked(size: int, bytes_max: int) -> int:
             f"A batch of more than {bytes_max} bytes when it is decompressed. Send its records in "
             "smaller batches.",
         )
-    raise _corrupt(f"A batch of more than {BATCH_BYTES_MAX} bytes when it is decompressed.")
+    raise _corrupt(f"A batch of more than {BATCH_BYTES_MAX} bytes when it is decompressed")
 
 
 class _Reader(Protocol):

@@ -45,7 +45,17 @@ def test_what_is_not_about_logs_is_ignored_and_counted(
         "log.cleaner.threads": "2",
         "log.cleanup.policy": "compact,delete",
     }
-    assert capsys.readouterr().err == f"{path}: 3 settings not about logs, ignored\n"
+    told = f"{path}: 3 settings not about logs, ignored, log.dirs among them\n"
+    assert capsys.readouterr().err == told
+
+
+def test_a_mistyped_name_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files are in Latin-1, as Java reads them."""
+    path = tmp_path / "typed.properties"
+    path.write_bytes(b"# Caf\xe9\nlog.cleaner.thread=2\nbroker.id=1\n")
+    assert config(path) == {}
+    told = f"{path}: 2 settings not about logs, ignored, log.cleaner.thread among them\n"
+    assert capsys.readouterr().err == told
 
 
 def test_of_what_is_said_twice_the_last_counts(path: Path) -> None:

@@ -269,6 +269,15 @@ def test_status_and_checkpoint(cli: Ledgerfold, kafka: str, tmp_path: Path) -> N
 # partitioned topics
 
 
+@pytest.mark.parametrize("name", ["user events", "ümlaut", "a" * 250, "a%b"])
+def test_a_name_that_kafka_refuses(cli: Ledgerfold, name: str) -> None:
+    """A line of a checkpoint file could not be read with it."""
+    for verb in (("create",), ("create-partitioned-topic", "-p", "2")):
+        ran = cli("topics", *verb, name, *CALM)
+        assert (ran.code, "Topic name is invalid: " in ran.err) == (1, True), ran.err
+    assert cli("topics", "create", name).code == 0
+
+
 def test_settings_are_changed_of_all_partitions_or_of_none(cli: Ledgerfold, topic: str) -> None:
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     last = f"{topic}-partition-1"

@@ -45,6 +45,7 @@ BOOLEAN = "Expected value to be either true or false"
             "2.147483647E9",
             "Value must be no more than 1",
         ),
+        ("min.cleanable.dirty.ratio", "\u0663", "\u0663", "Not a number of type DOUBLE"),
         ("min.cleanable.dirty.ratio", "0x10", "0x10", "Not a number of type DOUBLE"),
         ("preallocate", " no ", " no ", BOOLEAN),
         ("compression.gzip.level", "0", "0", "Value must be between 1 and 9 or equal to -1"),

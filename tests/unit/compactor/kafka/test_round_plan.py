@@ -24,7 +24,7 @@ def log(tmp_path: Path) -> KafkaLog:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"keys_max": 0}, "one is the least"),
+        ({"keys_max": 0}, "one is the least. Raise log.cleaner.dedupe.buffer.size"),
         ({"segments": []}, "do not end at its bound"),
         ({"upper_bound": 4}, "do not end at its bound 4"),
         ({"first_dirty_offset": 3}, "in none of its segments"),
