@@ -113,7 +113,8 @@ class SparkRun(ABC, Generic[Result]):
         is_sparks = isinstance(error, Py4JJavaError)
         jvm_end = self._session.jvm_end(0 if is_sparks else _JVM_END_SECONDS)
         if jvm_end is not None:
-            return CompactionFailed(self._stage, f"Spark's JVM ended ({jvm_end})")
+            why = f"Spark's JVM ended ({jvm_end})"
+            return CompactionFailed(self._stage, why, worker_died=True)
         if self._is_cancelled.is_set():
             return self._cancelled()
         _log.error("Run %s failed", self.run_id, exc_info=error)

@@ -28,6 +28,7 @@ _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
     "stage": str,
     "ledger_id": int,
     "strategy": str,
+    "worker_died": str(True).__eq__,
     "kafka_code": int,
     "kafka_class": str,
 }

@@ -442,6 +442,7 @@ class CompactionFailed(CompactionError):
 
     reason = "COMPACTION_FAILED"
     retryable = True
+    worker_died = False
 
     def __init__(self, stage: str, why: str, *, worker_died: bool = False) -> None:
         super().__init__(f"Compaction failed at {stage}: {why}")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
-from ledgerfold.storage.kafka.frame import Frames, Stretch, singles_at
+from ledgerfold.storage.kafka.frame import Alone, Frames, Piece, Stretch
 from ledgerfold.storage.kafka.section import HEADER_BYTES_MIN, invalid_record
 from ledgerfold.storage.kafka.varints import read_bits, read_varint
 
@@ -37,7 +37,7 @@ def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Seq
 
 
 def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[int]:
-    stretches = list[Stretch]()
+    pieces = list[Piece]()
     walk = _Walk(data, len(data) if headers_max is None else headers_max)
     at, row, alone = 0, 0, ALONE_ROWS
     try:
@@ -47,20 +47,20 @@ def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[in
                 layout, alike = stretch
                 if layout.key_bytes < 0:
                     walk.keyless.extend(range(row, row + alike))
-                stretches.append(Stretch(at, layout, alike))
+                pieces.append(Stretch(at, layout, alike))
                 at += alike * layout.stride
                 row, alone = row + alike, ALONE_ROWS
             else:
                 rows = range(row, min(row + alone, count))
-                stretches += singles_at(data, at, len(rows))
+                pieces.append(Alone(at, len(rows)))
                 at = walk.through(at, rows)
                 row, alone = rows.stop, more_alone(alone)
     except IndexError:
         raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
     if at != len(data):
         raise invalid_record("Incorrect declared batch size, records still remaining in file")
-    if sum(each.rows for each in stretches) == count > 0:
-        _FRAMES.learn(data, count, stretches)
+    if count:
+        _FRAMES.learn(data, count, pieces)
     return walk.keyless
 
 

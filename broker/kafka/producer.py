@@ -144,8 +144,9 @@ class ProducerEntry:
             header.producer_epoch == self.epoch
             and bool(self.sent)
             and header.base_sequence == self.sent[-1].last_sequence + 1
-            # Where numbers begin anew, this one may be known.
+            # Where numbers begin anew, or had, this one may be known.
             and header.base_sequence + header.last_offset_delta <= INT_MAX
+            and max(self.sent).last_sequence < header.base_sequence
             and self.transaction_first_offset is None
             and not header.is_transactional
             and not header.is_control

@@ -1,8 +1,8 @@
 """A data directory in the hands of this process.
 
 In this order: the lock, the metadata, the end of what a killed process's worker left running, which
-would write into what recovery removes; then recovery, and the room that is kept in reserve. A start
-on a full disk gives that room up when it cannot open the metadata without.
+would write into what recovery removes; then recovery, and the room that is kept in reserve. On a
+full disk a start uses that room.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -21,12 +21,12 @@ from pathlib import Path
 
 from ledgerfold.broker.compaction.worker_remains import end_left_over
 from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import metadata_dir, reserve_path
+from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.version import __version__
 
@@ -47,24 +47,23 @@ def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
     """Takes what descriptors there may be. Raises DirectoryLocked, StorageError."""
     _raise_descriptor_limit()
     with DirectoryLock(data_dir, __version__) as lock:
-        metadata = MetadataStore(_pairs(data_dir, is_same_boot=lock.is_same_boot))
+        _make_room(data_dir)
+        pairs = RocksKeyValue(metadata_dir(data_dir), is_same_boot=lock.is_same_boot)
+        metadata = MetadataStore(pairs)
         try:
             yield metadata, lock
         finally:
             metadata.close()
 
 
-def _pairs(data_dir: Path, *, is_same_boot: bool) -> RocksKeyValue:
-    """On a full disk the room that is kept for deletions goes: who cannot start deletes nothing."""
-    folder, reserve = metadata_dir(data_dir), reserve_path(data_dir)
-    try:
-        return RocksKeyValue(folder, is_same_boot=is_same_boot)
-    except DiskFailure as error:
-        if not (error.is_full and reserve.exists()):
-            raise
-        _log.warning("%s Room that is kept for deletions is used to start.", error)
-    reserve.unlink()
-    return RocksKeyValue(folder, is_same_boot=is_same_boot)
+def _make_room(data_dir: Path) -> None:
+    """On a full disk the room that is kept for deletions: who cannot start deletes nothing.
+
+    A start writes to the metadata. When it is over, what is left of that room is kept again.
+    """
+    if REAL.free_bytes(data_dir) < RESERVE_BYTES:
+        _log.warning("%s is full: room that is kept for deletions is used to start.", data_dir)
+        Reserve(reserve_path(data_dir), REAL).empty()
 
 
 def recovered(

@@ -14,14 +14,16 @@ at the same places, and nothing is left to look at.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 from ledgerfold.storage.kafka.alike import Layout, are_no_ends, layout_at
 
-# A frame has a tenth of a batch's bytes, if its records are short; these are 6 MB at most.
+# 8 MiB in all. A frame has a tenth of a batch's bytes, if its records are short.
 FRAMES_MAX = 32
+FRAME_BYTES_MAX = 256 * 1024
 STRETCHES_MAX = 24
 SINGLES_MAX = 8
 
@@ -34,19 +36,34 @@ class Stretch(NamedTuple):
     rows: int
 
 
-def singles_at(data: bytes, at: int, rows: int) -> list[Stretch]:
-    """The records there, each as a stretch of its own, if they are few; else, and at another, none.
+class Alone(NamedTuple):
+    """Records that were looked at one by one."""
 
-    They are looked at one by one because they are too few: behind others that are alike.
+    at: int
+    rows: int
+
+
+Piece = Stretch | Alone
+
+
+def stretches_of(data: bytes, pieces: Sequence[Piece]) -> list[Stretch]:
+    """All of the records, a few that stand alone as stretches of their own; none if they are many.
+
+    Those are mostly too few to be looked at as one: behind others that are alike.
     """
-    singles = list[Stretch]()
-    while rows <= SINGLES_MAX and len(singles) < rows:
-        layout = layout_at(data, at)
-        if layout is None:
-            return []
-        singles.append(Stretch(at, layout, 1))
-        at += layout.stride
-    return singles
+    stretches = list[Stretch]()
+    for piece in pieces:
+        if isinstance(piece, Stretch):
+            stretches.append(piece)
+            continue
+        at = piece.at
+        for _ in range(piece.rows):
+            layout = layout_at(data, at)
+            if layout is None:
+                return []
+            stretches.append(Stretch(at, layout, 1))
+            at += layout.stride
+    return stretches
 
 
 class Frame:
@@ -57,7 +74,7 @@ class Frame:
     def __init__(self, data: bytes, stretches: Sequence[Stretch]) -> None:
         fixed, self._time_starts, self._time_ends = list[slice](), list[slice](), list[slice]()
         # Rows whose records have no key.
-        self.keyless: list[int] = []
+        self.keyless = array("i")
         row = 0
         for at, layout, rows in stretches:
             end, stride = at + rows * layout.stride, layout.stride
@@ -77,6 +94,10 @@ class Frame:
             row += rows
         self._columns_of = itemgetter(*fixed)
         self._columns: tuple[bytes, ...] = self._columns_of(data)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self._columns)) + len(self.keyless) * self.keyless.itemsize
 
     def fits(self, data: bytes) -> bool:
         """Whether those records, of as many bytes, have the same."""
@@ -101,14 +122,18 @@ class Frames:
         frame = self._frames.get((len(data), count))
         return frame if frame is not None and frame.fits(data) else None
 
-    def learn(self, data: bytes, count: int, stretches: Sequence[Stretch]) -> None:
-        """Of records that none fitted, and whose stretches are these."""
-        if len(stretches) > STRETCHES_MAX:
+    def learn(self, data: bytes, count: int, pieces: Sequence[Piece]) -> None:
+        """Of records that none fitted, and that were looked through in these pieces."""
+        alone = sum(each.rows for each in pieces if isinstance(each, Alone))
+        if alone > SINGLES_MAX or len(pieces) > STRETCHES_MAX:
             return
         size, frames = (len(data), count), self._frames
         if size in frames:
             del frames[size]
-            frames[size] = Frame(data, stretches)
+            stretches = stretches_of(data, pieces)
+            frame = Frame(data, stretches) if stretches else None
+            is_small = frame is not None and frame.size_bytes <= FRAME_BYTES_MAX
+            frames[size] = frame if is_small else None
             return
         if len(frames) >= FRAMES_MAX:
             del frames[next(iter(frames))]

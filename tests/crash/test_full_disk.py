@@ -303,6 +303,29 @@ def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
     setting.check_readable("other", *({"t"} & {topic}))
 
 
+def test_no_publisher_takes_the_room_that_a_start_has_used(setting: Setting) -> None:
+    """A disk that the data themselves fill: a broker that is killed on it once more starts, too."""
+    with setting.admin() as admin:
+        setting.publish("other", *values(5))
+        setting.publish("t", *[BIG] * 80)
+        setting.publish_until_full("t")
+        setting.use_up_metadata(admin)
+    for number in range(4):
+        setting.disk.fill()
+        setting.broker.kill()
+        setting.broker.start()
+        with contextlib.suppress(DiskFailure):
+            setting.publish(f"new-{number}", *[BIG] * 40)
+    setting.disk.fill()
+    setting.broker.kill()
+    setting.broker.start()
+    setting.check_readable("other", "t")
+    with setting.admin() as admin:
+        admin.delete_topic("t", force=True)
+    setting.publish("other", *values(5))
+    setting.check_readable("other")
+
+
 # A compaction
 
 

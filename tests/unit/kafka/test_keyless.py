@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from ledgerfold.broker.kafka import keyless
 from ledgerfold.broker.kafka.keyless import keyless_rows
 from ledgerfold.storage.errors import KafkaError
-from ledgerfold.storage.kafka.frame import FRAMES_MAX, STRETCHES_MAX, Frames
+from ledgerfold.storage.kafka import frame
+from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, STRETCHES_MAX, Frames
 from ledgerfold.storage.kafka.records import build_columns
 
 # Records in a batch: offsets of one byte, of two, of three; more than one look at a stretch.
@@ -110,6 +112,27 @@ def test_what_is_kept_is_bounded(frames: Frames) -> None:
     for _ in range(3):
         assert answer(section(many), many) == []
     assert frames.fitting(section(many), many) is None
+
+
+def test_a_frame_of_many_records_without_keys_is_bounded_too(frames: Frames) -> None:
+    counts = [1024 * (STRETCHES_MAX - 2) - less for less in range(4)]
+    sections = [section(count, key=None) for count in counts]
+    tracemalloc.start()
+    for data, count in [*zip(sections, counts, strict=True)] * 2:
+        answer(data, count)
+    kept_bytes = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept_bytes < 1.1 * len(counts) * FRAME_BYTES_MAX
+
+
+def test_records_of_a_size_that_comes_once_are_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Most small batches of values that differ: to learn them is no gain."""
+    monkeypatch.setattr(frame, "layout_at", lambda data, at: pytest.fail("It is learned."))
+    for size_bytes in range(20):
+        values: list[bytes | None] = [bytes(each * size_bytes) for each in range(6)]
+        assert answer(build_columns([b"k"] * 6, values, [7] * 6)[61:], 6) == []
 
 
 def test_records_that_are_not_alike_are_not_learned(frames: Frames) -> None:

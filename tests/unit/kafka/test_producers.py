@@ -131,6 +131,14 @@ def test_replication_is_taken_as_it_comes() -> None:
     assert log.producers.entries[1].epoch == 2
 
 
+def test_a_batch_that_is_known_is_so_although_it_comes_next() -> None:
+    """A leader's batches are taken whatever their numbers: they may begin anew in between."""
+    log = Partition()
+    first = log.send(1, 10, records=10, origin=Origin.REPLICATION)
+    log.send(1, 0, records=10, origin=Origin.REPLICATION)
+    assert log.send(1, 10, records=10) == first
+
+
 def test_a_coordinators_records_have_no_sequence_numbers() -> None:
     log = Partition()
     log.send(1, 0)

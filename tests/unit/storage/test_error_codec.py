@@ -46,7 +46,8 @@ def test_every_reason_has_a_code_and_no_code_is_of_none() -> None:
     [
         Corruption("1/0.log", 72, "its CRC", "another"),
         SubscriptionBusy("t", "s", "it is exclusive."),
-        CompactionFailed("phase one", "the worker died"),
+        CompactionFailed("phase one", "the worker died", worker_died=True),
+        CompactionFailed("phase one", "out of memory"),
         KafkaError(KafkaErrorKind.INVALID_RECORD, "One or more records have been rejected"),
     ],
 )

@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import RealFiles
+from ledgerfold.storage.files import AppendFile, RealAppendFile, RealFiles
 from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
+
+
+class Full(RealAppendFile):
+    """A file on it."""
+
+    def __init__(self, disk: Disk, path: Path, flags: int) -> None:
+        super().__init__(path, flags)
+        self._disk = disk
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        wanted = sum(map(len, buffers))
+        if wanted > self._disk.room:
+            raise DiskFailure(self.path, "A write", OSError(28, "No space left on device"))
+        self._disk.room -= wanted
+        super().write(buffers)
 
 
 class Disk(RealFiles):
     """One that says how much is free, and may be full."""
 
-    free = 2 * RESERVE_BYTES
+    free = room = 2 * RESERVE_BYTES
 
     def free_bytes(self, path: Path) -> int:
         return self.free
+
+    def create(self, path: Path) -> AppendFile:
+        return Full(self, path, os.O_CREAT | os.O_EXCL)
+
+    def open_append(self, path: Path, size_bytes: int) -> AppendFile:
+        return Full(self, path, 0)
 
 
 @pytest.fixture
@@ -43,7 +67,7 @@ def test_its_room_is_there_inside(reserve: Reserve, tmp_path: Path) -> None:
             assert reserve.is_lent
         assert reserve.is_lent
         reserve.renew()
-        assert not list(tmp_path.iterdir())
+        assert not size_of(tmp_path)
     assert not reserve.is_lent
     reserve.renew()
     assert reserve.is_there
@@ -58,6 +82,22 @@ def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_p
     disk.free += 1
     reserve.renew()
     assert reserve.is_there
+
+
+def test_what_was_lent_is_taken_back_as_far_as_it_is_there(
+    disk: Disk, reserve: Reserve, tmp_path: Path
+) -> None:
+    """Before somebody else takes it: the next deletion, or start, had none. The rest follows."""
+    reserve.keep()
+    disk.free = 0
+    with reserve.lent():
+        disk.free = disk.room = RESERVE_BYTES // 2 + 5
+    reserve.renew()
+    assert size_of(tmp_path) >= RESERVE_BYTES // 2
+    assert reserve.is_there
+    disk.free = disk.room = RESERVE_BYTES
+    reserve.renew()
+    assert (tmp_path / "reserve").stat().st_size == RESERVE_BYTES
 
 
 def test_one_that_a_crash_left_is_made_whole(reserve: Reserve, tmp_path: Path) -> None:

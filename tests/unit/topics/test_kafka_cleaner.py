@@ -13,6 +13,7 @@ from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
+from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
@@ -170,6 +171,18 @@ def test_a_worker_that_dies_does_not_mark_the_log_at_once(
         assert not lab.broker.cleaner.is_uncleanable(TOPIC), times
         lab.run(lab.broker.cleaner.turn())
     assert lab.broker.cleaner.is_uncleanable(TOPIC)
+
+
+@pytest.mark.parametrize("worker_died", [True, False])
+def test_a_failure_that_the_worker_told_of_ends_no_thread(
+    lab: KafkaLab, worker: HeldWorker, worker_died: bool
+) -> None:
+    """Spark's JVM may be killed for want of memory, and the worker lives to tell."""
+    fill(lab)
+    told = encode_error(CompactionFailed("map", "it ended", worker_died=worker_died))
+    worker.error = decode_error(*told)
+    assert lab.run(lab.broker.cleaner.turn()).failure is worker.error
+    assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
 
 
 def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
