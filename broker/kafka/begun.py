@@ -80,4 +80,5 @@ def tell_opened(log: KafkaLog) -> None:
         # It begins here, or has held nothing.
         log.rolled.CopyFrom(log.closed)
     log.ClearField("closed")
+    log.ClearField("truncated_to")
     active.ClearField("figures")

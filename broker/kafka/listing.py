@@ -22,6 +22,11 @@ A segment of which a repair gave up anything has ended, at the end that is reser
     >>> log.segments[1].reserved_upto = 12
     >>> recovered(log, {3: 5, 4: 9, 7: 10}.get)
     (12, 12)
+
+A truncation may have ended the log behind the last batch that it left, or a segment's base.
+
+    >>> recovered(KafkaLog(segments=[{"base_offset": 5}], truncated_to=7), {}.get)
+    (7, 5)
 """
 
 from __future__ import annotations
@@ -101,8 +106,12 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
             is_ended = is_ended or segment.reserved_upto > 0
         if held is None and begins is None and segment.base_offset == end:
             begins = segment.base_offset
-    is_new = begins == end or not follows_raw or is_ended
-    return end, end if is_new else None
+    begins_at = end if begins == end or not follows_raw or is_ended else None
+    if log.truncated_to > end:
+        # The active segment goes on there, behind what it holds, unless it has ended.
+        end = log.truncated_to
+        begins_at = end if is_ended else begins_at
+    return end, begins_at
 
 
 def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) -> bool:

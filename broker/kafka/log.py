@@ -7,9 +7,10 @@
     reads.py      reads
     below it      how anything gets to the disk (broker/log: tail, group_commit, new_ledgers)
 
-Offsets are given out as batches are appended, and never twice: the log's end is found again behind
-what is durable, and where nothing is left, in the base offset of the active segment. A segment ends
-when Kafka's would; a ledger may end before, and the segment goes on in the next.
+Offsets are given out as batches are appended, and never twice but by a truncation (truncation.py):
+the log's end is found again behind what is durable, and where nothing is left, in the base offset
+of the active segment. A segment ends when Kafka's would; a ledger may end before, and the segment
+goes on in the next.
 
 What changes the list of segments is one synced write: a roll, what a cleaning puts in the place of
 segments, what retention deletes.
@@ -88,7 +89,7 @@ class KafkaLog:
         remember: Callable[[int], KafkaProducers],
     ) -> None:
         self._stored, self._store, self._clock_ms = stored, store, clock_ms
-        self._grow, self._remember = grow, remember
+        self.grow, self._remember = grow, remember
         self.state = state = LogState(stored.name)
         self._files = files = LogFiles(store, executor, state)
         self._ledgers = RawLedgers(stored.record.ledger_ids, files.record)
@@ -133,6 +134,7 @@ class KafkaLog:
     def _open(
         self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
     ) -> None:
+        truncated_to = self._stored.record.kafka.truncated_to
         try:
             self._begin()
         except DiskFailure as error:
@@ -142,6 +144,7 @@ class KafkaLog:
             self.state.fail(error)
         self._begins_at = self._begun.base_of
         end, _ = recovered(self._stored.record.kafka, self._loading.end_of)
+        end = max(end, truncated_to)
         since = begin(end, self._is_whole)
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
@@ -226,14 +229,14 @@ class KafkaLog:
         assert active.growth is not None
         base = self.end_offset if base_offset is None else base_offset
         if not active.growth.size_bytes and active.base_offset == base:
-            active.growth = self._grow(base, self._clock_ms())
+            active.growth = self.grow(base, self._clock_ms())
             return active
         active.growth.end()
         self.end_offset = base
         ledger_id = self.tail.begin_ledger()
         known = self._remember(base)
         self._begun.add(ledger_id, base, active, known, self._stored.record.ledger_ids)
-        growth = self._grow(base, self._clock_ms())
+        growth = self.grow(base, self._clock_ms())
         self.segments.append(LiveSegment(base, [Part(ledger_id, base)], growth))
         return self.segments.active
 

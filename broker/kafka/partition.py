@@ -88,7 +88,7 @@ class Partition:
         # At a load: batches before it are known.
         self._replayed_from = 0
         # As far as it is held back.
-        self._held_high_watermark: int | None = None
+        self.held_high_watermark: int | None = None
         # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
         # or it was not looked for, because no transaction is open that began before it.
         self._start_batch_offset: int | None = None
@@ -127,12 +127,13 @@ class Partition:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
-        self.producers.keep_last_batches()
+        if not before.HasField("truncated_to"):
+            self.producers.keep_last_batches()
+            self.producers.expire(self._clock_ms())
         unstable = self.producers.first_unstable_offset
         if unstable is not None and unstable < self.log_start_offset:
             await self._find_start_batch()
         self.producers.pass_high_watermark(self.high_watermark)
-        self.producers.expire(self._clock_ms())
 
     async def close(self) -> None:
         """Ends all reads; what was appended is durable. Raises DiskFailure."""
@@ -236,7 +237,7 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         durable = self.log.durable_end_offset
-        held = self._held_high_watermark
+        held = self.held_high_watermark
         return durable if held is None else min(held, durable)
 
     @property
@@ -247,7 +248,7 @@ class Partition:
 
     def hold_high_watermark(self, offset: int | None) -> int:
         """At that offset, until it is let go of with None. Where it is now."""
-        self._held_high_watermark = offset
+        self.held_high_watermark = offset
         self._tell_visible()
         return self.high_watermark
 

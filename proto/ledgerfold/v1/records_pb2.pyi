@@ -245,7 +245,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ...) -> None: ...
 
 class KafkaLog(_message.Message):
-    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled")
+    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -259,13 +259,15 @@ class KafkaLog(_message.Message):
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     ROLLED_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
     config: _containers.ScalarMap[str, str]
     log_start_offset: int
     first_dirty_offset: int
     segments: _containers.RepeatedCompositeFieldContainer[KafkaSegment]
     closed: KafkaProducers
     rolled: KafkaProducers
-    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ...) -> None: ...
+    truncated_to: int
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ..., truncated_to: _Optional[int] = ...) -> None: ...
 
 class KafkaProducers(_message.Message):
     __slots__ = ("end_offset", "producers")
@@ -310,7 +312,7 @@ class KafkaSegment(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ...) -> None: ...
 
 class KafkaSegmentFigures(_message.Message):
-    __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted")
+    __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted", "last_time_entry_ms")
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +323,7 @@ class KafkaSegmentFigures(_message.Message):
     LARGEST_TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_ENTRY_MS_FIELD_NUMBER: _ClassVar[int]
     next_offset: int
     size_bytes: int
     batches: int
@@ -331,7 +334,8 @@ class KafkaSegmentFigures(_message.Message):
     largest_timestamp_offset: int
     modified_ms: int
     aborted: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
-    def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
+    last_time_entry_ms: int
+    def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., last_time_entry_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionedTopicRecord(_message.Message):
     __slots__ = ("name", "partitions", "created_ms", "policies", "kafka")
