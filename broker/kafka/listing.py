@@ -47,6 +47,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     for segment in log.segments:
         if not segment.is_cleaned:
             segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in there]
+            segment.loaded_behind[:] = [each for each in segment.loaded_behind if each in there]
             there.difference_update(segment.ledger_ids)
         if segment.is_cleaned or segment.ledger_ids:
             kept.append(segment)

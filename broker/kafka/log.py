@@ -30,6 +30,7 @@ from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_ended
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.reads import KafkaReads
+from ledgerfold.broker.kafka.remembered import forget_snapshots, hand_on_snapshots
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
     Part,
@@ -172,7 +173,7 @@ class KafkaLog:
             tell_opened(record.kafka)
             if not self._is_whole:
                 # NOTE: other batches will get the offsets of those that it tells of.
-                record.kafka.ClearField("rolled")
+                forget_snapshots(record.kafka)
         tell_ended(record.kafka, self._ended)
         self._begun.tell(record.kafka, record.ledger_ids)
 
@@ -291,6 +292,7 @@ class KafkaLog:
             for _, ledger in by:
                 if ledger is not None:
                     batch.put_ledger(ledger)
+            hand_on_snapshots(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")
             kept = [*(each for each, _ in by), *record.kafka.segments]

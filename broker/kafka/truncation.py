@@ -27,6 +27,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.reads import headers_of
+from ledgerfold.broker.kafka.remembered import newest_upto
 from ledgerfold.broker.kafka.segments import figures_of
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.crash_points import reach
@@ -38,7 +39,6 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     KafkaLog,
-    KafkaProducers,
     KafkaSegment,
     LedgerRecord,
     TopicRecord,
@@ -80,14 +80,14 @@ def truncate(
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
+    log.rolled.CopyFrom(newest_upto(log, offset))
+    log.truncated_to = offset
+    log.ClearField("closed")
     named = {each for segment in log.segments for each in segment.ledger_ids}
     _put_list(log, [*kept, head.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
-    raw = (
-        each for segment in log.segments if not segment.is_cleaned for each in segment.ledger_ids
-    )
-    record.ledger_ids[:] = raw
-    _forget(log, offset)
+    raw = (segment for segment in log.segments if not segment.is_cleaned)
+    record.ledger_ids[:] = [each for segment in raw for each in segment.ledger_ids]
     if is_compacted and offset < old_active and log.first_dirty_offset > head.segment.base_offset:
         log.first_dirty_offset = head.segment.base_offset
     gone = sorted(named - left)
@@ -115,15 +115,6 @@ def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
     log.segments.extend(relisted.segments)
 
 
-def _forget(log: KafkaLog, offset: int) -> None:
-    """Where the next load begins, and with which producers."""
-    log.truncated_to = offset
-    log.ClearField("closed")
-    if not log.HasField("rolled") or log.rolled.end_offset > offset:
-        # None is left: all that there is is replayed.
-        log.rolled.CopyFrom(KafkaProducers(end_offset=log.log_start_offset))
-
-
 class _Cut:
     """Of one segment, at an offset. `growth`: of one that begins now where it begins.
 
@@ -148,23 +139,20 @@ class _Cut:
         for at, ledger_id in enumerate(segment.ledger_ids):
             reader = self._store.open_reader(ledger_id)
             batches = (header for _, header in headers_of(reader))
-            count, behind = self._keep(batches)
-            is_cut = behind is not None
-            if count and (is_cut or segment.is_cleaned):
+            count, first_gone = self._keep(batches)
+            if count and (first_gone is not None or segment.is_cleaned):
                 made = self._copied(reader, count)
                 ledger_ids.append(made.ledger_id)
             elif count:
                 ledger_ids.append(ledger_id)
-            # The log was closed behind it, and opened again.
-            has_end = self._is_ended or at + 1 < len(segment.ledger_ids)
-            if behind is not None:
-                has_end = _has_time_entry(growth, chain([behind], batches), has_end)
-            if has_end:
-                growth.end()
-            growth.unindexed_bytes = 0
-            if is_cut:
+            if first_gone is not None:
+                gone = chain([first_gone], batches, self._end_of(at), self._behind(at))
+                self._see_gone(gone)
                 break
-        growth.modified_ms = now_ms
+            for _ in self._end_of(at):
+                growth.end()
+                growth.unindexed_bytes = 0
+        growth.unindexed_bytes, growth.modified_ms = 0, now_ms
         return _Head(self._listed(ledger_ids), made)
 
     def _keep(self, batches: Iterator[BatchHeader]) -> tuple[int, BatchHeader | None]:
@@ -177,9 +165,43 @@ class _Cut:
             count += 1
         return count, None
 
+    def _end_of(self, at: int) -> Iterator[None]:
+        """None, if the segment's indexes were closed behind the ledger at that place."""
+        segment = self._segment
+        is_last = at + 1 == len(segment.ledger_ids)
+        if segment.ledger_ids[at] in segment.loaded_behind or (is_last and self._is_ended):
+            yield None
+
+    def _behind(self, at: int) -> Iterator[BatchHeader | None]:
+        """The batches of the ledgers behind that one; None: the indexes were closed there."""
+        for following in range(at + 1, len(self._segment.ledger_ids)):
+            reader = self._store.open_reader(self._segment.ledger_ids[following])
+            yield from (header for _, header in headers_of(reader))
+            yield from self._end_of(following)
+
+    def _see_gone(self, gone: Iterable[BatchHeader | None]) -> None:
+        """What the time index keeps of entries that were made behind what stays.
+
+        The one of the highest time that stays: by a batch that goes, before one of a higher time
+        came, or when the indexes were closed.
+        """
+        growth = self._growth
+        grown = copy(growth)
+        for header in gone:
+            if header is None:
+                growth.end()
+                return
+            grown.add(header, 0)
+            if grown.max_timestamp_ms > growth.max_timestamp_ms:
+                return
+            if grown.time_entries > growth.time_entries:
+                growth.end()
+                return
+
     def _listed(self, ledger_ids: list[int]) -> KafkaSegment:
         old = self._segment
         new = KafkaSegment(base_offset=old.base_offset, ledger_ids=ledger_ids)
+        new.loaded_behind.extend(each for each in old.loaded_behind if each in ledger_ids)
         if old.reserved_upto:
             # A repair gave up something of it: nothing is added to it.
             new.reserved_upto = min(old.reserved_upto, self._offset)
@@ -219,18 +241,3 @@ class _Cut:
                 count -= 1
             writer.flush()
         return start.entry_id - 1
-
-
-def _has_time_entry(growth: Growth, gone: Iterable[BatchHeader], has_end: bool) -> bool:
-    """Whether the time index tells of the highest time that stays, in an entry that was made later:
-
-    by a batch that goes, before one of a higher time came, or when the segment ended (`has_end`).
-    """
-    grown = copy(growth)
-    for header in gone:
-        grown.add(header, 0)
-        if grown.max_timestamp_ms > growth.max_timestamp_ms:
-            return False
-        if grown.time_entries > growth.time_entries:
-            return True
-    return has_end
