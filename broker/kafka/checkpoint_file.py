@@ -85,10 +85,8 @@ def updated(
     return kept
 
 
-def truncated(checkpoint: int | None, active_base_offset: int) -> int | None:
-    """A compacted log's, once it was cut off below its active segment."""
-    if checkpoint is None:
-        return None
+def truncated(checkpoint: int, active_base_offset: int) -> int:
+    """A compacted log's, once it was cut off below its active segment; the base of the new one."""
     return min(checkpoint, active_base_offset)
 
 

@@ -26,6 +26,7 @@ from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
+from ledgerfold.broker.kafka.checkpoint_file import truncated
 from ledgerfold.broker.kafka.reads import headers_of
 from ledgerfold.broker.kafka.remembered import newest_upto
 from ledgerfold.broker.kafka.segments import figures_of
@@ -81,6 +82,9 @@ def truncate(
     else:
         log.log_start_offset = offset
     log.rolled.CopyFrom(newest_upto(log, offset))
+    if not log.closed.producers:
+        # NOTE: as in Kafka, who knew of none looks for none in what is left.
+        log.rolled.end_offset = offset
     log.truncated_to = offset
     log.ClearField("closed")
     named = {each for segment in log.segments for each in segment.ledger_ids}
@@ -88,8 +92,8 @@ def truncate(
     left = {each for segment in log.segments for each in segment.ledger_ids}
     raw = (segment for segment in log.segments if not segment.is_cleaned)
     record.ledger_ids[:] = [each for segment in raw for each in segment.ledger_ids]
-    if is_compacted and offset < old_active and log.first_dirty_offset > head.segment.base_offset:
-        log.first_dirty_offset = head.segment.base_offset
+    if is_compacted and offset < old_active and log.HasField("first_dirty_offset"):
+        log.first_dirty_offset = truncated(log.first_dirty_offset, head.segment.base_offset)
     gone = sorted(named - left)
     try:
         reach("truncate.before-batch")

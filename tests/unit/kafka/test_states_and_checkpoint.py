@@ -208,4 +208,4 @@ def test_t86_entries_of_partitions_that_are_gone() -> None:
 
 
 def test_t88_truncation_lowers_the_checkpoint() -> None:
-    assert (truncated(999, 1000), truncated(999, 1), truncated(None, 1)) == (999, 1, None)
+    assert (truncated(999, 1000), truncated(999, 1)) == (999, 1)
