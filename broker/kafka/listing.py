@@ -44,11 +44,14 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     """
     there = set(raw_ids)
     kept = list[KafkaSegment]()
-    for segment in log.segments:
+    for at, segment in enumerate(log.segments, 1):
         if not segment.is_cleaned:
             segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in there]
             segment.loaded_behind[:] = [each for each in segment.loaded_behind if each in there]
             there.difference_update(segment.ledger_ids)
+            # One that ended with nothing in it stays, as a cleaning leaves such.
+            is_active = at == len(log.segments)
+            segment.is_cleaned = not is_active and _has_ended_empty(segment)
         if segment.is_cleaned or segment.ledger_ids:
             kept.append(segment)
     for ledger_id in raw_ids:
@@ -112,6 +115,9 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
         # The active segment goes on there, behind what it holds, unless it has ended.
         end = log.truncated_to
         begins_at = end if is_ended else begins_at
+    elif end < log.log_start_offset:
+        # Behind a truncation into the midst of a batch, where nothing was appended.
+        end = begins_at = log.log_start_offset
     return end, begins_at
 
 
@@ -133,6 +139,13 @@ def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | N
         if segment.figures.next_offset > (segment.base_offset if held is None else held):
             return False
     return True
+
+
+def _has_ended_empty(segment: KafkaSegment) -> bool:
+    """And not for a repair, which would have reserved what it gave up."""
+    if segment.ledger_ids or segment.reserved_upto or not segment.HasField("figures"):
+        return False
+    return segment.figures.next_offset == segment.base_offset
 
 
 def _end(segment: KafkaSegment, end_of: Callable[[int], int | None]) -> int | None:
