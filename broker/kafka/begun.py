@@ -83,8 +83,9 @@ def tell_opened(log: KafkaLog) -> None:
     if not log.HasField("truncated_to"):
         if not log.HasField("closed"):
             # Its indexes are made anew.
-            active.ClearField("loaded_behind")
-        active.loaded_behind.extend(active.ledger_ids[-2:-1])
+            active.ClearField("closed_behind")
+            active.ClearField("cut_behind")
+        active.closed_behind.extend(active.ledger_ids[-2:-1])
     log.ClearField("closed")
     log.ClearField("truncated_to")
     active.ClearField("figures")

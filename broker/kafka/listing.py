@@ -47,7 +47,8 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     for at, segment in enumerate(log.segments, 1):
         if not segment.is_cleaned:
             segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in there]
-            segment.loaded_behind[:] = [each for each in segment.loaded_behind if each in there]
+            for behind in (segment.closed_behind, segment.cut_behind):
+                behind[:] = [each for each in behind if each in there]
             there.difference_update(segment.ledger_ids)
             # One that ended with nothing in it stays, as a cleaning leaves such.
             is_active = at == len(log.segments)

@@ -138,26 +138,39 @@ class _Cut:
         self._offset, self._growth, self._is_ended = offset, growth, is_ended
 
     def head(self, now_ms: int) -> _Head:
-        segment, growth = self._segment, self._growth
-        ledger_ids, made = list[int](), None
-        for at, ledger_id in enumerate(segment.ledger_ids):
+        old, growth, made = self._segment, self._growth, None
+        new = KafkaSegment(base_offset=old.base_offset)
+        for at, ledger_id in enumerate(old.ledger_ids):
             reader = self._store.open_reader(ledger_id)
             batches = (header for _, header in headers_of(reader))
             count, first_gone = self._keep(batches)
-            if count and (first_gone is not None or segment.is_cleaned):
+            if count and (first_gone is not None or old.is_cleaned):
                 made = self._copied(reader, count)
-                ledger_ids.append(made.ledger_id)
+                new.ledger_ids.append(made.ledger_id)
             elif count:
-                ledger_ids.append(ledger_id)
-            if first_gone is not None:
-                gone = chain([first_gone], batches, self._end_of(at), self._behind(at))
-                self._see_gone(gone)
-                break
-            for _ in self._end_of(at):
+                new.ledger_ids.append(ledger_id)
+            if first_gone is None:
+                is_closed, is_cut = self._is_closed_behind(at), ledger_id in old.cut_behind
+            else:
+                gone = chain([first_gone], batches, self._behind(at))
+                is_closed, is_cut = self._is_noted(gone), True
+            if is_closed:
                 growth.end()
+            if is_closed or is_cut:
                 growth.unindexed_bytes = 0
-        growth.unindexed_bytes, growth.modified_ms = 0, now_ms
-        return _Head(self._listed(ledger_ids), made)
+                behind = new.closed_behind if is_closed else new.cut_behind
+                behind.extend(new.ledger_ids[-1:])
+            if first_gone is not None:
+                break
+        if new.ledger_ids:
+            growth.modified_ms = now_ms
+            aborted = (each for each in old.figures.aborted if each.last_offset < self._offset)
+            new.figures.CopyFrom(figures_of(growth.segment(new.ledger_ids[0]), aborted))
+            new.figures.last_time_entry_ms = growth.last_time_entry_ms
+        if old.reserved_upto:
+            # A repair gave up something of it: nothing is added to it.
+            new.reserved_upto = min(old.reserved_upto, self._offset)
+        return _Head(new, made)
 
     def _keep(self, batches: Iterator[BatchHeader]) -> tuple[int, BatchHeader | None]:
         """How many of a ledger's batches stay, and the first that does not."""
@@ -169,51 +182,37 @@ class _Cut:
             count += 1
         return count, None
 
-    def _end_of(self, at: int) -> Iterator[None]:
-        """None, if the segment's indexes were closed behind the ledger at that place."""
-        segment = self._segment
-        is_last = at + 1 == len(segment.ledger_ids)
-        if segment.ledger_ids[at] in segment.loaded_behind or (is_last and self._is_ended):
-            yield None
+    def _is_closed_behind(self, at: int) -> bool:
+        """Whether the segment's indexes were closed behind the ledger at that place."""
+        ledger_ids = self._segment.ledger_ids
+        is_end = self._is_ended and at + 1 == len(ledger_ids)
+        return is_end or ledger_ids[at] in self._segment.closed_behind
 
     def _behind(self, at: int) -> Iterator[BatchHeader | None]:
         """The batches of the ledgers behind that one; None: the indexes were closed there."""
-        for following in range(at + 1, len(self._segment.ledger_ids)):
-            reader = self._store.open_reader(self._segment.ledger_ids[following])
-            yield from (header for _, header in headers_of(reader))
-            yield from self._end_of(following)
+        for place, ledger_id in list(enumerate(self._segment.ledger_ids))[at:]:
+            if place > at:
+                reader = self._store.open_reader(ledger_id)
+                yield from (header for _, header in headers_of(reader))
+            if self._is_closed_behind(place):
+                yield None
 
-    def _see_gone(self, gone: Iterable[BatchHeader | None]) -> None:
-        """What the time index keeps of entries that were made behind what stays.
+    def _is_noted(self, gone: Iterable[BatchHeader | None]) -> bool:
+        """Whether the time index keeps an entry of the highest time that stays.
 
-        The one of the highest time that stays: by a batch that goes, before one of a higher time
-        came, or when the indexes were closed.
+        One that was made later, by a batch that goes, before one of a higher time came, or when
+        the indexes were closed.
         """
-        growth = self._growth
-        grown = copy(growth)
+        grown = copy(self._growth)
         for header in gone:
             if header is None:
-                growth.end()
-                return
+                return True
             grown.add(header, 0)
-            if grown.max_timestamp_ms > growth.max_timestamp_ms:
-                return
-            if grown.time_entries > growth.time_entries:
-                growth.end()
-                return
-
-    def _listed(self, ledger_ids: list[int]) -> KafkaSegment:
-        old = self._segment
-        new = KafkaSegment(base_offset=old.base_offset, ledger_ids=ledger_ids)
-        new.loaded_behind.extend(each for each in old.loaded_behind if each in ledger_ids)
-        if old.reserved_upto:
-            # A repair gave up something of it: nothing is added to it.
-            new.reserved_upto = min(old.reserved_upto, self._offset)
-        if ledger_ids:
-            aborted = (each for each in old.figures.aborted if each.last_offset < self._offset)
-            new.figures.CopyFrom(figures_of(self._growth.segment(ledger_ids[0]), aborted))
-            new.figures.last_time_entry_ms = self._growth.last_time_entry_ms
-        return new
+            if grown.max_timestamp_ms > self._growth.max_timestamp_ms:
+                return False
+            if grown.time_entries > self._growth.time_entries:
+                return True
+        return False
 
     def _copied(self, reader: LedgerReader, count: int) -> LedgerRecord:
         """The first batches of a ledger, in a new one. Raises DiskFailure, Corruption."""
