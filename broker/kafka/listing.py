@@ -94,6 +94,8 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
     is_ended = False
     # Of the segment that begins where the log ends, and holds nothing.
     begins: int | None = None
+    # Those before it have all that they held when they ended.
+    is_whole = True
     for segment in log.segments:
         if segment.is_cleaned:
             end, follows_raw = max(end, segment.base_offset, segment.figures.next_offset), False
@@ -104,13 +106,14 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
             end = max(end, held, segment.reserved_upto)
             is_ended = segment.reserved_upto >= held
             follows_raw, begins = True, None
-        elif not follows_raw or not segment.ledger_ids:
-            # Nothing before it tells where it began: a repair found its ledgers gone, or there is
-            # no raw one. Else entries before it may never have got durable.
+        elif is_whole or not follows_raw or not segment.ledger_ids:
+            # Nothing is lost, or nothing before it tells where it began: a repair found its ledgers
+            # gone, or there is no raw one. Else entries before it may never have got durable.
             end = max(end, segment.base_offset, segment.reserved_upto)
             is_ended = is_ended or segment.reserved_upto > 0
         if held is None and begins is None and segment.base_offset == end:
             begins = segment.base_offset
+        is_whole = is_whole and _has_all(segment, held)
     begins_at = end if begins == end or not follows_raw or is_ended else None
     if log.truncated_to > end:
         # The active segment goes on there, behind what it holds, unless it has ended.
@@ -136,10 +139,19 @@ def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | N
     for segment in log.segments:
         if segment.is_cleaned or segment.base_offset >= offset:
             continue
-        held = _end(segment, end_of)
-        if segment.figures.next_offset > (segment.base_offset if held is None else held):
+        if not _has_all(segment, _end(segment, end_of), if_untold=True):
             return False
     return True
+
+
+def _has_all(segment: KafkaSegment, held: int | None, *, if_untold: bool = False) -> bool:
+    """Whether a raw segment that ended has all that it held then. `held`: the end of what it has.
+
+    `if_untold`: the answer where nothing tells what that was.
+    """
+    if not segment.HasField("figures"):
+        return if_untold
+    return segment.figures.next_offset <= (segment.base_offset if held is None else held)
 
 
 def _has_ended_empty(segment: KafkaSegment) -> bool:
