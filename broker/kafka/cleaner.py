@@ -25,13 +25,13 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
+from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text, topic_partition
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
-from ledgerfold.broker.kafka.partition import Partition, topic_partition
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
 from ledgerfold.broker.kafka.states import Aborted, InProgress, States
 from ledgerfold.broker.kafka.turn import Turn

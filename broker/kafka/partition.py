@@ -20,8 +20,7 @@ from concurrent.futures import Executor
 from random import getrandbits
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.names import TopicName, parse_partition
-from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
+from ledgerfold.broker.kafka.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.loading import FoundBatch
 from ledgerfold.broker.kafka.log import KafkaLog
@@ -79,7 +78,7 @@ class Partition:
         broker_config: Callable[[], BrokerConfig],
     ) -> None:
         self._stored, self._clock_ms, self._broker_config = stored, clock_ms, broker_config
-        self.name, self.label = stored.name, partition_label(stored.name)
+        self.name, self.label = stored.name, str(topic_partition(stored.name))
         self.config = self._config()
         expiration_ms = broker_config().number("producer.id.expiration.ms")
         self.producers = Producers(self.label, expiration_ms)
@@ -130,9 +129,7 @@ class Partition:
         if not before.HasField("truncated_to"):
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())
-        unstable = self.producers.first_unstable_offset
-        if unstable is not None and unstable < self.log_start_offset:
-            await self._find_start_batch()
+        await self._find_unstable()
         self.producers.pass_high_watermark(self.high_watermark)
 
     async def close(self) -> None:
@@ -343,13 +340,26 @@ class Partition:
         await self._find_start_batch()
 
     async def _find_start_batch(self) -> None:
-        start = self.log_start_offset
-        found = await self.log.reads.read(start, upto=self.log.durable_end_offset, bytes_max=1)
-        if found.batches:
-            self._start_batch_offset = found.batches[0].header.base_offset
-        else:
-            is_all_durable = self.log.end_offset == self.log.durable_end_offset
-            self._start_batch_offset = None if is_all_durable else start
+        found = await self._batch_from(self.log_start_offset)
+        if found is None and self.log.end_offset > self.log.durable_end_offset:
+            found = self.log_start_offset
+        self._start_batch_offset = found
+
+    async def _find_unstable(self) -> None:
+        """At a load. Of a transaction that a truncation has opened again a cleaning may have taken
+        what came first: nothing is unstable before what is left.
+        """
+        for first in self.producers.open_offsets:
+            if first < self.log_start_offset:
+                await self._find_start_batch()
+            else:
+                found = await self._batch_from(first)
+                self.producers.begins_at(first, self.log.end_offset if found is None else found)
+
+    async def _batch_from(self, offset: int) -> int | None:
+        """Where the first durable batch begins that ends at or behind it; None: there is none."""
+        found = await self.log.reads.read(offset, upto=self.log.durable_end_offset, bytes_max=1)
+        return found.batches[0].header.base_offset if found.batches else None
 
     def aborted(self) -> Iterator[AbortedTransaction]:
         """The transaction index, in order."""
@@ -358,24 +368,6 @@ class Partition:
                 yield AbortedTransaction(
                     each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
                 )
-
-
-def partition_label(name: str) -> str:
-    """As Kafka writes them.
-
-    >>> partition_label("persistent://public/default/orders-partition-3")
-    'orders-3'
-    >>> partition_label("persistent://public/default/orders")
-    'orders-0'
-    """
-    return str(topic_partition(name))
-
-
-def topic_partition(name: str) -> TopicPartition:
-    partition = parse_partition(name)
-    if partition is None:
-        return TopicPartition(TopicName.parse(name).local, 0)
-    return TopicPartition(TopicName.parse(partition.topic).local, partition.index)
 
 
 def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None:
