@@ -69,9 +69,13 @@ def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
             segment.figures.CopyFrom(figures_of(live.facts, live.aborted))
 
 
-def tell_closed(log: KafkaLog, active: LiveSegment, producers: KafkaProducers) -> None:
+def tell_closed(
+    log: KafkaLog, active: LiveSegment, loaded: KafkaProducers, producers: KafkaProducers
+) -> None:
+    """`loaded`: what was known of producers at the load."""
     log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
     log.closed.CopyFrom(producers)
+    log.loaded.CopyFrom(loaded)
 
 
 def tell_opened(log: KafkaLog) -> None:
@@ -87,5 +91,6 @@ def tell_opened(log: KafkaLog) -> None:
             active.ClearField("cut_behind")
         active.closed_behind.extend(active.ledger_ids[-2:-1])
     log.ClearField("closed")
+    log.ClearField("loaded")
     log.ClearField("truncated_to")
     active.ClearField("figures")

@@ -110,6 +110,8 @@ class KafkaLog:
         self._ended = list[LiveSegment]()
         # Of what was recorded when the active segment began nothing was lost.
         self._is_whole = False
+        # What was known of producers then; who replays batches says it.
+        self.known_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
         # Behind the last batch that was appended, and the last one that is durable.
         self.end_offset = 0
@@ -161,7 +163,7 @@ class KafkaLog:
         # What a failed writer left open ends at its last durable entry, before it is looked at.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
-        self._loading.learn(log.segments)
+        self._loading.learn(log)
         self._is_whole = holds_all_before(log, log.rolled.end_offset, self._loading.end_of)
         _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
@@ -188,7 +190,7 @@ class KafkaLog:
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             tell_ended(record.kafka, self._ended)
-            tell_closed(record.kafka, active, producers)
+            tell_closed(record.kafka, active, self.known_at_load, producers)
 
         await self._stored.change(edit)
 

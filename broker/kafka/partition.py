@@ -126,6 +126,7 @@ class Partition:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
+        self.log.known_at_load = remembered(self.producers, self.log.end_offset)
         if not before.HasField("truncated_to"):
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())

@@ -83,8 +83,8 @@ def newest_upto(log: KafkaLog, offset: int) -> KafkaProducers:
     [9, 5, 0]
     """
     known = [each.producers for each in log.segments if each.HasField("producers")]
-    if log.HasField("rolled"):
-        known.append(log.rolled)
+    known += [log.rolled] if log.HasField("rolled") else []
+    known += [log.loaded] if log.HasField("loaded") else []
     there = [each for each in known if log.log_start_offset < each.end_offset <= offset]
     nothing = KafkaProducers(end_offset=log.log_start_offset)
     return max(there, key=lambda each: each.end_offset, default=nothing)
@@ -101,6 +101,7 @@ def hand_on_snapshots(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) 
 def forget_snapshots(log: KafkaLog) -> None:
     """They tell of batches that are gone, and other batches will get their offsets."""
     log.ClearField("rolled")
+    log.ClearField("loaded")
     for segment in log.segments:
         segment.ClearField("producers")
 

@@ -41,6 +41,7 @@ from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     KafkaLog,
     KafkaSegment,
+    KafkaSegmentFigures,
     LedgerRecord,
     TopicRecord,
 )
@@ -81,12 +82,7 @@ def truncate(
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
-    log.rolled.CopyFrom(newest_upto(log, offset))
-    if not log.closed.producers:
-        # NOTE: as in Kafka, who knew of none looks for none in what is left.
-        log.rolled.end_offset = offset
-    log.truncated_to = offset
-    log.ClearField("closed")
+    _remember(log, offset, head.segment.figures)
     named = {each for segment in log.segments for each in segment.ledger_ids}
     _put_list(log, [*kept, head.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
@@ -117,6 +113,20 @@ def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
     relisted = KafkaLog(segments=segments)
     del log.segments[:]
     log.segments.extend(relisted.segments)
+
+
+def _remember(log: KafkaLog, offset: int, figures: KafkaSegmentFigures) -> None:
+    """What the next load begins with. `figures`: of the segment that is the active one then."""
+    log.rolled.CopyFrom(newest_upto(log, offset))
+    if not log.closed.producers:
+        # NOTE: as in Kafka, who knew of none looks for none in what is left.
+        log.rolled.end_offset = offset
+    del log.rolled.aborted[:]
+    before = (each for each in figures.aborted if each.last_offset < log.rolled.end_offset)
+    log.rolled.aborted.extend(before)
+    log.truncated_to = offset
+    log.ClearField("closed")
+    log.ClearField("loaded")
 
 
 class _Cut:

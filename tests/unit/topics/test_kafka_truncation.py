@@ -227,6 +227,21 @@ def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None
     assert offsets(lab, committed=True) == [0]
 
 
+def test_what_was_aborted_stays_so_when_its_producers_are_forgotten(lab: KafkaLab) -> None:
+    """A load after a crash replays nothing of them then."""
+    batch = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    lab.add([A], base_sequence=0, **batch)
+    lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
+    lab.add([B], [C])
+    lab.advance(2 * 86_400_000)
+    assert not described(lab).producers
+    truncate(lab, 3)
+    assert (offsets(lab, committed=True), len(described(lab).aborted)) == ([2], 1)
+    for ending in (lab.crash, lab.crash, lab.restart, lab.crash):
+        ending()
+        assert (offsets(lab, committed=True), len(described(lab).aborted)) == ([2], 1)
+
+
 def test_a_high_watermark_that_is_held_stays_held(lab: KafkaLab) -> None:
     lab.add([A], [B], [C])
     lab.kafka.partition.hold_high_watermark(1)
