@@ -58,6 +58,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     for ledger_id in raw_ids:
         if ledger_id in there:
             base = begins_at(ledger_id)
+            _drop_empty(kept, base)
             if base is None:
                 kept[-1].ledger_ids.append(ledger_id)
             else:
@@ -65,6 +66,20 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
     relisted = KafkaLog(segments=kept)
     del log.segments[:]
     log.segments.extend(relisted.segments)
+
+
+def _drop_empty(kept: list[KafkaSegment], base: int | None) -> None:
+    """Segments with nothing in them that the log, of which a crash took the end, has not reached.
+
+    >>> log = KafkaLog(segments=[{"ledger_ids": [1]}, {"base_offset": 5, "is_cleaned": True}])
+    >>> relist(log, [1, 9], lambda _: None)
+    >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
+    [(0, [1, 9])]
+    """
+    while kept and kept[-1].is_cleaned and not kept[-1].ledger_ids:
+        if base is not None and kept[-1].base_offset < base:
+            return
+        kept.pop()
 
 
 def move_active(log: KafkaLog, base_offset: int, left: KafkaSegment | None) -> None:
@@ -111,7 +126,7 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
             # gone, or there is no raw one. Else entries before it may never have got durable.
             end = max(end, segment.base_offset, segment.reserved_upto)
             is_ended = is_ended or segment.reserved_upto > 0
-        if held is None and begins is None and segment.base_offset == end:
+        if held is None and segment.base_offset == end:
             begins = segment.base_offset
         is_whole = is_whole and _has_all(segment, held)
     begins_at = end if begins == end or not follows_raw or is_ended else None

@@ -97,6 +97,24 @@ def test_a_batch_goes_whole_and_the_log_ends_there_all_the_same(lab: KafkaLab, o
     assert offsets(lab) == [offset]
 
 
+@pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
+def test_a_segment_that_ended_with_nothing_in_it_stays(lab: KafkaLab, ending: str) -> None:
+    """A roll ends it where the log's end lies behind that of the last batch."""
+    lab.add([A])
+    roll(lab)
+    lab.add([A, B, C])
+    truncate(lab, 3)
+    roll(lab)
+    lab.add([A])
+    truncate(lab, 3)
+    if ending != "nothing":
+        getattr(lab, ending)()
+    assert (bases(lab), offsets(lab)) == ([0, 1, 3], [0])
+    assert lab.add([B]) == [(3, 3)]
+    lab.crash()
+    assert (bases(lab), offsets(lab)) == ([0, 1, 3], [0, 3])
+
+
 def test_behind_the_end_nothing_changes(lab: KafkaLab) -> None:
     lab.add([A])
     topic = lab.kafka
