@@ -86,6 +86,9 @@ class Partition:
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
         self._replayed_from = 0
+        # And the record tells of all transactions that were aborted: a cleaning may have forgotten
+        # some whose markers are there.
+        self._was_truncated = False
         # As far as it is held back.
         self.held_high_watermark: int | None = None
         # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
@@ -112,6 +115,7 @@ class Partition:
     async def load(self) -> None:
         """Raises DiskFailure, Corruption, MissingFile."""
         before = self._stored.record.kafka
+        self._was_truncated = before.HasField("truncated_to")
 
         def begin(log_end: int, is_whole: bool) -> int:
             known, self._replayed_from = beginning(before, log_end, is_whole=is_whole)
@@ -127,7 +131,7 @@ class Partition:
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
         self.log.known_at_load = remembered(self.producers, self.log.end_offset)
-        if not before.HasField("truncated_to"):
+        if not self._was_truncated:
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())
         await self._find_unstable()
@@ -143,7 +147,7 @@ class Partition:
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
         aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
         aborted += self.producers.replay(found.header, marker)
-        if found.segment.growth is not None:
+        if found.segment.growth is not None and not self._was_truncated:
             found.segment.aborted.extend(map(_record_of, aborted))
 
     def _see_start(self, header: BatchHeader) -> None:

@@ -41,7 +41,6 @@ from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     KafkaLog,
     KafkaSegment,
-    KafkaSegmentFigures,
     LedgerRecord,
     TopicRecord,
 )
@@ -82,7 +81,7 @@ def truncate(
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
-    _remember(log, offset, head.segment.figures)
+    _remember(log, offset, head.segment)
     named = {each for segment in log.segments for each in segment.ledger_ids}
     _put_list(log, [*kept, head.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
@@ -115,15 +114,18 @@ def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
     log.segments.extend(relisted.segments)
 
 
-def _remember(log: KafkaLog, offset: int, figures: KafkaSegmentFigures) -> None:
-    """What the next load begins with. `figures`: of the segment that is the active one then."""
+def _remember(log: KafkaLog, offset: int, active: KafkaSegment) -> None:
+    """What the next load begins with. `active`: the segment that is it then."""
+    active.producers.CopyFrom(newest_upto(log, active.base_offset))
     log.rolled.CopyFrom(newest_upto(log, offset))
     if not log.closed.producers:
         # NOTE: as in Kafka, who knew of none looks for none in what is left.
         log.rolled.end_offset = offset
+    if not active.producers.end_offset == active.base_offset < log.rolled.end_offset:
+        active.ClearField("producers")
     del log.rolled.aborted[:]
-    before = (each for each in figures.aborted if each.last_offset < log.rolled.end_offset)
-    log.rolled.aborted.extend(before)
+    aborted = active.figures.aborted
+    log.rolled.aborted.extend(each for each in aborted if each.last_offset < log.rolled.end_offset)
     log.truncated_to = offset
     log.ClearField("closed")
     log.ClearField("loaded")
