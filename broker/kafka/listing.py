@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ledgerfold.broker.kafka.remembered import hand_on_snapshots
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
 
 
@@ -63,6 +64,8 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
                 kept[-1].ledger_ids.append(ledger_id)
             else:
                 kept.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
+                # The active one began there before, and holds nothing.
+                hand_on_snapshots(log.segments[-1:], kept[-1:])
     relisted = KafkaLog(segments=kept)
     del log.segments[:]
     log.segments.extend(relisted.segments)
