@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -206,7 +207,7 @@ def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
             roll(lab)
     truncate(lab, 2)
     assert [each.last_sequence for each in described(lab).producers] == [1]
-    again = {"producer_id": 7, "producer_epoch": 0}
+    again: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     assert lab.add([A], base_sequence=1, **again) == [(1, 1)]
     assert lab.add([A], base_sequence=2, **again) == [(2, 2)]
     truncate(lab, 1)
@@ -219,7 +220,7 @@ def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
 def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending: str) -> None:
     """Of a batch that is not its producer's last one any more a round leaves nothing."""
     lab.run(lab.kafka.partition.change_config({"internal.segment.bytes": "200"}))
-    batch = {"producer_id": 7, "producer_epoch": 0}
+    batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lab.add([A], base_sequence=0, **batch)
     roll(lab)
     lab.add([B])
@@ -234,7 +235,7 @@ def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending
 
 
 def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None:
-    batch = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
     lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
     lab.add([B])
@@ -247,7 +248,7 @@ def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None
 
 def test_what_was_aborted_stays_so_when_its_producers_are_forgotten(lab: KafkaLab) -> None:
     """A load after a crash replays nothing of them then."""
-    batch = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
     lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
     lab.add([B], [C])
