@@ -93,7 +93,8 @@ def _parser() -> argparse.ArgumentParser:
         "--kind",
         choices=("faults", "damage", "partitions", "kafka", "truncation"),
         default="faults",
-        help="bits flip in `damage`; a topic with `partitions` grows; or it is Kafka's, in `kafka`",
+        help="bits flip in `damage`; a topic with `partitions` grows; in `kafka` it is Kafka's, "
+        "and in `truncation` its log is truncated, too",
     )
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"
