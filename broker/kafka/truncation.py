@@ -21,7 +21,7 @@ LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint of Kafka 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import chain
 from typing import NamedTuple
@@ -90,22 +90,32 @@ def truncate(
     if is_compacted and offset < old_active and log.HasField("first_dirty_offset"):
         log.first_dirty_offset = truncated(log.first_dirty_offset, head.segment.base_offset)
     gone = sorted(named - left)
+    _write(record, head.made, gone, store, metadata)
+    return gone
+
+
+def _write(
+    record: TopicRecord,
+    made: LedgerRecord | None,
+    gone: Sequence[int],
+    store: LedgerStore,
+    metadata: MetadataStore,
+) -> None:
+    reach("truncate.before-batch")
     try:
-        reach("truncate.before-batch")
         with metadata.batch() as batch:
-            if head.made is not None:
-                batch.put_ledger(head.made)
+            if made is not None:
+                batch.put_ledger(made)
             for ledger_id in gone:
                 store.mark_deleting(ledger_id, batch)
             batch.put_topic(record)
     except LedgerfoldError as error:
         # NOTE: what a failed write may have published after all is the next start's to judge.
         may_be_durable = isinstance(error, DiskFailure) and error.may_be_durable
-        if head.made is not None and not may_be_durable:
-            store.delete_files(head.made.ledger_id)
+        if made is not None and not may_be_durable:
+            store.delete_files(made.ledger_id)
         raise
     reach("truncate.after-batch")
-    return gone
 
 
 def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
