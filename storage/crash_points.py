@@ -35,6 +35,11 @@ POINTS = (
     "clean.before-batch",
     "clean.after-batch",
     "clean.after-delete",
+    # broker: a truncation of a Kafka topic's log
+    "truncate.unloaded",
+    "truncate.before-batch",
+    "truncate.after-batch",
+    "truncate.after-delete",
     # compactor: the worker's own steps
     "worker.phase-one",
     "worker.segment-written",

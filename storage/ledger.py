@@ -51,6 +51,7 @@ from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     LEDGER_STATE_OPEN,
     LedgerRecord,
+    LedgerState,
     SegmentRecord,
 )
 
@@ -151,15 +152,26 @@ class LedgerStore:
 
         Without a batch the caller makes its record durable before that.
         """
+        writer = self._create(topic, LEDGER_STATE_OPEN)
+        if batch is not None:
+            batch.put_ledger(writer.record)
+        return writer
+
+    def create_aside(self, topic: str) -> LedgerWriter:
+        """A raw ledger that nobody names before it is finished: a start deletes it until then.
+
+        The caller ends it with finish() and puts its record in a batch, or calls delete_files().
+        """
+        return self._create(topic, LEDGER_STATE_DELETING)
+
+    def _create(self, topic: str, state: LedgerState) -> LedgerWriter:
         record = LedgerRecord(
             ledger_id=self._metadata.allocate_ledger_id(),
             kind=LEDGER_KIND_RAW,
-            state=LEDGER_STATE_OPEN,
+            state=state,
             topic=topic,
             created_ms=self._clock_ms(),
         )
-        if batch is not None:
-            batch.put_ledger(record)
         writer = LedgerWriter(
             record,
             self.ledgers_dir,

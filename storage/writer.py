@@ -111,6 +111,16 @@ class LedgerWriter:
         self._appended_bytes += header.size_bytes
         return position
 
+    def skip_to(self, entry_id: int) -> None:
+        """The next entry gets that id: those before it that are missing are lost, and stay so.
+
+        Not during a flush. Raises DiskFailure.
+        """
+        if entry_id != self.next_entry_id:
+            self.flush()
+            self.seal_segment()
+            self.next_entry_id = entry_id
+
     def should_roll(self) -> bool:
         """Whether a limit of the ledger is reached: bytes, entries, or age."""
         settings = self._settings
@@ -261,14 +271,30 @@ class LedgerWriter:
         if self.record.state == LEDGER_STATE_CLOSED:
             return self.record
         with self._all_or_failed():
-            self._end_segment()
-            record = _copy(self.record)
-            record.state = LEDGER_STATE_CLOSED
-            record.closed_ms = self._clock_ms()
+            record = self._ended()
             with self._metadata.batch() as batch:
                 batch.put_ledger(record)
             self.record = record
         self._on_closed(self.ledger_id)
+        return record
+
+    def finish(self) -> LedgerRecord:
+        """Flushes and ends a ledger that was written aside; its record, for the caller's batch.
+
+        Raises DiskFailure.
+        """
+        self.flush()
+        with self._all_or_failed():
+            self.record = self._ended()
+        self._on_closed(self.ledger_id)
+        return self.record
+
+    def _ended(self) -> LedgerRecord:
+        """Its record once it is closed."""
+        self._end_segment()
+        record = _copy(self.record)
+        record.state = LEDGER_STATE_CLOSED
+        record.closed_ms = self._clock_ms()
         return record
 
 

@@ -1,8 +1,9 @@
-"""`topics roll`, `delete-records` and `describe-log`: a Kafka topic's log, looked at and moved.
+"""`topics roll`, `delete-records`, `truncate-log`, `describe-log`: of a Kafka topic's log.
 
 ledgerfold topics describe-log orders --batches
 ledgerfold topics describe-log orders --from 50000
 ledgerfold topics delete-records orders 1000
+ledgerfold topics truncate-log orders 90000
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     offset = "the first that stays; -1: none does, up to the high watermark"
     delete.add_argument("offset", type=_offset, help=offset)
     delete.set_defaults(run=_delete)
+    truncate = verbs.add_parser(
+        "truncate-log", help="of a Kafka topic: delete what lies at or behind an offset"
+    )
+    add_name(truncate)
+    end = "the log's end, from then on; a batch that reaches behind it goes whole"
+    truncate.add_argument("offset", type=parse_count, help=end)
+    truncate.set_defaults(run=_truncate)
     describe = verbs.add_parser(
         "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
     )
@@ -69,6 +77,12 @@ def _delete(options: argparse.Namespace) -> None:
     offset = None if options.offset == _ALL else options.offset
     start = admin_of(options).kafka.set_log_start(options.topic, offset)
     print(f"The log begins at offset {start}.")
+
+
+def _truncate(options: argparse.Namespace) -> None:
+    left = admin_of(options).kafka.truncate_log(options.topic, options.offset)
+    cleaned = "" if left.checkpoint is None else f" It is clean up to {left.checkpoint}."
+    print(f"The log ends at offset {left.log_end_offset}.{cleaned}")
 
 
 def _describe(options: argparse.Namespace) -> None:

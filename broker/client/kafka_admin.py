@@ -27,14 +27,15 @@ from ledgerfold.broker.client.kafka_answers import (
     ConfigEntry,
     LogDescription,
     Origin,
+    TruncatedLog,
 )
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import kafka_pb2
 
 
 class KafkaAdmin:
-    """`Admin.kafka`. Its `timeout_seconds` bounds each call but `plan_cleaning`, `clean` and
-    `run_retention`, which take as long as the data does.
+    """`Admin.kafka`. Its `timeout_seconds` bounds each call but `plan_cleaning`, `clean`,
+    `run_retention` and `truncate_log`, which take as long as the data does.
     """
 
     def __init__(self, stub: Any, timeout_s: float) -> None:
@@ -109,6 +110,15 @@ class KafkaAdmin:
         """
         request = kafka_pb2.SetLogStartRequest(topic=topic, offset=-1 if offset is None else offset)
         return int(self._call(self._stub.SetLogStart, request).log_start_offset)
+
+    def truncate_log(self, topic: str, offset: int) -> TruncatedLog:
+        """What lies at or behind it is gone, though it was acknowledged; batches go whole.
+
+        Its offsets are given out again: a reader that knows them reads other records there. One at
+        or behind the log's end changes nothing. It takes as long as the last segment is large.
+        """
+        request = kafka_pb2.TruncateLogRequest(topic=topic, offset=offset)
+        return TruncatedLog.of(self._call(self._stub.TruncateLog, request, is_bounded=False))
 
     def set_high_watermark(self, topic: str, offset: int | None) -> int:
         """Holds it back, as followers that lag would; None lets it go. Where it is."""

@@ -155,6 +155,20 @@ class LogDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class TruncatedLog:
+    """A log as a truncation left it. `checkpoint`: as LogDescription's."""
+
+    log_end_offset: int
+    log_start_offset: int
+    checkpoint: int | None
+
+    @classmethod
+    def of(cls, told: kafka_pb2.TruncateLogResponse) -> TruncatedLog:
+        checkpoint = told.checkpoint if told.HasField("checkpoint") else None
+        return cls(told.log_end_offset, told.log_start_offset, checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigEntry:
     """A setting. `source`: "topic", the broker's name for it, or "default"."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from ledgerfold.broker.kafka.remembered import remember_rolled
 from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducers, KafkaSegmentFigures
 
@@ -56,7 +57,7 @@ class BegunSegments:
             for segment in log.segments:
                 if segment.base_offset == begun.ended_base_offset and not segment.is_cleaned:
                     segment.figures.CopyFrom(begun.figures)
-            log.rolled.CopyFrom(begun.producers)
+            remember_rolled(log, begun.producers)
 
 
 def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
@@ -68,9 +69,13 @@ def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
             segment.figures.CopyFrom(figures_of(live.facts, live.aborted))
 
 
-def tell_closed(log: KafkaLog, active: LiveSegment, producers: KafkaProducers) -> None:
+def tell_closed(
+    log: KafkaLog, active: LiveSegment, loaded: KafkaProducers, producers: KafkaProducers
+) -> None:
+    """`loaded`: what was known of producers at the load."""
     log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
     log.closed.CopyFrom(producers)
+    log.loaded.CopyFrom(loaded)
 
 
 def tell_opened(log: KafkaLog) -> None:
@@ -78,6 +83,14 @@ def tell_opened(log: KafkaLog) -> None:
     active = log.segments[-1]
     if log.HasField("closed") and log.closed.end_offset == active.base_offset:
         # It begins here, or has held nothing.
-        log.rolled.CopyFrom(log.closed)
+        remember_rolled(log, log.closed)
+    if not log.HasField("truncated_to"):
+        if not log.HasField("closed"):
+            # Its indexes are made anew.
+            active.ClearField("closed_behind")
+            active.ClearField("cut_behind")
+        active.closed_behind.extend(active.ledger_ids[-2:-1])
     log.ClearField("closed")
+    log.ClearField("loaded")
+    log.ClearField("truncated_to")
     active.ClearField("figures")

@@ -21,6 +21,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ledgerfold.broker.ground.names import TopicName, parse_partition
 from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
 from ledgerfold.storage.errors import Corruption
 
@@ -37,6 +38,20 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def topic_partition(name: str) -> TopicPartition:
+    """Of a topic here.
+
+    >>> str(topic_partition("persistent://public/default/orders-partition-3"))
+    'orders-3'
+    >>> str(topic_partition("persistent://public/default/orders"))
+    'orders-0'
+    """
+    partition = parse_partition(name)
+    if partition is None:
+        return TopicPartition(TopicName.parse(name).local, 0)
+    return TopicPartition(TopicName.parse(partition.topic).local, partition.index)
 
 
 def checkpoint_text(offsets: Mapping[TopicPartition, int]) -> str:
@@ -71,10 +86,8 @@ def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def truncated(checkpoint: int | None, active_base_offset: int) -> int | None:
-    """A compacted log's, once it was cut off below its active segment."""
-    if checkpoint is None:
-        return None
+def truncated(checkpoint: int, active_base_offset: int) -> int:
+    """A compacted log's, once it was cut off below its active segment; the base of the new one."""
     return min(checkpoint, active_base_offset)
 
 

@@ -20,18 +20,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text
+from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text, topic_partition
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.defects import Defects
 from ledgerfold.broker.kafka.deletion import Deletion
 from ledgerfold.broker.kafka.gauges import Gauges
 from ledgerfold.broker.kafka.pace import owed_ms, pace_of
-from ledgerfold.broker.kafka.partition import Partition, topic_partition
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
 from ledgerfold.broker.kafka.states import Aborted, InProgress, States
 from ledgerfold.broker.kafka.turn import Turn
@@ -276,8 +277,7 @@ class Cleaner:
 
         Until it has ended the log is paused: what it reads stays there.
         """
-        self.states.abort_and_pause(name)
-        try:
+        async with self.paused(name, aborts=False):
             self._count += 1
             broker, now_ms = self._broker, self._broker.clock.now_ms()
             return await dry_run(
@@ -290,9 +290,6 @@ class Cleaner:
                 keys_max=broker.kafka_config.map_keys_max,
                 defects=self._defects(name),
             )
-        finally:
-            self.states.end_pause(name)
-            self._wake()
 
     def _may_try_again(self, name: str, error: LedgerfoldError) -> bool:
         if not (isinstance(error, CompactionFailed) and error.worker_died):
@@ -360,6 +357,20 @@ class Cleaner:
     def resume(self, name: str) -> None:
         self.states.resume(name)
         self._wake()
+
+    @asynccontextmanager
+    async def paused(self, name: str, *, aborts: bool) -> AsyncIterator[None]:
+        """Inside nothing of it is cleaned. What is on its way is aborted, or waited for."""
+        if aborts:
+            await self.abort_and_pause(name)
+        else:
+            await self.idle(name)
+            self.states.abort_and_pause(name)
+        try:
+            yield
+        finally:
+            self.states.end_pause(name)
+            self._wake()
 
     async def forget(self, name: str) -> None:
         """Its topic is about to be unloaded: its round ends, and changes nothing."""

@@ -19,7 +19,7 @@ from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
 from ledgerfold.storage.ledger import LedgerStore
-from ledgerfold.v1.records_pb2 import KafkaSegment, KafkaSegmentFigures
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
 
 class FoundBatch(NamedTuple):
@@ -52,14 +52,17 @@ class SegmentLoader:
         # A repair gave up entries behind the last batch that was looked at, and that matters.
         self.is_behind_loss = False
 
-    def learn(self, segments: Iterable[KafkaSegment]) -> None:
+    def learn(self, log: KafkaLog) -> None:
         """What the record tells of segments, before the log goes on; their ledgers are closed.
 
         A crash takes what a segment held last, a repair any of it, and nothing is added to one that
         ended: what is as large as it was is what it was.
         """
-        for segment in segments:
+        for at, segment in enumerate(log.segments, 1):
             if segment.is_cleaned:
+                continue
+            if at == len(log.segments) and not segment.HasField("figures"):
+                self._told[segment.base_offset] = KafkaSegmentFigures(aborted=log.rolled.aborted)
                 continue
             self._told[segment.base_offset] = told = segment.figures
             records = [self._ledgers.record(each) for each in segment.ledger_ids]

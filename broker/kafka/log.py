@@ -7,9 +7,10 @@
     reads.py      reads
     below it      how anything gets to the disk (broker/log: tail, group_commit, new_ledgers)
 
-Offsets are given out as batches are appended, and never twice: the log's end is found again behind
-what is durable, and where nothing is left, in the base offset of the active segment. A segment ends
-when Kafka's would; a ledger may end before, and the segment goes on in the next.
+Offsets are given out as batches are appended, and never twice but by a truncation (truncation.py):
+the log's end is found again behind what is durable, and where nothing is left, in the base offset
+of the active segment. A segment ends when Kafka's would; a ledger may end before, and the segment
+goes on in the next.
 
 What changes the list of segments is one synced write: a roll, what a cleaning puts in the place of
 segments, what retention deletes.
@@ -29,6 +30,7 @@ from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_ended
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.reads import KafkaReads
+from ledgerfold.broker.kafka.remembered import forget_snapshots, hand_on_snapshots
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
     Part,
@@ -90,7 +92,7 @@ class KafkaLog:
         remember: Callable[[int], KafkaProducers],
     ) -> None:
         self._stored, self._store, self._clock_ms = stored, store, clock_ms
-        self._grow, self._remember = grow, remember
+        self.grow, self._remember = grow, remember
         self.state = state = LogState(stored.name)
         self._files = files = LogFiles(store, executor, state)
         self._ledgers = RawLedgers(stored.record.ledger_ids, files.record)
@@ -110,6 +112,8 @@ class KafkaLog:
         self._ended = list[LiveSegment]()
         # Of what was recorded when the active segment began nothing was lost.
         self._is_whole = False
+        # What was known of producers then; who replays batches says it.
+        self.known_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
         # Behind the last batch that was appended, and the last one that is durable.
         self.end_offset = 0
@@ -135,6 +139,7 @@ class KafkaLog:
     def _open(
         self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
     ) -> None:
+        truncated_to = self._stored.record.kafka.truncated_to
         try:
             self._begin()
         except DiskFailure as error:
@@ -144,6 +149,7 @@ class KafkaLog:
             self.state.fail(error)
         self._begins_at = self._begun.base_of
         end, _ = recovered(self._stored.record.kafka, self._loading.end_of)
+        end = max(end, truncated_to)
         since = begin(end, self._is_whole)
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
@@ -159,7 +165,7 @@ class KafkaLog:
         # What a failed writer left open ends at its last durable entry, before it is looked at.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
-        self._loading.learn(log.segments)
+        self._loading.learn(log)
         self._is_whole = holds_all_before(log, log.rolled.end_offset, self._loading.end_of)
         _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
@@ -171,7 +177,7 @@ class KafkaLog:
             tell_opened(record.kafka)
             if not self._is_whole:
                 # NOTE: other batches will get the offsets of those that it tells of.
-                record.kafka.ClearField("rolled")
+                forget_snapshots(record.kafka)
         tell_ended(record.kafka, self._ended)
         self._begun.tell(record.kafka, record.ledger_ids)
 
@@ -186,7 +192,7 @@ class KafkaLog:
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             tell_ended(record.kafka, self._ended)
-            tell_closed(record.kafka, active, producers)
+            tell_closed(record.kafka, active, self.known_at_load, producers)
 
         await self._stored.change(edit)
 
@@ -230,14 +236,14 @@ class KafkaLog:
         assert active.growth is not None
         base = self.end_offset if base_offset is None else base_offset
         if not active.growth.size_bytes and active.base_offset == base:
-            active.growth = self._grow(base, self._clock_ms())
+            active.growth = self.grow(base, self._clock_ms())
             return active
         active.growth.end()
         self.end_offset = base
         ledger_id = self.tail.begin_ledger()
         known = self._remember(base)
         self._begun.add(ledger_id, base, active, known, self._stored.record.ledger_ids)
-        growth = self._grow(base, self._clock_ms())
+        growth = self.grow(base, self._clock_ms())
         self.segments.append(LiveSegment(base, [Part(ledger_id, base)], growth))
         return self.segments.active
 
@@ -292,6 +298,7 @@ class KafkaLog:
             for _, ledger in by:
                 if ledger is not None:
                     batch.put_ledger(ledger)
+            hand_on_snapshots(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")
             kept = [*(each for each, _ in by), *record.kafka.segments]

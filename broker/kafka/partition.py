@@ -20,8 +20,7 @@ from concurrent.futures import Executor
 from random import getrandbits
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.names import TopicName, parse_partition
-from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
+from ledgerfold.broker.kafka.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.loading import FoundBatch
 from ledgerfold.broker.kafka.log import KafkaLog
@@ -79,7 +78,7 @@ class Partition:
         broker_config: Callable[[], BrokerConfig],
     ) -> None:
         self._stored, self._clock_ms, self._broker_config = stored, clock_ms, broker_config
-        self.name, self.label = stored.name, partition_label(stored.name)
+        self.name, self.label = stored.name, str(topic_partition(stored.name))
         self.config = self._config()
         self._rules = AppendRules(self.label, self.config)
         expiration_ms = broker_config().number("producer.id.expiration.ms")
@@ -88,8 +87,11 @@ class Partition:
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
         self._replayed_from = 0
+        # And the record tells of all transactions that were aborted: a cleaning may have forgotten
+        # some whose markers are there.
+        self._was_truncated = False
         # As far as it is held back.
-        self._held_high_watermark: int | None = None
+        self.held_high_watermark: int | None = None
         # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
         # or it was not looked for, because no transaction is open that began before it.
         self._start_batch_offset: int | None = None
@@ -114,6 +116,7 @@ class Partition:
     async def load(self) -> None:
         """Raises DiskFailure, Corruption, MissingFile."""
         before = self._stored.record.kafka
+        self._was_truncated = before.HasField("truncated_to")
 
         def begin(log_end: int, is_whole: bool) -> int:
             known, self._replayed_from = beginning(before, log_end, is_whole=is_whole)
@@ -128,12 +131,12 @@ class Partition:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
-        self.producers.keep_last_batches()
-        unstable = self.producers.first_unstable_offset
-        if unstable is not None and unstable < self.log_start_offset:
-            await self._find_start_batch()
+        self.log.known_at_load = remembered(self.producers, self.log.end_offset)
+        if not self._was_truncated:
+            self.producers.keep_last_batches()
+            self.producers.expire(self._clock_ms())
+        await self._find_unstable()
         self.producers.pass_high_watermark(self.high_watermark)
-        self.producers.expire(self._clock_ms())
 
     async def close(self) -> None:
         """Ends all reads; what was appended is durable. Raises DiskFailure."""
@@ -145,7 +148,7 @@ class Partition:
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
         aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
         aborted += self.producers.replay(found.header, marker)
-        if found.segment.growth is not None:
+        if found.segment.growth is not None and not self._was_truncated:
             found.segment.aborted.extend(map(_record_of, aborted))
 
     def _see_start(self, header: BatchHeader) -> None:
@@ -237,7 +240,7 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         durable = self.log.durable_end_offset
-        held = self._held_high_watermark
+        held = self.held_high_watermark
         return durable if held is None else min(held, durable)
 
     @property
@@ -248,7 +251,7 @@ class Partition:
 
     def hold_high_watermark(self, offset: int | None) -> int:
         """At that offset, until it is let go of with None. Where it is now."""
-        self._held_high_watermark = offset
+        self.held_high_watermark = offset
         self._tell_visible()
         return self.high_watermark
 
@@ -343,13 +346,26 @@ class Partition:
         await self._find_start_batch()
 
     async def _find_start_batch(self) -> None:
-        start = self.log_start_offset
-        found = await self.log.reads.read(start, upto=self.log.durable_end_offset, bytes_max=1)
-        if found.batches:
-            self._start_batch_offset = found.batches[0].header.base_offset
-        else:
-            is_all_durable = self.log.end_offset == self.log.durable_end_offset
-            self._start_batch_offset = None if is_all_durable else start
+        found = await self._batch_from(self.log_start_offset)
+        if found is None and self.log.end_offset > self.log.durable_end_offset:
+            found = self.log_start_offset
+        self._start_batch_offset = found
+
+    async def _find_unstable(self) -> None:
+        """At a load. Of a transaction that a truncation has opened again a cleaning may have taken
+        what came first: nothing is unstable before what is left.
+        """
+        for first in self.producers.open_offsets:
+            if first < self.log_start_offset:
+                await self._find_start_batch()
+            else:
+                found = await self._batch_from(first)
+                self.producers.begins_at(first, self.log.end_offset if found is None else found)
+
+    async def _batch_from(self, offset: int) -> int | None:
+        """Where the first durable batch begins that ends at or behind it; None: there is none."""
+        found = await self.log.reads.read(offset, upto=self.log.durable_end_offset, bytes_max=1)
+        return found.batches[0].header.base_offset if found.batches else None
 
     def aborted(self) -> Iterator[AbortedTransaction]:
         """The transaction index, in order."""
@@ -358,24 +374,6 @@ class Partition:
                 yield AbortedTransaction(
                     each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
                 )
-
-
-def partition_label(name: str) -> str:
-    """As Kafka writes them.
-
-    >>> partition_label("persistent://public/default/orders-partition-3")
-    'orders-3'
-    >>> partition_label("persistent://public/default/orders")
-    'orders-0'
-    """
-    return str(topic_partition(name))
-
-
-def topic_partition(name: str) -> TopicPartition:
-    partition = parse_partition(name)
-    if partition is None:
-        return TopicPartition(TopicName.parse(name).local, 0)
-    return TopicPartition(TopicName.parse(partition.topic).local, partition.index)
 
 
 def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None:

@@ -99,6 +99,8 @@ class Producers:
         # First offsets, rising as appends do: of whom each is, and where its marker is.
         self._open: dict[int, int] = {}
         self._ended: dict[int, int] = {}
+        # And where the first batch is that there is of it, if it is not there.
+        self._begins: dict[int, int] = {}
 
     def prepare(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> PreparedAppend:
         """A batch with the offsets that it would have. Raises KafkaError."""
@@ -198,6 +200,15 @@ class Producers:
                 each.sent.popleft()
 
     @property
+    def open_offsets(self) -> list[int]:
+        """First offsets of the transactions that are open."""
+        return list(self._open)
+
+    def begins_at(self, first: int, offset: int) -> None:
+        """Of a transaction that is open: there is no batch before that offset, of it or another."""
+        self._begins[first] = offset
+
+    @property
     def first_unstable_offset(self) -> int | None:
         """Of the oldest transaction that is open, or decided above the high watermark."""
         return min((*self._open, *self._ended), default=None)
@@ -212,14 +223,16 @@ class Producers:
         is none yet.
         """
         unstable = self.first_unstable_offset
-        if unstable is not None and unstable < log_start:
-            unstable = start_batch
+        if unstable is not None:
+            is_gone = unstable < log_start
+            unstable = start_batch if is_gone else self._begins.get(unstable, unstable)
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def pass_high_watermark(self, offset: int) -> None:
         """Transactions whose marker is below it are decided for good."""
         for first in [first for first, last in self._ended.items() if last < offset]:
             del self._ended[first]
+            self._begins.pop(first, None)
 
     def start_at(self, log_start: int) -> None:
         """The log begins later now. Producers stay known, as in Kafka."""
@@ -264,6 +277,7 @@ class Producers:
         self.entries.clear()
         self._open.clear()
         self._ended.clear()
+        self._begins.clear()
         self.end_offset = end_offset
         for each in snapshot:
             entry = _entry_of(each)

@@ -11,6 +11,10 @@ A snapshot is taken when a segment begins, and when the log is closed well. A lo
 * Not closed well, and what was before the active segment had not all got durable: with none. That
   snapshot tells of batches that are gone, and others have their offsets.
 * One at or below the log's start tells of nothing that is left, and is not asked.
+* Of a log that was truncated: with the newest one that is left. For that each segment keeps the one
+  of its beginning, as in Kafka.
+
+Bounds: SNAPSHOTS_MAX producers in the snapshots of segments that ended; the oldest go first.
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.producers import Producers, ProducerSnapshot
-from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
+
+SNAPSHOTS_MAX = 2000
 
 
 class Beginning(NamedTuple):
@@ -52,6 +58,52 @@ def beginning(log: KafkaLog, log_end: int, *, is_whole: bool) -> Beginning:
     if found.end_offset <= log.log_start_offset:
         return Beginning((), found.end_offset)
     return Beginning(map(_snapshot, found.producers), found.end_offset)
+
+
+def remember_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
+    """An active segment has begun: what was known then. The one before it keeps its own."""
+    if log.HasField("rolled"):
+        for segment in log.segments:
+            if segment.base_offset == log.rolled.end_offset < producers.end_offset:
+                segment.producers.CopyFrom(log.rolled)
+    log.rolled.CopyFrom(producers)
+    count = 0
+    for segment in reversed(log.segments):
+        count += len(segment.producers.producers)
+        if count > SNAPSHOTS_MAX:
+            segment.ClearField("producers")
+
+
+def newest_upto(log: KafkaLog, offset: int) -> KafkaProducers:
+    """The snapshot to begin with when nothing behind that offset is left.
+
+    >>> one = {"base_offset": 5, "producers": {"end_offset": 5}}
+    >>> log = KafkaLog(segments=[one], rolled={"end_offset": 9})
+    >>> [newest_upto(log, each).end_offset for each in (9, 8, 4)]
+    [9, 5, 0]
+    """
+    known = [each.producers for each in log.segments if each.HasField("producers")]
+    known += [log.rolled] if log.HasField("rolled") else []
+    known += [log.loaded] if log.HasField("loaded") else []
+    there = [each for each in known if log.log_start_offset < each.end_offset <= offset]
+    nothing = KafkaProducers(end_offset=log.log_start_offset)
+    return max(there, key=lambda each: each.end_offset, default=nothing)
+
+
+def hand_on_snapshots(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
+    """What a cleaning puts in the place of segments begins where some of them did."""
+    known = {each.base_offset: each.producers for each in old if each.HasField("producers")}
+    for segment in new:
+        if segment.base_offset in known:
+            segment.producers.CopyFrom(known[segment.base_offset])
+
+
+def forget_snapshots(log: KafkaLog) -> None:
+    """They tell of batches that are gone, and other batches will get their offsets."""
+    log.ClearField("rolled")
+    log.ClearField("loaded")
+    for segment in log.segments:
+        segment.ClearField("producers")
 
 
 def _snapshot(record: KafkaProducer) -> ProducerSnapshot:

@@ -11,7 +11,7 @@ ledgers have none.
 from __future__ import annotations
 
 from ledgerfold.storage.entry import Position
-from ledgerfold.v1.records_pb2 import LedgerRecord
+from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
 
 def last_entry(record: LedgerRecord) -> Position | None:
@@ -25,6 +25,13 @@ def last_entry(record: LedgerRecord) -> Position | None:
 def size_bytes(record: LedgerRecord) -> int:
     """Of all its segments."""
     return sum(segment.size_bytes for segment in record.segments)
+
+
+def all_ledger_ids(record: TopicRecord) -> list[int]:
+    """Of a topic: raw, compacted and cleaned."""
+    compacted = [record.compacted.ledger_id] if record.HasField("compacted") else []
+    cleaned = (each for segment in record.kafka.segments for each in segment.ledger_ids)
+    return sorted({*record.ledger_ids, *cleaned, *compacted})
 
 
 def lost_between(record: LedgerRecord, after: int, upto: int) -> int:

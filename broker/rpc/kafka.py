@@ -12,6 +12,7 @@ from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
+from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import kafka_pb2
 
@@ -34,6 +35,7 @@ def kafka_calls(broker: Broker) -> dict[str, Handler]:
         "DescribeLog": handlers.describe_log,
         "RollSegment": handlers.roll_segment,
         "SetLogStart": handlers.set_log_start,
+        "TruncateLog": handlers.truncate_log,
         "SetHighWatermark": handlers.set_high_watermark,
         **cleaner_calls(broker),
     }
@@ -110,6 +112,15 @@ class KafkaHandlers:
         topic = await self._topic(request.topic, to_write=True)
         start = await topic.set_log_start(request.offset)
         return kafka_pb2.SetLogStartResponse(log_start_offset=start)
+
+    @runs_to_its_end
+    async def truncate_log(
+        self, request: kafka_pb2.TruncateLogRequest
+    ) -> kafka_pb2.TruncateLogResponse:
+        name = persistent_topic(request.topic, "truncated")
+        return kafka_pb2.TruncateLogResponse(
+            **(await truncate_log(self._broker, name, request.offset))._asdict()
+        )
 
     @runs_to_its_end
     async def set_high_watermark(

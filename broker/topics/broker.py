@@ -32,6 +32,7 @@ from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.broker.log.ledger_record import all_ledger_ids
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_surroundings import NamedTopic
@@ -217,9 +218,7 @@ class Broker:
 
     @asynccontextmanager
     async def _beside_partitions(self, name: str) -> AsyncIterator[None]:
-        """A topic that is not there yet may be named as a partition is: nobody makes the
-        partitioned topic of that name, or more partitions, while it comes into being.
-        """
+        """Nobody makes the partitioned topic, or more partitions, of which a new topic is named."""
         partition = parse_partition(name)
         if partition is None or self.metadata.topic(name) is not None:
             yield
@@ -280,8 +279,8 @@ class Broker:
         Raises TopicNotFound, DiskFailure when it can only be read.
         """
         await self.any_topic(name, create=False)
-        async with self._lock(name):
-            await self._unload(name)
+        async with self.taken_out(name):
+            pass
         topic = await self.any_topic(name, create=False)
         if topic.failure is not None:
             raise topic.failure
@@ -295,6 +294,14 @@ class Broker:
             topic = self.topics.get(name)
             if topic is None:
                 raise Moved(f"{name} was unloaded; try again.")
+            yield topic
+
+    @asynccontextmanager
+    async def taken_out(self, name: str) -> AsyncIterator[AnyTopic | None]:
+        """What was loaded of that name; it is unloaded, and nobody loads it inside."""
+        async with self._lock(name):
+            topic = self._loaded(name)
+            await self._unload(name)
             yield topic
 
     async def _unload(self, name: str) -> None:
@@ -365,13 +372,13 @@ class Broker:
         async with AsyncExitStack() as locks:
             for name in names:
                 await locks.enter_async_context(self._lock(name))
-            if not force:
-                for name in names:
-                    if (topic := self._loaded(name)) is not None:
-                        topic.check_idle()
+            for name in () if force else names:
+                if (topic := self._loaded(name)) is not None:
+                    topic.check_idle()
             for name in names:
                 await self._unload(name)
-            ledger_ids = [each for name in names for each in self._ledger_ids(name)]
+            records = filter(None, map(self.metadata.topic, names))
+            ledger_ids = [each for record in records for each in all_ledger_ids(record)]
             await to_its_end(self.in_thread(lambda: self._forget(names, ledger_ids, and_also)))
             for name in names:
                 for callback in self.on_deleted:
@@ -391,10 +398,3 @@ class Broker:
             and_also(batch)
             for ledger_id in ledger_ids:
                 self.store.mark_deleting(ledger_id, batch)
-
-    def _ledger_ids(self, name: str) -> list[int]:
-        """Raw, compacted and cleaned; none of a topic that is not there."""
-        record = self.metadata.topic(name) or TopicRecord()
-        compacted = record.compacted.ledger_id if record.HasField("compacted") else -1
-        cleaned = (each for segment in record.kafka.segments for each in segment.ledger_ids)
-        return sorted({*record.ledger_ids, *cleaned, *([compacted] if compacted >= 0 else [])})

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.kafka.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.defects import Defects
-from ledgerfold.broker.kafka.partition import topic_partition
 from ledgerfold.broker.kafka.topic_names import check_topic_name
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic

@@ -74,6 +74,7 @@ class KafkaTopic:
         )
         # Silent producers are forgotten then.
         self._expiry: Timer | None = None
+        self._expiry_due_ms = 0
         self.producers = set[KafkaProducer]()
         self.readers = set[KafkaReader]()
         # Since it was loaded. Out: also to readers that left.
@@ -124,7 +125,7 @@ class KafkaTopic:
         self._expire_later(PRODUCERS_CHECKED_MS)
 
     def _expire_later(self, delay_ms: int) -> None:
-        due_ms = self.clock.now_ms() + delay_ms
+        due_ms = self._expiry_due_ms = self.clock.now_ms() + delay_ms
 
         def expire() -> None:
             now_ms = self.clock.now_ms()
@@ -133,6 +134,13 @@ class KafkaTopic:
             self._expire_later(PRODUCERS_CHECKED_MS - (now_ms - due_ms) % PRODUCERS_CHECKED_MS)
 
         self._expiry = self.clock.call_later(delay_ms / 1000, expire)
+
+    def go_on_as(self, before: KafkaTopic) -> None:
+        """It was that one, until it was truncated: what else an unload forgets goes on."""
+        self.partition.hold_high_watermark(before.partition.held_high_watermark)
+        assert self._expiry is not None
+        self._expiry.cancel()
+        self._expire_later(max(0, before._expiry_due_ms - self.clock.now_ms()))
 
     async def unload(self) -> None:
         """Ends all streams with Moved and closes the log. What was acknowledged is durable.

@@ -103,6 +103,8 @@ class Growth:
         self.offset_entries = figures.offset_index_bytes // OFFSET_ENTRY_BYTES
         self.time_entries = figures.time_index_bytes // TIME_ENTRY_BYTES
         self.max_timestamp_ms = self.last_time_entry_ms = figures.largest_timestamp_ms
+        if figures.HasField("last_time_entry_ms"):
+            self.last_time_entry_ms = figures.last_time_entry_ms
         self.max_timestamp_offset = figures.largest_timestamp_offset
         self.modified_ms = figures.modified_ms
         self.unindexed_bytes = 0

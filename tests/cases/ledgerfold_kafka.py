@@ -112,6 +112,10 @@ class KafkaAnswers:
         request = kafka_pb2.SetLogStartRequest(topic=topic, offset=offset)
         self._call(self._kafka.SetLogStart, request)
 
+    def kafka_truncate(self, topic: str, offset: int) -> None:
+        request = kafka_pb2.TruncateLogRequest(topic=topic, offset=offset)
+        self._call(self._kafka.TruncateLog, request)
+
     # What there is.
 
     def kafka_log(self, topic: str) -> Answer:

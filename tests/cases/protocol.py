@@ -76,6 +76,7 @@ OPERATIONS: dict[str, str] = {
     "kafka-roll": "topic",
     "kafka-high-watermark": "topic offset",
     "kafka-log-start": "topic offset",
+    "kafka-truncate": "topic offset",
     "kafka-log": "topic",
     "kafka-batches": "topic",
     "kafka-read": "topic offset at timestamp committed max",

@@ -34,7 +34,6 @@ NO_TURNS = {
 # What the product does not do, or cannot be asked (docs/NOT_EMULATED.md).
 LEFT_OUT = frozenset(
     {
-        "truncate",
         "clean during log-start",
         "group",
         "plan from",
@@ -242,6 +241,10 @@ class Product:
             "SetLogStart", kafka_pb2.SetLogStartRequest, request["log"], offset=request["offset"]
         )
         return {"moved": told.log_start_offset > before}
+
+    def _truncate(self, request: Mapping[str, Any]) -> None:
+        log, offset = request["log"], request["offset"]
+        self._call("TruncateLog", kafka_pb2.TruncateLogRequest, log, offset=offset)
 
     def _reopen(self, request: Mapping[str, Any]) -> None:
         if request.get("clean", True):

@@ -266,6 +266,29 @@ def test_the_log_by_hand(admin: Admin, client: Client, topic: str) -> None:
     assert admin.last_message_id(topic) == MessageId(-1, 0, 10)
 
 
+def test_a_truncated_log_under_clients_that_stay(admin: Admin, client: Client, topic: str) -> None:
+    """A reader beyond the new end is refused, and the producer of what is gone; others go on."""
+    producer = client.create_producer(topic)
+    for number in range(4):
+        producer.send(b"old", partition_key=f"k{number}")
+    admin.kafka.roll_segment(topic)
+    admin.kafka.set_checkpoint(topic, 4)
+    with client.create_reader(topic, start_offset=4) as beyond:
+        told = admin.kafka.truncate_log(topic, 2)
+        assert (told.log_end_offset, told.log_start_offset, told.checkpoint) == (2, 0, 0)
+        with pytest.raises(KafkaError) as refused:
+            beyond.read_next(timeout_millis=20_000)
+    assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+    with pytest.raises(KafkaError, match="Out of order sequence number"):
+        producer.send(b"new", partition_key="k2")
+    with client.create_reader(topic, start_offset=2) as at_end:
+        client.create_producer(topic).send(b"new", partition_key="k2")
+        assert at_end.read_next(timeout_millis=20_000).value() == b"new"
+    assert admin.kafka.describe_log(topic).log_end_offset == 3
+    with pytest.raises(InvalidRequest):
+        admin.kafka.truncate_log(topic, -1)
+
+
 def test_settings(admin: Admin, topic: str) -> None:
     kafka = admin.kafka
     assert kafka.config(topic)["cleanup.policy"].source == "topic"

@@ -91,9 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     parser.add_argument(
         "--kind",
-        choices=("faults", "damage", "partitions", "kafka"),
+        choices=("faults", "damage", "partitions", "kafka", "truncation"),
         default="faults",
-        help="bits flip in `damage`; a topic with `partitions` grows; or it is Kafka's, in `kafka`",
+        help="bits flip in `damage`; a topic with `partitions` grows; in `kafka` it is Kafka's, "
+        "and in `truncation` its log is truncated, too",
     )
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"

@@ -66,6 +66,8 @@ async def converge(actors: Actors) -> None:
     await _look(actors)
     await kafka_operations.look(actors, world.random)
     await kafka_operations.rest(actors)
+    # What a turn deletes goes on to its end.
+    await _until(world, lambda: not _is_deleting(world), "deletions that end")
     _check_files(world)
     _check_runs(world)
     _check_partitions(world)
@@ -259,6 +261,10 @@ def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
             oracle.fail(f"{attempt} was acknowledged as a duplicate, and is nowhere (a)")
         elif at.ledger_id not in topic.removed and at not in there:
             oracle.fail(f"{attempt} was acknowledged at {at}, and is gone (a)")
+
+
+def _is_deleting(world: World) -> bool:
+    return any(each.state == LEDGER_STATE_DELETING for each in MetadataStore(world.pairs).ledgers())
 
 
 def _check_files(world: World) -> None:

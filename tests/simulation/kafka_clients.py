@@ -26,6 +26,7 @@ from ledgerfold.storage.errors import (
     TopicExists,
     TopicNotFound,
 )
+from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import MessageId
@@ -66,6 +67,7 @@ class KafkaProducer:
         # Its sequences, and what became of them, are another life's.
         self.is_over = False
         self._life: KafkaLife | None = None
+        self._cuts = 0
         world.client(self._run())
 
     @property
@@ -173,10 +175,15 @@ class KafkaProducer:
     def _enter(self) -> KafkaLife:
         life = self._world.oracle.kafka[self._topic]
         if self._life is None:
-            self._life = life
-        if self._life is not life:
-            raise KafkaError(KafkaErrorKind.UNKNOWN_PRODUCER_ID, "another life")
+            self._life, self._cuts = life, life.cuts
+        self._check_life()
         return life
+
+    def _check_life(self) -> None:
+        """Who sent what was cut off sends no more."""
+        life = self._world.oracle.kafka.get(self._topic)
+        if life is not self._life or life is None or life.cuts != self._cuts:
+            raise KafkaError(KafkaErrorKind.UNKNOWN_PRODUCER_ID, "another life")
 
     async def _send(self, broker: Broker, batches: list[tuple[bytes, list[Sent]]]) -> None:
         topic = await broker.kafka_topic(self._topic, to_write=True)
@@ -187,13 +194,12 @@ class KafkaProducer:
                     life.transactions.append(each.transaction)
         data = b"".join(batch for batch, _ in batches)
         appended = await topic.append_batches(data, Origin.CLIENT)
-        if self._world.oracle.kafka.get(self._topic) is not life:
-            return
+        self._check_life()
         for (_, sent), place in zip(batches, appended, strict=True):
             if place.last_offset - place.first_offset + 1 != len(sent):
                 self._world.oracle.fail(f"{sent[0].id} is told of another number of records")
             for row, record in enumerate(sent):
-                life.told(place.first_offset + row, record)
+                life.told(place.first_offset + row, record, place.last_offset)
         ids = ", ".join(sent[0].id for _, sent in batches)
         self._world.note(f"{ids} acknowledged at {[place.first_offset for place in appended]}")
         self._drop(len(batches))
@@ -208,6 +214,7 @@ class KafkaProducer:
             commit=transaction.outcome == "commit",
             timestamp_ms=self._world.clock.now_ms(),
         )
+        self._check_life()
         transaction.is_ended = True
         self._world.note(f"producer {self.number}: {transaction.outcome} at {topic.log.end_offset}")
         self._drop(1)
@@ -231,6 +238,7 @@ async def read_once(
     async def read(broker: Broker) -> None:
         loaded = await broker.kafka_topic(topic)
         life = world.oracle.kafka[topic]
+        began = life, life.cuts
         checkpoint = loaded.partition.checkpoint or 0
         position = StartPosition(earliest=True)
         if start is not None:
@@ -239,10 +247,11 @@ async def read_once(
         try:
             reader = await open_kafka_reader(loaded, position, KafkaReaderOptions(committed))
             await _read_on(world, life, reader, found, pauses)
-            life.check_clean(found, checkpoint)
+            if _is_the_same(world, began):
+                life.check_clean(found, checkpoint)
         except KafkaError:
             at = start if reader is None else reader.offset
-            if world.oracle.kafka.get(topic) is life:
+            if _is_the_same(world, began):
                 life.refused(at, is_given=reader is not None)
             raise
         finally:
@@ -258,20 +267,29 @@ async def read_once(
     return ""
 
 
+def _is_the_same(world: World, began: tuple[KafkaLife, int]) -> bool:
+    """Neither deleted nor truncated since."""
+    life, cuts = began
+    return world.oracle.kafka.get(life.name) is life and life.cuts == cuts
+
+
 async def _read_on(
     world: World, life: KafkaLife, reader: KafkaReader, found: list[int], pauses: Random
 ) -> None:
     first, committed = reader.first_offset, reader.read_committed
+    began = life, life.cuts
     while True:
         promised = sorted(life.at)
         reader.check(1)
         for step in await reader.take() or []:
+            if life.cuts != began[1]:
+                return
             if isinstance(step, Entries):
                 for entry in step.entries:
                     body = entry.data[read_header(entry.data).header_bytes :]
                     _take(world, life, body, first, found, committed=committed)
             elif isinstance(step, Checked) and not step.has_more:
-                if world.oracle.kafka.get(life.name) is life:
+                if _is_the_same(world, began):
                     life.check(first, found, promised, committed)
                 return
         for _ in range(pauses.choice((0, 0, 1, 5, 20))):
@@ -293,6 +311,6 @@ def _take(
         if sent is None or (sent.key, sent.is_tombstone) != (record.key, record.value is None):
             oracle.fail(f"offset {record.offset} holds {id!r}, which nobody has sent so")
             return
-        life.told(record.offset, sent)
+        life.told(record.offset, sent, read_batch_header(batch).last_offset)
         if committed and not sent.is_committed:
             oracle.fail(f"{sent.id} at {record.offset} was aborted, and is read as committed")

@@ -6,6 +6,8 @@
   round and no retention may have taken: below the checkpoint those of a key with a later record,
   tombstones, and what was aborted; below the log's start everything.
 * Below the checkpoint no key is there twice.
+* What a truncation cuts off is forgotten: other records get its offsets. What a round took out for
+  the sake of a record that goes then may be gone, and transactions may be open again.
 """
 
 from __future__ import annotations
@@ -46,15 +48,23 @@ class KafkaLife:
     fail: Callable[[str], None]
     at: dict[int, Sent] = field(default_factory=dict)
     place: dict[str, int] = field(default_factory=dict)
+    # The last offset of the batch that a record is in.
+    last: dict[int, int] = field(default_factory=dict)
     doubtful: set[bytes] = field(default_factory=set)
     transactions: list[Transaction] = field(default_factory=list)
     log_start: int = 0
     # The highest there ever was.
     checkpoint: int = 0
     rounds: int = 0
+    # How often it was truncated; who began before asks whether it was since.
+    cuts: int = 0
+    # Superseded, below the checkpoint, by what was cut off.
+    may_be_gone: set[int] = field(default_factory=set)
 
     def on_record(self, record: TopicRecord) -> None:
         log = record.kafka
+        if log.HasField("truncated_to"):
+            self._cut(log.truncated_to)
         if log.log_start_offset < self.log_start:
             self.fail(f"the log's start goes back from {self.log_start} to {log.log_start_offset}")
         self.log_start = log.log_start_offset
@@ -62,8 +72,21 @@ class KafkaLife:
             self.checkpoint = log.first_dirty_offset
             self.rounds += 1
 
-    def told(self, offset: int, sent: Sent) -> None:
-        """By a receipt, or to a reader."""
+    def _cut(self, end: int) -> None:
+        gone = {at: each for at, each in self.at.items() if self.last[at] >= end}
+        for offset, sent in self.at.items():
+            later = (other for other, each in gone.items() if each.key == sent.key)
+            if any(offset < other < self.checkpoint for other in later):
+                self.may_be_gone.add(offset)
+        for offset, sent in gone.items():
+            del self.at[offset], self.place[sent.id], self.last[offset]
+        self.may_be_gone = {each for each in self.may_be_gone if each < end}
+        self.checkpoint, self.log_start = min(self.checkpoint, end), min(self.log_start, end)
+        self.cuts += 1
+
+    def told(self, offset: int, sent: Sent, last: int) -> None:
+        """By a receipt, or to a reader. `last`: of its batch."""
+        self.last[offset] = last
         other = self.at.setdefault(offset, sent)
         if other is not sent:
             self.fail(f"offset {offset} is {other.id}'s, and now {sent.id}'s")
@@ -83,7 +106,7 @@ class KafkaLife:
 
     def check(self, start: int, found: list[int], promised: Iterable[int], committed: bool) -> None:
         """What a reader got from `start` to the end. `promised`: told of before it asked for it."""
-        if committed and not all(each.is_ended for each in self.transactions):
+        if committed and (self.cuts or not all(each.is_ended for each in self.transactions)):
             # What is open holds the last stable offset back.
             return
         got = set(found)
@@ -111,6 +134,8 @@ class KafkaLife:
         if offset >= self.checkpoint:
             return f"{sent.id}, behind the checkpoint {self.checkpoint}"
         if sent.is_tombstone or sent.key in self.doubtful or not sent.is_committed:
+            return ""
+        if offset in self.may_be_gone:
             return ""
         later = (
             each

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.topics.kafka_settings import change_topic_config
+from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import LedgerfoldError
 from tests.simulation.connections import call
 from tests.simulation.kafka_clients import KafkaProducer, read_once
@@ -39,6 +40,8 @@ WEIGHTS = {
     "slow_call": 5,
     "fill_disk": 1,
 }
+# Where logs are truncated, too.
+TRUNCATION_WEIGHTS = WEIGHTS | {"kafka_truncate": 4}
 THEMES = (
     (),
     ("kafka_clean", "kafka_read", "slow_call"),
@@ -166,6 +169,20 @@ def kafka_log_start(actors: Actors, random: Random) -> None:
         return await (await broker.kafka_topic(topic, to_write=True)).set_log_start(offset)
 
     _ask(actors, f"log start {offset}", move)
+
+
+@operation
+def kafka_truncate(actors: Actors, random: Random) -> None:
+    """To what somebody was told of, mostly near the log's end."""
+    topic = actors.topic(random)
+    life = actors.world.oracle.kafka.get(topic)
+    known = sorted(life.at) if life is not None else []
+    offset = random.choice(known[-random.choice((3, 10, 100)) :]) if known else 0
+
+    async def truncate(broker: Broker) -> object:
+        return await truncate_log(broker, topic, offset)
+
+    _ask(actors, f"truncate to {offset}", truncate)
 
 
 @operation

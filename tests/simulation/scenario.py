@@ -127,7 +127,7 @@ class Scenario:
         """`without`: operations that are left out; "reordering" of pages, too.
 
         `kind`: "faults"; "damage", in which bits flip and errors are the right answer; "partitions"
-        of a topic that grows; or "kafka", a Kafka topic.
+        of a topic that grows; "kafka", a Kafka topic; or "truncation", one whose log is truncated.
         """
         random = Random(seed)
         profile = random.choice(("documented", "documented", "pulsar-4"))
@@ -140,8 +140,11 @@ class Scenario:
             jobs=random.choice((0.1, 0.3, 0.5, 0.7)), in_order=random.choice((0.0, 0.3, 0.8))
         )
         table = WEIGHTS | partitioned.WEIGHTS if kind == "partitions" else WEIGHTS
-        if kind == "kafka":
+        is_kafka = kind in ("kafka", "truncation")
+        if is_kafka:
             table = kafka_operations.WEIGHTS
+        if kind == "truncation":
+            table = kafka_operations.TRUNCATION_WEIGHTS
         names = [name for name in table if name not in without]
         if kind == "damage":
             names.append("flip_bit")
@@ -149,7 +152,7 @@ class Scenario:
         themes: tuple[tuple[str, ...], ...] = THEMES
         if kind == "partitions":
             themes = partitioned.THEMES
-        if kind == "kafka":
+        if is_kafka:
             themes = kafka_operations.THEMES
         # Some operations are rare in one scenario and frequent in another.
         theme = DAMAGE if kind == "damage" and random.random() < 0.4 else random.choice(themes)
@@ -157,7 +160,7 @@ class Scenario:
             weight * (4 if name in theme else random.choice((0, 1, 1, 3) if not theme else (0, 1)))
             for name, weight in zip(names, weights, strict=True)
         ]
-        publish = "kafka_publish" if kind == "kafka" else "publish"
+        publish = "kafka_publish" if is_kafka else "publish"
         weights[names.index(publish)] = 25
         steps = tuple(
             Step(name, random.randrange(1 << 30), random.choice((0, 1, 3, 10, 40)))
@@ -183,7 +186,7 @@ class Scenario:
             is_damaged=kind == "damage",
             topics=partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
             strategy=strategy,
-            kafka_config=KAFKA_CONFIG if kind == "kafka" else NO_CLEANER,
+            kafka_config=KAFKA_CONFIG if is_kafka else NO_CLEANER,
         )
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:

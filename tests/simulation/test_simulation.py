@@ -1,4 +1,4 @@
-"""The whole broker under 840 seeds: what must hold holds, and a seed is the same run twice.
+"""The whole broker under 960 seeds: what must hold holds, and a seed is the same run twice.
 
 scripts/simulate --minutes 60        looks longer
 """
@@ -26,7 +26,8 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("kind", "share"), [("faults", 0.8), ("damage", 0.2), ("partitions", 0.1), ("kafka", 0.3)]
+    ("kind", "share"),
+    [("faults", 0.8), ("damage", 0.2), ("partitions", 0.1), ("kafka", 0.3), ("truncation", 0.2)],
 )
 def test_no_seed_fails(kind: str, share: float) -> None:
     """A failure is printed with its seed and made as small as it goes."""

@@ -445,3 +445,21 @@ class SetHighWatermarkResponse(_message.Message):
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
     high_watermark: int
     def __init__(self, high_watermark: _Optional[int] = ...) -> None: ...
+
+class TruncateLogRequest(_message.Message):
+    __slots__ = ("topic", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class TruncateLogResponse(_message.Message):
+    __slots__ = ("log_end_offset", "log_start_offset", "checkpoint")
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    log_end_offset: int
+    log_start_offset: int
+    checkpoint: int
+    def __init__(self, log_end_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ...) -> None: ...

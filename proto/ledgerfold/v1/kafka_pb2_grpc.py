@@ -64,6 +64,11 @@ class KafkaServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartResponse.FromString,
                 _registered_method=True)
+        self.TruncateLog = channel.unary_unary(
+                '/ledgerfold.v1.KafkaService/TruncateLog',
+                request_serializer=ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogResponse.FromString,
+                _registered_method=True)
         self.SetHighWatermark = channel.unary_unary(
                 '/ledgerfold.v1.KafkaService/SetHighWatermark',
                 request_serializer=ledgerfold_dot_v1_dot_kafka__pb2.SetHighWatermarkRequest.SerializeToString,
@@ -145,6 +150,13 @@ class KafkaServiceServicer:
 
     def SetLogStart(self, request, context):
         """What lies below an offset is not read any more (Kafka: DeleteRecords).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TruncateLog(self, request, context):
+        """What lies at or behind an offset is gone, though it was acknowledged, and its offsets are given out again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -237,6 +249,11 @@ def add_KafkaServiceServicer_to_server(servicer, server):
                     servicer.SetLogStart,
                     request_deserializer=ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartResponse.SerializeToString,
+            ),
+            'TruncateLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.TruncateLog,
+                    request_deserializer=ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogResponse.SerializeToString,
             ),
             'SetHighWatermark': grpc.unary_unary_rpc_method_handler(
                     servicer.SetHighWatermark,
@@ -441,6 +458,33 @@ class KafkaService:
             '/ledgerfold.v1.KafkaService/SetLogStart',
             ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartRequest.SerializeToString,
             ledgerfold_dot_v1_dot_kafka__pb2.SetLogStartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TruncateLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.KafkaService/TruncateLog',
+            ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_kafka__pb2.TruncateLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -245,7 +245,7 @@ class TopicRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ...) -> None: ...
 
 class KafkaLog(_message.Message):
-    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled")
+    __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to", "loaded")
     class ConfigEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -259,21 +259,27 @@ class KafkaLog(_message.Message):
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     ROLLED_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_TO_FIELD_NUMBER: _ClassVar[int]
+    LOADED_FIELD_NUMBER: _ClassVar[int]
     config: _containers.ScalarMap[str, str]
     log_start_offset: int
     first_dirty_offset: int
     segments: _containers.RepeatedCompositeFieldContainer[KafkaSegment]
     closed: KafkaProducers
     rolled: KafkaProducers
-    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ...) -> None: ...
+    truncated_to: int
+    loaded: KafkaProducers
+    def __init__(self, config: _Optional[_Mapping[str, str]] = ..., log_start_offset: _Optional[int] = ..., first_dirty_offset: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegment, _Mapping]]] = ..., closed: _Optional[_Union[KafkaProducers, _Mapping]] = ..., rolled: _Optional[_Union[KafkaProducers, _Mapping]] = ..., truncated_to: _Optional[int] = ..., loaded: _Optional[_Union[KafkaProducers, _Mapping]] = ...) -> None: ...
 
 class KafkaProducers(_message.Message):
-    __slots__ = ("end_offset", "producers")
+    __slots__ = ("end_offset", "producers", "aborted")
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
     end_offset: int
     producers: _containers.RepeatedCompositeFieldContainer[KafkaProducer]
-    def __init__(self, end_offset: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[KafkaProducer, _Mapping]]] = ...) -> None: ...
+    aborted: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
+    def __init__(self, end_offset: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[KafkaProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
 
 class KafkaProducer(_message.Message):
     __slots__ = ("producer_id", "epoch", "last_sequence", "last_data_offset", "offset_delta", "last_timestamp_ms", "coordinator_epoch", "transaction_first_offset")
@@ -296,21 +302,27 @@ class KafkaProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., offset_delta: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ...) -> None: ...
 
 class KafkaSegment(_message.Message):
-    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto")
+    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto", "producers", "closed_behind", "cut_behind")
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     IS_CLEANED_FIELD_NUMBER: _ClassVar[int]
     FIGURES_FIELD_NUMBER: _ClassVar[int]
     RESERVED_UPTO_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    CUT_BEHIND_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     is_cleaned: bool
     figures: KafkaSegmentFigures
     reserved_upto: int
-    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ...) -> None: ...
+    producers: KafkaProducers
+    closed_behind: _containers.RepeatedScalarFieldContainer[int]
+    cut_behind: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ..., producers: _Optional[_Union[KafkaProducers, _Mapping]] = ..., closed_behind: _Optional[_Iterable[int]] = ..., cut_behind: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class KafkaSegmentFigures(_message.Message):
-    __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted")
+    __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted", "last_time_entry_ms")
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +333,7 @@ class KafkaSegmentFigures(_message.Message):
     LARGEST_TIMESTAMP_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIME_ENTRY_MS_FIELD_NUMBER: _ClassVar[int]
     next_offset: int
     size_bytes: int
     batches: int
@@ -331,7 +344,8 @@ class KafkaSegmentFigures(_message.Message):
     largest_timestamp_offset: int
     modified_ms: int
     aborted: _containers.RepeatedCompositeFieldContainer[AbortedTransaction]
-    def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
+    last_time_entry_ms: int
+    def __init__(self, next_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., batches: _Optional[int] = ..., offset_index_bytes: _Optional[int] = ..., time_index_bytes: _Optional[int] = ..., first_batch_timestamp_ms: _Optional[int] = ..., largest_timestamp_ms: _Optional[int] = ..., largest_timestamp_offset: _Optional[int] = ..., modified_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ..., last_time_entry_ms: _Optional[int] = ...) -> None: ...
 
 class PartitionedTopicRecord(_message.Message):
     __slots__ = ("name", "partitions", "created_ms", "policies", "kafka")

@@ -179,6 +179,12 @@ def log_start(run: Run, step: Step) -> None:
     run.ask("kafka-log-start", topic=kafka_topic(run).name, offset=step.arguments["n"])
 
 
+@verb("truncate-log N")
+def truncate_log(run: Run, step: Step) -> None:
+    """What lies at or behind it is gone."""
+    run.ask("kafka-truncate", topic=kafka_topic(run).name, offset=step.arguments["n"])
+
+
 # -- what is left ------------------------------------------------------------------------------
 
 

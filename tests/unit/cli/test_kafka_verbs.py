@@ -97,6 +97,18 @@ def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> No
     assert cli("read", kafka, "--offset", "2", "--from", "latest").code == 2
 
 
+def test_a_log_is_truncated(cli: Ledgerfold, kafka: str) -> None:
+    """A batch that reaches behind its new end goes whole; its offsets are given out again."""
+    assert cli("cleaner", "pause", kafka).code == 0
+    assert cli("topics", "truncate-log", kafka, "4").out == "The log ends at offset 4.\n"
+    assert cli("topics", "truncate-log", kafka, "1").out == "The log ends at offset 1.\n"
+    assert "log segments in the range 0 to 1" in cli("read", kafka, "--offset", "2").err
+    assert cli("produce", kafka, "-k", "c", "-m", "new", "-v").out == "0:1\n"
+    rows = cli("read", kafka, "--until-end").rows
+    assert [(row["offset"], row["value"]) for row in rows] == [(1, "new")]
+    assert cli("topics", "truncate-log", kafka, "-1").code == 2
+
+
 def test_a_record_without_a_key_is_refused(cli: Ledgerfold, untouched: str) -> None:
     ran = cli("produce", untouched, "-m", "x")
     assert ran.code == 1

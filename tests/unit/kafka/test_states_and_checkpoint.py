@@ -201,4 +201,4 @@ def test_what_is_written_is_read(offsets: dict[TopicPartition, int]) -> None:
 
 
 def test_t88_truncation_lowers_the_checkpoint() -> None:
-    assert (truncated(999, 1000), truncated(999, 1), truncated(None, 1)) == (999, 1, None)
+    assert (truncated(999, 1000), truncated(999, 1)) == (999, 1)

@@ -1,0 +1,108 @@
+"""A Kafka topic's log is truncated: it is unloaded, cut while it is closed, and loaded again.
+
+Its readers and producers connect again, as at any unload. A reader that has read further than the
+log goes now is refused then (OFFSET_OUT_OF_RANGE), until as much is appended. A round that is on
+its way is aborted where the active segment goes or is cut to another one; else it is waited for,
+for then it changes nothing that a truncation touches (broker/kafka/truncation.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple, Protocol, TypeVar
+
+from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.kafka.cleaner import Cleaner
+from ledgerfold.broker.kafka.truncation import truncate
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.errors import DiskFailure, InvalidRequest, Moved, TopicNotFound
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataStore
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+class TruncatingBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def cleaner(self) -> Cleaner: ...
+    async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic: ...
+    def taken_out(self, name: str) -> AbstractAsyncContextManager[object]: ...
+    async def in_thread(self, work: Callable[[], _T]) -> _T: ...
+
+
+class Truncated(NamedTuple):
+    """The log, from then on. `checkpoint`: None, if none is stored."""
+
+    log_end_offset: int
+    log_start_offset: int
+    checkpoint: int | None
+
+
+async def truncate_log(broker: TruncatingBroker, name: str, offset: int) -> Truncated:
+    """What lies at or behind that offset is gone. One at or behind the log's end changes nothing.
+
+    Raises InvalidRequest, TopicNotFound, NotAllowed, Moved, StorageError.
+    """
+    if offset < 0:
+        raise InvalidRequest(f"{name} cannot be truncated to {offset}: an offset is 0 or more.")
+    topic = await broker.kafka_topic(name, to_write=True)
+    topic.log.tail.check_open()
+    if offset >= topic.log.end_offset:
+        return _as_it_is(topic)
+    aborts = offset < topic.log.segments.active.base_offset
+    async with broker.cleaner.paused(name, aborts=aborts), broker.taken_out(name) as found:
+        if not isinstance(found, KafkaTopic):
+            raise Moved(f"{name} was unloaded; try again.")
+        topic = found
+        reach("truncate.unloaded")
+        if offset < topic.log.end_offset:
+            await _truncate(broker, topic, offset)
+    loaded = await broker.kafka_topic(name, to_write=True)
+    loaded.go_on_as(topic)
+    return _as_it_is(loaded)._replace(log_end_offset=offset)
+
+
+async def _truncate(broker: TruncatingBroker, topic: KafkaTopic, offset: int) -> None:
+    """Of one that was unloaded."""
+    record = broker.metadata.topic(topic.name)
+    if record is None:
+        raise TopicNotFound(topic.name)
+    if not record.kafka.HasField("closed"):
+        assert topic.failure is not None
+        raise topic.failure
+
+    def work() -> list[int]:
+        return truncate(
+            record,
+            offset,
+            broker.store,
+            broker.metadata,
+            topic.log.grow,
+            broker.clock.now_ms(),
+            is_compacted=topic.config.is_compacted,
+        )
+
+    for ledger_id in await broker.in_thread(work):
+        try:
+            await broker.in_thread(functools.partial(broker.store.delete_files, ledger_id))
+        except DiskFailure as error:
+            _log.warning("The files of ledger %d stay for now: %s", ledger_id, error)
+    reach("truncate.after-delete")
+
+
+def _as_it_is(topic: KafkaTopic) -> Truncated:
+    partition = topic.partition
+    return Truncated(topic.log.end_offset, partition.log_start_offset, partition.checkpoint)
