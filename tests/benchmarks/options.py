@@ -81,7 +81,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
         f"default: {COMMAND} of the environment",
     )
-    parser.add_argument("--dir", type=Path, help="where the data goes for the time being")
+    parser.add_argument("--dir", type=_folder, help="where the data goes for the time being")
+
+
+def _folder(text: str) -> Path:
+    """Asked for before the messages are made, which takes a while."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text}")
+    return Path(text)
 
 
 def options_from(arguments: argparse.Namespace) -> Options:
