@@ -200,6 +200,11 @@ class Producers:
                 each.sent.popleft()
 
     @property
+    def is_empty(self) -> bool:
+        """No producer is known, and no transaction has ended above the high watermark."""
+        return not self.entries and not self._ended
+
+    @property
     def open_offsets(self) -> list[int]:
         """First offsets of the transactions that are open."""
         return list(self._open)

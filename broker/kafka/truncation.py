@@ -65,8 +65,11 @@ def truncate(
     now_ms: int,
     *,
     is_compacted: bool,
+    knows_producers: bool,
 ) -> list[int]:
     """Of a log that was closed well, and ends behind the offset; `record` is changed, too.
+
+    `knows_producers`: any, or that a transaction has ended above the high watermark.
 
     On a thread. The ledgers that nobody names any more. Raises DiskFailure, Corruption,
     MissingFile: nothing has changed then.
@@ -81,7 +84,7 @@ def truncate(
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
-    _remember(log, offset, head.segment)
+    _remember(log, offset, head.segment, knows_producers=knows_producers)
     named = {each for segment in log.segments for each in segment.ledger_ids}
     _put_list(log, [*kept, head.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
@@ -124,11 +127,11 @@ def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
     log.segments.extend(relisted.segments)
 
 
-def _remember(log: KafkaLog, offset: int, active: KafkaSegment) -> None:
+def _remember(log: KafkaLog, offset: int, active: KafkaSegment, *, knows_producers: bool) -> None:
     """What the next load begins with. `active`: the segment that is it then."""
     active.producers.CopyFrom(newest_upto(log, active.base_offset))
     log.rolled.CopyFrom(newest_upto(log, offset))
-    if not log.closed.producers:
+    if not knows_producers:
         # NOTE: as in Kafka, who knew of none looks for none in what is left.
         log.rolled.end_offset = offset
     if not active.producers.end_offset == active.base_offset < log.rolled.end_offset:

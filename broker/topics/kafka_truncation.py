@@ -93,6 +93,7 @@ async def _truncate(broker: TruncatingBroker, topic: KafkaTopic, offset: int) ->
             topic.log.grow,
             broker.clock.now_ms(),
             is_compacted=topic.config.is_compacted,
+            knows_producers=not topic.partition.producers.is_empty,
         )
 
     for ledger_id in await broker.in_thread(work):

@@ -60,6 +60,8 @@ class KafkaLife:
     cuts: int = 0
     # Superseded, below the checkpoint, by what was cut off.
     may_be_gone: set[int] = field(default_factory=set)
+    # Ids of what was cut off.
+    gone: set[str] = field(default_factory=set)
 
     def on_record(self, record: TopicRecord) -> None:
         log = record.kafka
@@ -80,12 +82,15 @@ class KafkaLife:
                 self.may_be_gone.add(offset)
         for offset, sent in gone.items():
             del self.at[offset], self.place[sent.id], self.last[offset]
+            self.gone.add(sent.id)
         self.may_be_gone = {each for each in self.may_be_gone if each < end}
         self.checkpoint, self.log_start = min(self.checkpoint, end), min(self.log_start, end)
         self.cuts += 1
 
     def told(self, offset: int, sent: Sent, last: int) -> None:
         """By a receipt, or to a reader. `last`: of its batch."""
+        if sent.id in self.gone:
+            self.fail(f"{sent.id} was cut off, and is at {offset}")
         self.last[offset] = last
         other = self.at.setdefault(offset, sent)
         if other is not sent:

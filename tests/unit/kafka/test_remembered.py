@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledgerfold.broker.kafka.listing import holds_all_before
-from ledgerfold.broker.kafka.remembered import beginning
+from ledgerfold.broker.kafka.remembered import SNAPSHOTS_MAX, beginning, remember_rolled
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
 
 
@@ -40,3 +40,15 @@ def test_what_a_cleaning_or_retention_took_is_not_missed() -> None:
     empty = KafkaSegment(base_offset=4, ledger_ids=[2], figures={"next_offset": 4})
     for segments in ((cleaned, ACTIVE), (ACTIVE,), (empty, ACTIVE)):
         assert holds_all_before(log_of(*segments), 9, dict[int, int]().get)
+
+
+def test_snapshots_of_segments_are_bounded() -> None:
+    """The oldest go first."""
+    log = KafkaLog()
+    each = SNAPSHOTS_MAX // 2
+    for base in range(1, 5):
+        log.segments.add(base_offset=base)
+        known = [KafkaProducer(producer_id=number) for number in range(each)]
+        remember_rolled(log, KafkaProducers(end_offset=base, producers=known))
+    kept = [segment.base_offset for segment in log.segments if segment.HasField("producers")]
+    assert (kept, log.rolled.end_offset) == ([2, 3], 4)
