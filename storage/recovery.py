@@ -7,7 +7,7 @@
    on is a torn tail, or was written by a flush that never ended; it is cut after a copy (.torn).
    A process that died on a machine that did not leaves everything as it wrote it: under the same
    boot only an entry that reaches beyond the end of the file is a torn tail, which is cut without a
-   copy where there is no room for one.
+   copy where a disk is too full for one, and for what is kept for deletions.
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
    is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
    not gets the error.
@@ -50,6 +50,7 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
+from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.window import Window
 from ledgerfold.storage.words import counted
@@ -343,15 +344,18 @@ def _with_header(found: _Behind, block: bytes, at: int, bad: Position) -> _Behin
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:
-    try:
-        files.copy(path, path.with_name(path.name + TORN_SUFFIX))
-        files.sync_dir(path.parent)
-    except DiskFailure as error:
+    if report.is_same_boot and not _has_room_beside(path, files):
         # Within a boot what is cut is the beginning of one entry, as a full disk leaves it: nothing
         # that a copy could bring back. To wait for room would be to wait for ever.
-        if not (error.is_full and report.is_same_boot):
-            raise
         _log.warning("%s: no room for a copy of it before its tail is cut", path)
+    else:
+        files.copy(path, path.with_name(path.name + TORN_SUFFIX))
+        files.sync_dir(path.parent)
     files.truncate(path, offset)
     report.torn.append(str(path))
     _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
+
+
+def _has_room_beside(path: Path, files: Files) -> bool:
+    """For a copy, and for what is kept for deletions."""
+    return files.free_bytes(path.parent) >= files.size(path) + RESERVE_BYTES

@@ -34,6 +34,7 @@ from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import STORE_VERSION, MetadataStore, encode_record
 from ledgerfold.storage.recovery_report import RecoveryReport
+from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, StoreRecord
 from tests.support.ledgers import append, as_version_1, plain
 
@@ -390,13 +391,18 @@ def test_a_write_that_was_killed_is_cut_under_the_same_boot(tmp_path: Path, dama
 def test_a_write_that_was_killed_is_cut_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a copy, under the same boot alone: what else is cut may be wanted."""
+    """Without a copy, under the same boot alone: what else is cut may be wanted.
+
+    What is kept for deletions is no room for one.
+    """
     full = DiskFailure("copy", "A copy", OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(RealFiles, "copy", Mock(side_effect=full))
     directory = Directory(tmp_path)
     directory.damage(lambda data, _: data[:-1])
     with pytest.raises(DiskFailure):
         directory.recover()
+    monkeypatch.undo()
+    monkeypatch.setattr(RealFiles, "free_bytes", Mock(return_value=RESERVE_BYTES))
     report = directory.recover(is_same_boot=True)
     assert (report.torn, report.damaged) == ([str(directory.first_file)], {})
     assert [path.suffix for path in directory.first_file.parent.iterdir()] == [".log"]
