@@ -43,12 +43,12 @@ class RunningCompaction(Generic[Result]):
         await asyncio.wait({self._end})
         if self._future.cancelled():
             if self._why:
-                raise CompactionFailed("start", self._why)
+                raise CompactionFailed("start", self._why, worker_died=True)
             raise CompactionCancelled("The compaction was cancelled.")
         return self._end.result()
 
     def cancel(self, why: str = "") -> None:
-        """The run ends soon; if it waits for another, at once. `why`: it fails with that."""
+        """The run ends soon; if it waits for another, at once. `why`: the worker ends."""
         self._why = self._why or why
         if self._cancelling is None and not self._future.cancel():
             self._cancelling = asyncio.create_task(self._cancel_until_ended())

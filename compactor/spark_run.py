@@ -43,6 +43,8 @@ WORKER_ENDED = (
 )
 # Between a connection that broke because the JVM died and the system's word for it.
 _JVM_END_SECONDS = 2.0
+# What Spark says when its JVM was told to end.
+_ENDING = re.compile("SparkContext was shut down|stopped SparkContext")
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
@@ -122,11 +124,13 @@ class SparkRun(ABC, Generic[Result]):
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
         """Of an error in a task, when nothing else ended the run."""
-        return CompactionFailed(self._stage, sentence_of(error))
+        why = sentence_of(error)
+        worker_died = is_end_of_worker(error) or _ENDING.search(why) is not None
+        return CompactionFailed(self._stage, why, worker_died=worker_died)
 
     def _cancelled(self) -> LedgerfoldError:
         if self._why:
-            return CompactionFailed(self._stage, self._why)
+            return CompactionFailed(self._stage, self._why, worker_died=True)
         return CompactionCancelled("The compaction was cancelled.")
 
     @property
@@ -160,7 +164,7 @@ class SparkRun(ABC, Generic[Result]):
 
 def is_end_of_worker(error: Exception) -> bool:
     """Whether a Python worker of Spark is gone."""
-    text = str(error.java_exception.getMessage()) if isinstance(error, Py4JJavaError) else ""
+    text = _text_of(error) if isinstance(error, Py4JJavaError) else ""
     return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
 
 
@@ -168,9 +172,13 @@ def sentence_of(error: Exception) -> str:
     """What went wrong, for people: no stack trace (the log has it)."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
-    text = str(error.java_exception.getMessage() or "")
+    text = _text_of(error)
     if is_end_of_worker(error):
         return "a Python worker of Spark was killed (out of memory?)"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (python or lines or ["Spark gave no reason"])[-1 if python else 0][:300]
+
+
+def _text_of(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getMessage() or "")

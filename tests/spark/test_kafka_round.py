@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,12 +14,18 @@ import pytest
 from ledgerfold.compactor.kafka import plan as plan_module
 from ledgerfold.compactor.kafka.run import CleanRun
 from ledgerfold.compactor.session import Session
-from ledgerfold.storage.errors import CompactionCancelled, Corruption, InvalidRequest
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFailed,
+    Corruption,
+    InvalidRequest,
+)
 from ledgerfold.storage.files import REAL
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanRequest
 from tests.support.compaction import damage
 from tests.support.compactor_process import CompactorProcess
 from tests.support.kafka_log import KafkaLog, batches_of, run_round
+from tests.support.processes import command
 from tests.support.waiting import wait_until
 
 
@@ -108,23 +117,50 @@ def test_a_round_takes_the_time_that_its_rate_asks_for(session: Session, log: Ka
     assert manifest.end_offset == 120
 
 
+def _is_waiting(session: Session) -> bool:
+    """Whether a task has begun."""
+    tracker = session.context.statusTracker()
+    stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
+    return any(stage is not None and stage.numActiveTasks for stage in stages)
+
+
 def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> None:
     """Its tasks would go on for weeks."""
     before = sorted(log.ledgers_dir.rglob("*"))
     plan = log.plan(run_id="slow", io_bytes_per_second=0.001)
     run = CleanRun(plan, session, REAL, time.time)
-    tracker = session.context.statusTracker()
-
-    def is_waiting() -> bool:
-        stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
-        return any(stage is not None and stage.numActiveTasks for stage in stages)
-
     with ThreadPoolExecutor(1) as executor:
         ended = executor.submit(run.execute)
-        wait_until(is_waiting, "a task that waits", 60)
+        wait_until(lambda: _is_waiting(session), "a task that waits", 60)
         run.cancel()
         with pytest.raises(CompactionCancelled):
             ended.result()
+    assert sorted(log.ledgers_dir.rglob("*")) == before
+
+
+def _leaves(pid: int) -> list[int]:
+    """Of the processes that it started, those that have none of their own."""
+    listed = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(each) for path in listed for each in path.read_text().split()]
+    return list(chain.from_iterable(map(_leaves, children))) if children else [pid]
+
+
+def test_a_round_whose_python_worker_was_killed_may_be_tried_again(
+    session: Session, log: KafkaLog
+) -> None:
+    """As by a system that is short of memory: another one may do it."""
+    before = sorted(log.ledgers_dir.rglob("*"))
+    plan = log.plan(run_id="killed", io_bytes_per_second=0.001)
+    run = CleanRun(plan, session, REAL, time.time)
+    with ThreadPoolExecutor(1) as executor:
+        ended = executor.submit(run.execute)
+        wait_until(lambda: _is_waiting(session), "a task that waits", 60)
+        for pid in _leaves(os.getpid()):
+            if "compactor.daemon" in command(pid):
+                os.kill(pid, signal.SIGKILL)
+        with pytest.raises(CompactionFailed) as failure:
+            ended.result()
+    assert failure.value.worker_died
     assert sorted(log.ledgers_dir.rglob("*")) == before
 
 

@@ -13,6 +13,8 @@ import grpc
 import pytest
 
 from ledgerfold.compactor.service import SECRET_KEY
+from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CompactionPlan,
@@ -177,7 +179,10 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
         assert not (doomed.local_dir / "spark").exists()
 
 
-def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM], ids=lambda sent: sent.name)
+def test_the_worker_ends_with_its_jvm(
+    tmp_path: Path, cache_dir: Path, sent: signal.Signals
+) -> None:
     """Killed in the middle of a run: the run fails, the process ends with 1 for its supervisor."""
     plan = _endless(tmp_path)
     with CompactorProcess(tmp_path, cache_dir) as orphaned:
@@ -186,11 +191,14 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
             wait_until((tmp_path / "ledgers" / "100").exists, "the run's folder")
             java = [pid for pid in orphaned.children() if "java" in command(pid).split(" ")[0]]
             for pid in java:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, sent)
             wait_until(call.done, "the end of the run")
             assert call.code() == grpc.StatusCode.INTERNAL
-            assert reason_of(call) == "COMPACTION_FAILED"
-            assert "Spark's JVM ended (signal SIGKILL)" in str(call.details())
+            error = error_from_rpc(call)
+            assert isinstance(error, CompactionFailed)
+            assert error.worker_died
+            if sent == signal.SIGKILL:
+                assert "Spark's JVM ended (signal SIGKILL)" in error.message
         assert orphaned.process.wait(30) == 1
         wait_until(lambda: not orphaned.children(), "the end of its Python workers")
         assert not (tmp_path / "ledgers" / "100").exists()
