@@ -33,7 +33,7 @@ def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Seq
     in all.
     """
     frame = _FRAMES.fitting(data, count)
-    return _looked_through(data, count, headers_max) if frame is None else frame.keyless
+    return _looked_through(data, count, headers_max) if frame is None else frame.keyless.tolist()
 
 
 def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[int]:
