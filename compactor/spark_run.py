@@ -43,8 +43,6 @@ WORKER_ENDED = (
 )
 # Between a connection that broke because the JVM died and the system's word for it.
 _JVM_END_SECONDS = 2.0
-# What Spark says when its JVM was told to end.
-_ENDING = re.compile("SparkContext was shut down|stopped SparkContext")
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
@@ -124,8 +122,7 @@ class SparkRun(ABC, Generic[Result]):
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
         """Of an error in a task, when nothing else ended the run."""
-        why = sentence_of(error)
-        worker_died = is_end_of_worker(error) or _ENDING.search(why) is not None
+        why, worker_died = sentence_of(error), is_end_of_worker(error)
         return CompactionFailed(self._stage, why, worker_died=worker_died)
 
     def _cancelled(self) -> LedgerfoldError:
