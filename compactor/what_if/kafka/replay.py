@@ -116,8 +116,9 @@ class Replay:
                     upto = self._upto(due_ms)
             if due_ms is None:
                 return self._told()
-            self._turn(due_ms)
-            due_ms = self._next_due(due_ms)
+            has_deleted = self._turn(due_ms)
+            # What is gone was clean: the rest may be dirty enough when the cleaner wakes again.
+            due_ms = self._tick(due_ms + 1) if has_deleted else self._next_due(due_ms)
 
     def _upto(self, due_ms: int | None) -> int:
         """Behind the last batch that is appended before the cleaner wakes then."""
@@ -138,7 +139,8 @@ class Replay:
 
     # -- a turn ----------------------------------------------------------------------------
 
-    def _turn(self, now_ms: int) -> None:
+    def _turn(self, now_ms: int) -> bool:
+        """Whether retention let something go behind the last look at how dirty the log is."""
         log = self._log
         while True:
             self._check()
@@ -146,10 +148,11 @@ class Replay:
             is_due = made.is_eligible(self._settings.min_cleanable_ratio)
             if is_due:
                 self._clean(made, now_ms)
-            self._answer.bytes_deleted += log.delete_old(now_ms)
+            deleted_bytes = log.delete_old(now_ms)
+            self._answer.bytes_deleted += deleted_bytes
             self._space.add(now_ms, log.size_bytes, is_point=True)
             if not is_due:
-                return
+                return deleted_bytes > 0
 
     def _plan(self, now_ms: int) -> Plan:
         """Of a round now. A checkpoint that cannot be right is set anew."""
