@@ -310,6 +310,10 @@ class KafkaLog:
         def applied() -> None:
             reach("clean.after-batch")
             self._forget(count, live)
+            gone = {each.base_offset for each in sources} - {each.base_offset for each in live}
+            if self.known_at_load.end_offset in gone:
+                # A segment's snapshot goes with it, as in Kafka, and that of the load was its.
+                self.known_at_load = KafkaProducers()
 
         await self._stored.change(edit, applied)
         await self.delete_files(old)

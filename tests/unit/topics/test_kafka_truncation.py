@@ -234,6 +234,20 @@ def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending
     assert [each.last_sequence for each in described(lab).producers] == [0]
 
 
+def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: KafkaLab) -> None:
+    """A truncation to that segment's midst replays what is left, as Kafka's does."""
+    lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0)
+    lab.crash()
+    for pair in (B, C):
+        roll(lab)
+        lab.add([pair])
+    assert lab.kafka.log.known_at_load.end_offset == 1
+    assert lab.clean().outcome is not None
+    assert (bases(lab), lab.kafka.log.known_at_load.end_offset) == ([0, 2], 0)
+    truncate(lab, 1)
+    assert [each.last_sequence for each in described(lab).producers] == [0]
+
+
 def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None:
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
