@@ -16,8 +16,8 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.ground.names import parse_partition, partition_name
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId

@@ -29,7 +29,6 @@ from ledgerfold.broker.explain.rules import (
 from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
 from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.broker.ground.message_ids import id_text
-from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -42,6 +41,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
 from ledgerfold.storage.ledger import LedgerReader, StoredEntry
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ledgerfold.broker.ground.names import parse_namespace, partition_index, persistent_topic
+from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import existing_names, existing_topics
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
@@ -21,6 +21,7 @@ from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import (
