@@ -31,7 +31,7 @@ from ledgerfold.v1.records_pb2 import ProducerRecord
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.kafka_lab import KafkaLab
-from tests.support.lossy_files import CountedKeyValue, LossyFiles
+from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
 from tests.support.offline import LEDGERS, Offline, Snapshot, taken
 
 Pairs = list[tuple[bytes, bytes]]
@@ -180,6 +180,32 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
         assert lab.read(EARLIEST, read_compacted=True) == whole[True], lost
         publish(lab, 0, 1)
         lab.stop()
+
+
+def test_a_repair_of_all_that_is_lost_may_be_killed() -> None:
+    """At each of its calls to the disk; the next one ends as it would have."""
+    lab = BrokerLab()
+    history = recorded(lab, lambda: compact_and_trim(lab))
+
+    def directory() -> tuple[LossyFiles, CountedKeyValue]:
+        files, pairs = history.lost(0).disk()
+        pairs.write({}, [key for key, _ in pairs.scan(b"")])
+        return files, pairs
+
+    files, pairs = directory()
+    before = len(files.calls)
+    Offline(DATA, pairs, files).repair()
+    wanted = pairs.scan(b"ledger/") + pairs.scan(b"topic/")
+    for number in range(1, len(files.calls) - before + 1):
+        files, pairs = directory()
+        files.crash_at(number)
+        with pytest.raises(Crash):
+            Offline(DATA, pairs, files).repair()
+        files.crash()
+        offline = Offline(DATA, pairs, files)
+        offline.repair()
+        assert offline.damage() == [], number
+        assert pairs.scan(b"ledger/") + pairs.scan(b"topic/") == wanted, number
 
 
 def test_a_topic_that_misses_records_is_refused_and_others_are_served() -> None:
