@@ -16,7 +16,7 @@ from ledgerfold.v1.compactor_pb2 import (
     RunRequest,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
-from ledgerfold.v1.what_if_pb2 import StrategyForecast
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
@@ -213,31 +213,32 @@ def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_
     assert len(daemons) >= 2
 
 
-def _forecasts(
-    worker: CompactorProcess, log: LogBuilder, *names: str
-) -> dict[str, StrategyForecast]:
+def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatIf:
     strategies = [CompactionStrategy(name=name) for name in names]
     request = AnalyzeRequest(plan=log.plan(100), strategies=strategies, differences_max=9)
-    found = worker.stub.Analyze(request).found
+    found: TopicWhatIf = worker.stub.Analyze(request).found
     assert [each.strategy.name for each in found.forecasts] == list(names)
-    assert found.differences.keys == 0
-    return {each.strategy.name: each for each in found.forecasts}
+    return found
 
 
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Of either kind; they have no part in what differs."""
+    """Of either kind; and where they keep others than the rest, their keys differ.
+
+    No test had asked for the difference of strategies that keep other messages, one being foreign.
+    """
     log = _log(tmp_path, A1, A22, B1, A3)
-    found = _forecasts(own_worker, log, "newest", "longest", "first")
-    for at, name in enumerate(("longest", "first")):
-        counts = own_worker.run(log.plan(101 + at, strategy=name))[1].counts
-        assert (found[name].messages, found[name].bytes, found[name].keys) == (
-            counts.messages_out,
-            counts.bytes_out,
-            counts.keys,
-        )
-        assert found[name].removed_events == counts.removed_events
+    found = _asked(own_worker, log, "longest", "newest", "first")
+    for at, each in enumerate(found.forecasts):
+        manifest = own_worker.run(log.plan(101 + at, strategy=each.strategy.name))[1]
+        counts = manifest.counts
+        assert (each.messages, each.keys) == (counts.messages_out, counts.keys)
+        assert each.bytes == counts.bytes_out
+        assert each.removed_events == counts.removed_events
+    assert found.differences.keys == 1
+    (differing,) = found.differences.listed
+    assert (differing.key, [each.value for each in differing.kept]) == (b"a", [b"22", b"3", b"1"])
 
 
 def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
@@ -249,11 +250,14 @@ def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
         "outside:Exits": "its Python worker of Spark ended",
         "outside:Early": "it answered 'maybe'",
     }
-    found = _forecasts(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
+    found = _asked(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
+    told = {each.strategy.name: each for each in found.forecasts}
     for name, why in wrong.items():
-        assert f"trategy '{name}'" in found[name].not_forecast
-        assert why in found[name].not_forecast
-    assert found["newest"].messages == 1
+        assert f"trategy '{name}'" in told[name].not_forecast
+        assert why in told[name].not_forecast
+    assert told["newest"].messages == 1
+    # There is nothing to compare it with.
+    assert not found.HasField("differences")
     assert own_worker.is_serving
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.import_rows import Row, read_rows
-from ledgerfold.broker.cli.importing import RowRules, to_message
 from ledgerfold.broker.cli.producing import Outgoing
+from ledgerfold.broker.cli.row_rules import RowRules, message_of_row
 from ledgerfold.storage.errors import InvalidRequest
 from tests.unit.cli.conftest import Ledgerfold
 
@@ -146,14 +146,14 @@ def test_a_json_line_is_published_as_it_is(line: str) -> None:
     """Byte for byte: numbers, names that stand twice, spaces, escapes."""
     for ending in ("", "\n", "\r\n"):
         row = json_row(line + ending, "id")
-        assert to_message(row, RowRules("id")).value == line.encode()
+        assert message_of_row(row, RowRules("id")).value == line.encode()
 
 
 def test_a_csv_row_becomes_json_under_its_key() -> None:
     """Compact, all fields, the key's too, in their own script."""
     (row,) = read_rows([b"id,name,n\n", "7,é漢,1.10\n".encode()], "csv", ["id"])
     assert isinstance(row, Row)
-    assert to_message(row, RowRules("id")) == Outgoing(
+    assert message_of_row(row, RowRules("id")) == Outgoing(
         "7", '{"id":"7","name":"é漢","n":"1.10"}'.encode(), None
     )
 
@@ -176,7 +176,7 @@ def test_the_text_of_a_field(raw: str, text: str) -> None:
     """A string's is what it says, of everything else it is what stands there; also as the value."""
     for line in (f'{{"id":{raw},"v":{raw}}}', f'{{ "x" : {{}} , "id" : {raw} , "v" : {raw} }}'):
         row = json_row(line, "id")
-        message = to_message(row, RowRules("id", value="v"))
+        message = message_of_row(row, RowRules("id", value="v"))
         assert (message.key, message.value) == (text, text.encode())
 
 
@@ -207,7 +207,7 @@ def test_whatever_json_can_say_is_taken_apart(fields: dict[str, Any]) -> None:
 def test_a_row_without_its_key(line: str) -> None:
     """It would be one of a million that lose all but the last."""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'id'"):
-        to_message(json_row(line), RowRules("id"))
+        message_of_row(json_row(line), RowRules("id"))
 
 
 @pytest.mark.parametrize("rules", [RowRules("id"), RowRules("x", value="id")])
@@ -215,36 +215,36 @@ def test_half_a_character_is_no_text(rules: RowRules) -> None:
     """UTF-8 cannot say it; it must not become some byte."""
     for half in (r"\ud800", r"\udcff"):
         with pytest.raises(InvalidRequest, match="Line 1: 'id' is no text"):
-            to_message(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
+            message_of_row(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
 
 
 def test_a_field_as_the_value() -> None:
     """Null is a tombstone, empty is empty; it must be there."""
     rules = RowRules("id", value="v")
-    assert to_message(json_row('{"id":1,"v":null}'), rules).value is None
-    assert to_message(json_row('{"id":1,"v":""}'), rules).value == b""
+    assert message_of_row(json_row('{"id":1,"v":null}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"v":""}'), rules).value == b""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'v', which is to be the value"):
-        to_message(json_row('{"id":1}'), rules)
+        message_of_row(json_row('{"id":1}'), rules)
 
 
 def test_tombstones() -> None:
     """Rows in which the field has that text; others keep their value."""
     rules = RowRules("id", tombstone=("gone", "true"))
-    assert to_message(json_row('{"id":1,"gone":true}'), rules).value is None
-    assert to_message(json_row('{"id":1,"gone":"true"}'), rules).value is None
-    assert to_message(json_row('{"id":1,"gone":false}'), rules).value is not None
-    assert to_message(json_row('{"id":1}'), rules).value is not None
+    assert message_of_row(json_row('{"id":1,"gone":true}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"gone":"true"}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"gone":false}'), rules).value is not None
+    assert message_of_row(json_row('{"id":1}'), rules).value is not None
     empty = RowRules("id", tombstone=("name", ""))
-    assert to_message(json_row('{"id":1,"name":""}'), empty).value is None
-    assert to_message(json_row('{"id":1,"name":null}'), empty).value is None
-    assert to_message(json_row('{"id":1}'), empty).value is not None
+    assert message_of_row(json_row('{"id":1,"name":""}'), empty).value is None
+    assert message_of_row(json_row('{"id":1,"name":null}'), empty).value is None
+    assert message_of_row(json_row('{"id":1}'), empty).value is not None
 
 
 def test_event_times() -> None:
     """Of the row's field, in ms."""
     rules = RowRules("id", event_time="at")
     for text in ('"1704067200000"', "1704067200000"):
-        message = to_message(json_row(f'{{"id":1,"at":{text}}}'), rules)
+        message = message_of_row(json_row(f'{{"id":1,"at":{text}}}'), rules)
         assert message.event_time_ms == 1_704_067_200_000
 
 
@@ -254,7 +254,7 @@ def test_event_times() -> None:
 def test_what_is_no_event_time(at: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match="Line 1: 'at' is no time in ms"):
-        to_message(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
+        message_of_row(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
 
 
 # With a broker.
