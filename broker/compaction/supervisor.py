@@ -6,7 +6,8 @@ The broker never waits for it: it serves while Spark starts, and when there is n
 States (admin.proto, CompactorState) and what moves them:
 
     STARTING     no worker was ready yet      -> READY | RESTARTING | UNAVAILABLE
-    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving)
+    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving: its JVM
+                 died, say. Its runs still tell how they ended)
     RESTARTING   it died; starting again after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
                  healthy minute               -> READY | RESTARTING | UNAVAILABLE
     UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); tried again
@@ -76,6 +77,7 @@ _NO_PYSPARK = (
     "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
+_STOPPED = "it stopped serving"
 _UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
@@ -98,6 +100,8 @@ class SupervisorLimits:
     cancel: float = 10.0
     # Between SIGTERM and SIGKILL.
     stop: float = 5.0
+    # For a worker that stopped serving to end: its runs are ended first.
+    leave: float = 20.0
 
 
 class Ending(NamedTuple):
@@ -350,19 +354,26 @@ class CompactorSupervisor:
     async def _watch_health(self, channel: grpc.aio.Channel) -> str:
         """Follows the worker's health; returns why it no longer can."""
         stub: Any = HealthStub(channel)
+        has_stopped = False
         try:
             async with asyncio.timeout(self._limits.warm) as deadline:
                 async for response in stub.Watch(HealthCheckRequest(service=SERVICE)):
                     if response.status == HealthCheckResponse.SERVING:
                         deadline.reschedule(None)
+                        has_stopped = False
                         self._became_ready()
                     elif self.state == COMPACTOR_STATE_READY:
-                        return "it stopped serving"
+                        # The connection stays, for what its runs end with.
+                        has_stopped = True
+                        deadline.reschedule(asyncio.get_running_loop().time() + self._limits.leave)
+                        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {_STOPPED}.")
         except TimeoutError:
-            return f"it was not ready within {self._limits.warm:g} s"
+            why = f"it was not ready within {self._limits.warm:g} s"
         except grpc.RpcError as error:
-            return f"its health cannot be asked for: {error.details()}"
-        return "its health stream ended"
+            why = f"its health cannot be asked for: {error.details()}"
+        else:
+            why = "its health stream ended"
+        return _STOPPED if has_stopped else why
 
     def _became_ready(self) -> None:
         if self._ready_ms is None:

@@ -203,6 +203,35 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
+    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at once.
+
+    No test had looked at the state between the end of a worker's health and its own.
+    """
+
+    async def body() -> None:
+        pauses, fifo = Pauses(), tmp_path / "ends"
+        os.mkfifo(fifo)
+        async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
+            asked = plan("orphaned")
+            asked.ledgers_dir = str(fifo)
+            run = asyncio.create_task(supervisor.run(asked, ignore))
+            await supervisor.wait_ready()
+            async with asyncio.timeout(20):
+                while supervisor.state == COMPACTOR_STATE_READY:
+                    await supervisor._changed.wait()
+            assert (supervisor.state, run.done()) == (COMPACTOR_STATE_RESTARTING, False)
+            assert "stopped serving" in supervisor.message
+            await asyncio.to_thread(fifo.write_bytes, b"now")
+            with pytest.raises(CompactionFailed, match="its JVM ended"):
+                await run
+            assert await pauses.next() == 0.5
+            pauses.end()
+            await supervisor.wait_ready()
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("strategy", ["ending", "dying"])
 def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
     tmp_path: Path, strategy: str
