@@ -257,11 +257,13 @@ class Client:
     ) -> TableView:
         """Opens a table view, and returns when it holds all that is in the topic now.
 
-        The topic is created if need be. `subscription_name` names the view's readers in what the
-        broker shows. `schema`: its `decode` makes values of contents; without one, values are the
-        contents as bytes. Keys are those of `Message.partition_key`. `strategy`: an object with
-        `should_keep_left` (ledgerfold.strategies), the view's own, which says whether a message
-        takes its key's place; without one it does. Raises NotAllowed, InvalidRequest, Unavailable,
+        The topic is created if need be. `subscription_name`: of the view's readers; while it is
+        open, no other view, reader or consumer of the topic may have it (SubscriptionBusy), nor a
+        durable subscription be of that name (NotAllowed). None: one is made up. `schema`: its
+        `decode` makes values of contents; without one, values are the contents as bytes. Keys are
+        those of `Message.partition_key`. `strategy`: an object with `should_keep_left`
+        (ledgerfold.strategies), the view's own, which says whether a message takes its key's place;
+        without one it does. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable,
         Corruption.
         """
         config = TableViewConfig(topic, subscription_name, schema, strategy)

@@ -36,6 +36,8 @@ class ReaderConfig:
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
+    # A table view's: nobody else reads under it meanwhile.
+    subscription: str = ""
 
     def __post_init__(self) -> None:
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
@@ -92,6 +94,7 @@ class ReaderCore:
             read_compacted=config.is_read_compacted,
             read_committed=config.read_committed,
             reader_name=config.reader_name,
+            subscription=config.subscription,
             queue_size=config.receiver_queue_size,
         )
         core.receiver = Receiver(

@@ -14,7 +14,7 @@ States (admin.proto, CompactorState) and what moves them:
                  each 30 s and at the next admin trigger   -> STARTING
     DISABLED     `--compactor off`
 
-Health is grpc.health.v1, Watch of "ledgerfold.v1.CompactorService".
+Health is grpc.health.v1 (worker_health.py).
 
 A worker takes plans only from those who know its secret: one made up for a process of our own, and
 LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
@@ -33,14 +33,13 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import grpc
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from ledgerfold.broker.compaction.interfaces import OnProgress
 from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS, WorkerConnection
+from ledgerfold.broker.compaction.worker_health import STOPPED, follow_health
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
 from ledgerfold.storage.errors import CompactorUnavailable
@@ -65,7 +64,6 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
 
-SERVICE = "ledgerfold.v1.CompactorService"
 PAUSE_MIN_MS = 500
 PAUSE_MAX_MS = 30_000
 HEALTHY_MS = 60_000
@@ -77,7 +75,6 @@ _NO_PYSPARK = (
     "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
-_STOPPED = "it stopped serving"
 _UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
@@ -318,7 +315,11 @@ class CompactorSupervisor:
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
             self._wake()
-            watching = asyncio.create_task(self._watch_health(channel))
+            limits = self._limits
+            following = follow_health(
+                channel, limits.warm, limits.leave, self._became_ready, self._stopped_serving
+            )
+            watching = asyncio.create_task(following)
             why = "the broker stopped it"
             try:
                 exited = set() if process is None else {process.exited}
@@ -351,35 +352,15 @@ class CompactorSupervisor:
                 return process.describe_exit()
         return watching.result()
 
-    async def _watch_health(self, channel: grpc.aio.Channel) -> str:
-        """Follows the worker's health; returns why it no longer can."""
-        stub: Any = HealthStub(channel)
-        has_stopped = False
-        try:
-            async with asyncio.timeout(self._limits.warm) as deadline:
-                async for response in stub.Watch(HealthCheckRequest(service=SERVICE)):
-                    if response.status == HealthCheckResponse.SERVING:
-                        deadline.reschedule(None)
-                        has_stopped = False
-                        self._became_ready()
-                    elif self.state == COMPACTOR_STATE_READY:
-                        # The connection stays, for what its runs end with.
-                        has_stopped = True
-                        deadline.reschedule(asyncio.get_running_loop().time() + self._limits.leave)
-                        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {_STOPPED}.")
-        except TimeoutError:
-            why = f"it was not ready within {self._limits.warm:g} s"
-        except grpc.RpcError as error:
-            why = f"its health cannot be asked for: {error.details()}"
-        else:
-            why = "its health stream ended"
-        return _STOPPED if has_stopped else why
-
     def _became_ready(self) -> None:
         if self._ready_ms is None:
             self._ready_ms = self._clock_ms()
             _log.info("The compactor is ready")
         self._set(COMPACTOR_STATE_READY, "")
+
+    def _stopped_serving(self) -> None:
+        # The connection stays, for what its runs end with.
+        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message
