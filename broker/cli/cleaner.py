@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.compaction import tell_of_warming_up
+from ledgerfold.broker.cli.compaction import tell_of_waiting
 from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka_config import add_broker_config_verbs
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     topics = partitions_of(admin, options.topic) if options.topic else [""]
     plans = admin.kafka.plan_cleaning(*filter(None, topics))
     if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
-        tell_of_warming_up(admin)
+        tell_of_waiting(admin)
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
@@ -92,7 +92,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.map:
-        tell_of_warming_up(admin)
+        tell_of_waiting(admin)
     with _printer(options) as show:
         for topic in partitions_of(admin, options.topic):
             (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
-    WARMING_UP,
     progress_bar,
     report_end,
     report_nothing_new,
@@ -24,7 +23,6 @@ from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
-    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 
 _ASK = "Ask the broker that runs: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
 
@@ -68,18 +66,14 @@ def _compact(options: argparse.Namespace) -> int:
 def _compact_here(options: argparse.Namespace) -> int:
     from ledgerfold.broker.server.one_run import compact
 
-    is_told = False
+    def on_waiting(why: str) -> None:
+        print(why, file=sys.stderr, flush=True)
+
     with progress_bar() as show:
-
-        def on_status(status: GetCompactionStatusResponse) -> None:
-            nonlocal is_told
-            if not is_told:
-                is_told = True
-                print(WARMING_UP, file=sys.stderr)
-            show(status)
-
         try:
-            status = compact(_settings(options), options.topic, strategy_of(options), on_status)
+            status = compact(
+                _settings(options), options.topic, strategy_of(options), show, on_waiting
+            )
         except DirectoryLocked as error:
             advice = _ASK.format(topic=options.topic)
             raise DirectoryLocked(error.path, error.owner, advice) from error

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Commands = argparse._SubParsersAction
 # As the catalogue has it, which `--help` need not load.
 DEFAULT_STRATEGY = "publishing-order"
-WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
 
@@ -62,6 +61,8 @@ def _compact(options: argparse.Namespace) -> int:
         return report_nothing_new(options.topic)
     if not options.wait:
         print(f"Topic compaction requested for {options.topic}.")
+        if why := why_waiting(admin, ends_at_once=True):
+            print(why, file=sys.stderr)
         return DONE
     return see_to_its_end(admin, options.topic, options.timeout)
 
@@ -73,21 +74,28 @@ def report_nothing_new(topic: str) -> int:
 
 def see_to_its_end(admin: Admin, topic: str, timeout_ms: int | None = None) -> int:
     """Of the run on its way; the exit code."""
-    tell_of_warming_up(admin)
+    tell_of_waiting(admin)
     return report_end(wait_for_end(admin, topic, timeout_ms))
 
 
-def tell_of_warming_up(admin: Admin) -> None:
-    if is_warming_up(admin):
-        print(WARMING_UP, file=sys.stderr)
+def tell_of_waiting(admin: Admin) -> None:
+    if why := why_waiting(admin):
+        print(why, file=sys.stderr)
 
 
-def is_warming_up(admin: Admin) -> bool:
-    """Whether a run waits for Spark."""
+def why_waiting(admin: Admin, *, ends_at_once: bool = False) -> str:
+    """What keeps a run from beginning: Spark that warms up, say; empty where nothing does.
+
+    `ends_at_once`: also where no worker can work, and a run ends at once: what to install, which
+    whoever waits for the run is told by its end.
+    """
     from ledgerfold.v1 import admin_pb2
 
-    starting = (admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING)
-    return admin.broker_info().compactor_state in starting
+    states = [admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING]
+    if ends_at_once:
+        states.append(admin_pb2.COMPACTOR_STATE_UNAVAILABLE)
+    info = admin.broker_info(await_compactor=True)
+    return str(info.compactor_message) if info.compactor_state in states else ""
 
 
 def wait_for_end(

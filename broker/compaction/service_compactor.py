@@ -143,6 +143,9 @@ class ServiceCompactor:
         """Its thread; the service was made before the broker."""
         self._thread.start()
 
+    async def known(self) -> None:
+        """It is there."""
+
     def retry_now(self) -> None:
         """It is never away for a while."""
 

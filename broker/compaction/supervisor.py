@@ -31,7 +31,6 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -40,6 +39,11 @@ import grpc
 from ledgerfold.broker.compaction.interfaces import OnProgress
 from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS, WorkerConnection
 from ledgerfold.broker.compaction.worker_health import STOPPED, follow_health
+from ledgerfold.broker.compaction.worker_limits import (
+    PAUSE_MAX_MS,
+    SupervisorLimits,
+    pause_after_ms,
+)
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
 from ledgerfold.storage.errors import CompactorUnavailable
@@ -64,9 +68,6 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
 
-PAUSE_MIN_MS = 500
-PAUSE_MAX_MS = 30_000
-HEALTHY_MS = 60_000
 SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
@@ -75,30 +76,11 @@ _NO_PYSPARK = (
     "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
+WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class SupervisorLimits:
-    """How long to wait, in seconds."""
-
-    # A run, for a worker that is ready.
-    ready: float = 120.0
-    # For a new process to say where it listens.
-    listening: float = 60.0
-    # For Spark to be warm after that.
-    warm: float = 300.0
-    # For a worker, and for what it says of a strategy that is being set.
-    check: float = 25.0
-    # For a worker to end a cancelled run, before it is killed.
-    cancel: float = 10.0
-    # Between SIGTERM and SIGKILL.
-    stop: float = 5.0
-    # For a worker that stopped serving to end: its runs are ended first.
-    leave: float = 20.0
 
 
 class Ending(NamedTuple):
@@ -106,13 +88,6 @@ class Ending(NamedTuple):
 
     why: str
     is_hopeless: bool = False
-
-
-def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
-    """The pause before the next start. `healthy_ms`: how long the worker that died was ready."""
-    if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
-        return PAUSE_MIN_MS
-    return min(previous_ms * 2, PAUSE_MAX_MS)
 
 
 class CompactorSupervisor:
@@ -143,6 +118,7 @@ class CompactorSupervisor:
         self._process: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready_ms: int | None = None
+        self._is_warming_up = False
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
         if settings.compactor == "off":
@@ -231,6 +207,12 @@ class CompactorSupervisor:
         await asyncio.wait({connection.ended}, timeout=timeout_seconds)
         return connection.ended.done()
 
+    async def known(self) -> None:
+        """Returns when it is not to be found out any more whether it can work here."""
+        starting = (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING)
+        while self.state in starting and not self._is_warming_up:
+            await self._changed.wait()
+
     async def wait_ready(self) -> None:
         """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
         await self._ready_connection()
@@ -251,7 +233,7 @@ class CompactorSupervisor:
     async def _supervise(self) -> None:
         pause_ms = 0
         while True:
-            self._ready_ms = None
+            self._ready_ms, self._is_warming_up = None, False
             ending = await self._life()
             healthy_ms = 0 if self._ready_ms is None else self._clock_ms() - self._ready_ms
             pause_ms = pause_after_ms(pause_ms, healthy_ms)
@@ -315,10 +297,7 @@ class CompactorSupervisor:
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
             self._wake()
-            limits = self._limits
-            following = follow_health(
-                channel, limits.warm, limits.leave, self._became_ready, self._stopped_serving
-            )
+            following = follow_health(channel, self._limits.warm, self._limits.leave, self)
             watching = asyncio.create_task(following)
             why = "the broker stopped it"
             try:
@@ -352,13 +331,21 @@ class CompactorSupervisor:
                 return process.describe_exit()
         return watching.result()
 
-    def _became_ready(self) -> None:
+    # As worker_health.py tells it
+
+    def warming_up(self) -> None:
+        """It has found what it needs, and Spark starts."""
+        self._is_warming_up = True
+        self._set(self.state, WARMING_UP)
+
+    def became_ready(self) -> None:
+        self._is_warming_up = False
         if self._ready_ms is None:
             self._ready_ms = self._clock_ms()
             _log.info("The compactor is ready")
         self._set(COMPACTOR_STATE_READY, "")
 
-    def _stopped_serving(self) -> None:
+    def stopped_serving(self) -> None:
         # The connection stays, for what its runs end with.
         self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 

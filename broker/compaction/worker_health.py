@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -14,15 +13,22 @@ SERVICE = "ledgerfold.v1.CompactorService"
 STOPPED = "it stopped serving"
 
 
+class Followed(Protocol):
+    """Who is told of it."""
+
+    def warming_up(self) -> None: ...
+    def became_ready(self) -> None: ...
+    def stopped_serving(self) -> None: ...
+
+
 async def follow_health(
     channel: grpc.aio.Channel,
     warm_seconds: float,
     leave_seconds: float,
-    became_ready: Callable[[], None],
-    stopped: Callable[[], None],
+    followed: Followed,
 ) -> str:
-    """Why it ended. `warm_seconds`: until it serves. `leave_seconds`: from `stopped` on, for what
-    the worker still has to say over its connection.
+    """Why it ended. `warm_seconds`: until it serves. `leave_seconds`: from when it stopped serving,
+    for what the worker still has to say over its connection.
     """
     stub: Any = HealthStub(channel)
     has_served = has_stopped = False
@@ -32,11 +38,13 @@ async def follow_health(
                 if response.status == HealthCheckResponse.SERVING:
                     deadline.reschedule(None)
                     has_served, has_stopped = True, False
-                    became_ready()
-                elif has_served and not has_stopped:
+                    followed.became_ready()
+                elif not has_served:
+                    followed.warming_up()
+                elif not has_stopped:
                     deadline.reschedule(asyncio.get_running_loop().time() + leave_seconds)
                     has_stopped = True
-                    stopped()
+                    followed.stopped_serving()
     except TimeoutError:
         why = f"it was not ready within {warm_seconds:g} s"
     except grpc.RpcError as error:

@@ -71,6 +71,9 @@ class SimCompactor:
     async def stop(self) -> None:
         """Nothing to stop."""
 
+    async def known(self) -> None:
+        """It is there."""
+
     def retry_now(self) -> None:
         """It never waits."""
 

@@ -62,6 +62,7 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
         yield compactor_pb2.RunResponse(progress=progress)
+        say(event="running", strategy=plan.strategy)
         match plan.strategy:
             case "hang":
                 await cancel.wait()

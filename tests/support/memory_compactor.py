@@ -62,6 +62,9 @@ class MemoryCompactor:
     async def stop(self) -> None:
         """Nothing to stop."""
 
+    async def known(self) -> None:
+        """It is there."""
+
     def retry_now(self) -> None:
         """It never waits."""
 

@@ -17,10 +17,10 @@ import pytest
 
 from ledgerfold.broker.compaction.supervisor import (
     SECRET_VARIABLE,
+    WARMING_UP,
     CompactorSupervisor,
-    SupervisorLimits,
-    pause_after_ms,
 )
+from ledgerfold.broker.compaction.worker_limits import SupervisorLimits, pause_after_ms
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import processes
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -288,6 +288,35 @@ def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
             pauses.end()
             assert await pauses.next() == 1
             assert supervisor.state == COMPACTOR_STATE_RESTARTING
+
+    asyncio.run(body())
+
+
+def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None:
+    """It found what it needs, and warms up; or it did not, and says what to install. Until then
+    nobody says that Spark warms up.
+    """
+
+    async def body() -> None:
+        warm = tmp_path / "warm"
+        os.mkfifo(warm)
+        async with supervised(tmp_path, "serve-later", str(warm)) as supervisor:
+            assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, "")
+            async with asyncio.timeout(20):
+                await supervisor.known()
+            assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, WARMING_UP)
+            await asyncio.to_thread(warm.write_bytes, b"warm")
+            await supervisor.wait_ready()
+            await supervisor.known()
+        async with supervised(tmp_path, "unavailable") as supervisor:
+            async with asyncio.timeout(20):
+                await supervisor.known()
+                assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
+                supervisor.retry_now()
+                assert supervisor.state == COMPACTOR_STATE_STARTING
+                await supervisor.known()
+            assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
+            assert "Install it" in supervisor.message
 
     asyncio.run(body())
 
