@@ -54,7 +54,7 @@ def _explain(options: argparse.Namespace) -> None:
     with admin_of(options) as admin:
         explained = admin.explain(topic, key=_key(options), message_id=message_id)
     rows = _table if wants_table(options) else _json
-    print_rows(options, map(rows, explained.versions))
+    print_rows(options, map(rows, explained.versions), wrapped=("what", "next"))
     for note in explained.notes:
         print(note, file=sys.stderr)
 
@@ -88,9 +88,18 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
         "event_time": iso_time(event_ms) if event_ms > 0 else "",
         "bytes": version.value_bytes,
         "where": row["where"],
-        "what": version.what,
+        "what": f"{version.what}{_words(version)}",
         "next": version.next,
     }
+
+
+def _words(version: ExplainedVersion) -> str:
+    """Those of the strategy's class."""
+    from ledgerfold.broker.explain.text import record_text
+
+    if not version.words:
+        return ""
+    return f'; against {record_text(version.words_left)} its class says: "{version.words}"'
 
 
 def _json(version: ExplainedVersion) -> dict[str, Any]:
@@ -116,6 +125,8 @@ def _json(version: ExplainedVersion) -> dict[str, Any]:
         "missed": version.is_missed,
         "what": version.what,
         "next": version.next,
+        "words": version.words or None,
+        "words_against": record_text(version.words_left) if version.words else None,
     }
 
 

@@ -1,7 +1,8 @@
 """Printing: tables on a terminal, JSON lines in a pipe, or as `-o` says.
 
 * `table`, and `text` of messages: for people. On a terminal nothing is wider than it; what is cut
-  ends with a mark, and `--no-truncate` shows it whole. In a pipe or a file nothing is cut.
+  ends with a mark, and `--no-truncate` shows it whole; sentences are wrapped. In a pipe or a file
+  nothing is cut.
 * `json`: one array, empty when there is nothing. It is written as its rows come, and closed also
   where an error ends them.
 * `jsonl`: an object a line.
@@ -16,7 +17,7 @@ import base64
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,12 @@ def width_of(options: argparse.Namespace) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def print_rows(options: argparse.Namespace, rows: Iterable[Row]) -> None:
-    """As a table or as JSON; when `rows` ends with an error, those before it."""
+def print_rows(
+    options: argparse.Namespace, rows: Iterable[Row], *, wrapped: Collection[str] = ()
+) -> None:
+    """As a table or as JSON; when `rows` ends with an error, those before it. `wrapped`: columns of
+    the table that are not cut where the terminal is too narrow.
+    """
     if not wants_table(options):
         with json_printer(options) as show:
             for row in rows:
@@ -60,7 +65,7 @@ def print_rows(options: argparse.Namespace, rows: Iterable[Row]) -> None:
         listed.extend(rows)
     finally:
         if listed:
-            print(aligned(listed, width_of(options)))
+            print(aligned(listed, width_of(options), wrapped=wrapped))
     if not listed:
         print("(none)", file=sys.stderr)
 

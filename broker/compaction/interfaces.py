@@ -24,6 +24,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import (
     CompactionStrategy,
@@ -150,6 +152,10 @@ class OwnCompactor(Compactor, Protocol):
         """Whether one of the user's own can be set. Raises InvalidStrategy, CompactorUnavailable
         (nobody can tell now).
         """
+        ...
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """What a strategy of the user's own says of messages. Raises CompactorUnavailable."""
         ...
 
 

@@ -61,6 +61,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -188,6 +190,14 @@ class CompactorSupervisor:
             late = f"It has not done so within {self._limits.check:g} s. {self.message}"
             why = late if isinstance(error, TimeoutError) else str(error)
             raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Spark need not be up for it. Raises CompactorUnavailable."""
+        try:
+            async with asyncio.timeout(self._limits.check):
+                return await (await self._any_connection()).tell_choices(request)
+        except TimeoutError:
+            raise CompactorUnavailable(self.message or "It did not answer in time.") from None
 
     async def _any_connection(self) -> WorkerConnection:
         """Whether or not it is ready for runs."""

@@ -14,8 +14,10 @@ from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CheckStrategyRequest,
     RunRequest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
-from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
@@ -258,6 +260,52 @@ def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
     assert told["newest"].messages == 1
     # There is nothing to compare it with.
     assert not found.HasField("differences")
+    assert own_worker.is_serving
+
+
+def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoicesResponse:
+    request = TellChoicesRequest(strategy=CompactionStrategy(name=strategy))
+    for entry_id, value in enumerate(values):
+        at = MessageId(ledger_id=1, entry_id=entry_id, batch_index=-1)
+        request.messages.add(key=b"a", value=value, id=at)
+    told: TellChoicesResponse = worker.stub.TellChoices(request)
+    return told
+
+
+def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
+    """Of each message and the one that stood then; behind a tombstone nothing stands."""
+    told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
+    assert [(each.left, each.right, each.words) for each in told.choices] == [
+        (0, 1, "1 came, 2 stood"),
+        (0, 2, "3 came, 2 stood"),
+        (2, 3, "0 came, 3 stood"),
+        (4, 5, "2 came, 1 stood"),
+    ]
+    assert not told.why
+    assert not _told(own_worker, "first", b"1", b"2").choices
+
+
+@pytest.mark.parametrize(
+    ("strategy", "values", "words", "why"),
+    [
+        ("Raises", (b"1", b"2"), "raised KeyError: 'nothing of the kind'", ""),
+        ("Answers", (b"1", b"2"), "answered int, which is no text", ""),
+        ("Raises", (b"1", b"harm"), "", "'nothing of the kind', at message 1:1:-1"),
+        ("Hangs", (b"1", b"2"), "", "it did not answer within 2 s"),
+        ("Eats", (b"1", b"2"), "", "a task takes more than 200 MiB of memory with it"),
+        ("Exits", (b"1", b"2"), "", "the process that tried it ended (exit code 3)"),
+        ("RaisesUnlike", (b"1", b"2"), "", "Unlike: any other"),
+        ("Nothing", (b"1", b"2"), "", "module outside has no Nothing"),
+    ],
+)
+def test_words_that_do_harm_are_told_of_and_nothing_else(
+    own_worker: CompactorProcess, strategy: str, values: tuple[bytes, ...], words: str, why: str
+) -> None:
+    """An answer comes whatever the code does, and the worker serves on."""
+    told = _told(own_worker, f"outside:{strategy}", *values)
+    assert words in "".join(each.words for each in told.choices)
+    assert why in told.why
+    assert bool(told.why) == bool(why)
     assert own_worker.is_serving
 
 
