@@ -20,6 +20,13 @@ from typing import Any, Protocol, TypeVar
 
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
+from ledgerfold.broker.client.arguments import (
+    OF_CLIENT,
+    OF_CONSUMER,
+    OF_PRODUCER,
+    OF_READER,
+    says_unknown,
+)
 from ledgerfold.broker.client.connection import (
     ClientSettings,
     Connection,
@@ -73,6 +80,7 @@ class Client:
     Create the client after the fork; that raises NotAllowed where the parent had one open.
     """
 
+    @says_unknown(OF_CLIENT)
     def __init__(
         self,
         service_url: str,
@@ -99,6 +107,7 @@ class Client:
         self._is_closed = False
         forks.belongs_to_this_process(self)
 
+    @says_unknown(OF_PRODUCER)
     def create_producer(
         self,
         topic: str,
@@ -159,6 +168,7 @@ class Client:
         self._opened(producer, core.shut_down)
         return producer
 
+    @says_unknown(OF_CONSUMER)
     def subscribe(
         self,
         topic: str,
@@ -204,6 +214,7 @@ class Client:
         self._opened(consumer, core.shut_down)
         return consumer
 
+    @says_unknown(OF_READER)
     def create_reader(
         self,
         topic: str,
@@ -248,6 +259,7 @@ class Client:
         self._opened(reader, core.close)
         return reader
 
+    @says_unknown({})
     def create_table_view(
         self,
         topic: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ledgerfold.broker.client.arguments import one_topic
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.inbox import Inbox
 from ledgerfold.broker.client.message_id import MessageId
@@ -40,6 +41,7 @@ class ReaderConfig:
     subscription: str = ""
 
     def __post_init__(self) -> None:
+        one_topic(self.topic)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
         if sum(start is not None for start in starts) != 1:
             raise InvalidRequest(
