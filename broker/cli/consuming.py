@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
-from ledgerfold.broker.cli.start_positions import parse_start, topic_of
+from ledgerfold.broker.cli.start_positions import ID, parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
 from ledgerfold.storage.errors import InvalidRequest, Timeout, TopicIsPartitioned, TopicNotFound
 
@@ -72,7 +72,7 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         *("-m", "--from", "--start-message-id"),
         dest="start",
         default=_FIRST,
-        metavar="earliest|latest|L:E[[:P]:I]|TIME",
+        metavar=f"earliest|latest|{ID}|TIME",
         help="TIME: ms since the epoch, or ISO 8601; default earliest",
     )
     add(

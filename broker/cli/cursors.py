@@ -6,9 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
     to = reset.add_mutually_exclusive_group(required=True)
     to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="so long ago")
-    to.add_argument(
-        "-m", "--message-id", metavar="earliest|latest|L:E[[:P]:I]", help="it begins with"
-    )
+    to.add_argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="it begins with")
     reset.add_argument(
         "-e", "--exclude-reset-position", action="store_true", help="begin behind the message"
     )
@@ -86,7 +85,7 @@ def _reset(options: argparse.Namespace) -> None:
 def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None:
-        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or LEDGER:ENTRY.")
+        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or {FORM}.")
     return message_id
 
 

@@ -1,7 +1,7 @@
 """`explain`: where the versions of a key are, why, and what becomes of them next.
 
     ledgerfold explain prices --key p3
-    ledgerfold explain prices --at 12:40:3
+    ledgerfold explain prices --at 12:40:-1:3
 
 A table on a terminal, JSON lines in a pipe; what the answer rests on goes to standard error.
 """
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
-from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
@@ -34,7 +35,7 @@ def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
     what.add_argument("-k", "--key", help="the key, as `read` shows it")
     what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
-    what.add_argument("--at", metavar="L:E[[:P]:I]", help="one message, by its id")
+    what.add_argument("--at", metavar=ID, help="one message, by its id")
     what.add_argument("--offset", type=int, metavar="N", help="one of a Kafka topic, by its offset")
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
@@ -73,8 +74,8 @@ def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None or message_id.ledger_id() < 0 or text == "latest":
         raise InvalidRequest(
-            f"{text!r} is no message id: write LEDGER:ENTRY, LEDGER:ENTRY:INDEX, or one of a "
-            "partition as LEDGER:ENTRY:PARTITION:INDEX."
+            f"{text!r} is no message id: write {FORM}, of one that was published alone on a topic "
+            "without partitions LEDGER:ENTRY, of one in a batch LEDGER:ENTRY:-1:INDEX."
         )
     return message_id
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import add_output, content, print_document, print_rows
-from ledgerfold.broker.ground.message_ids import id_text
+from ledgerfold.storage.message_ids import id_text
 
 Commands = argparse._SubParsersAction
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
-from ledgerfold.broker.ground.message_ids import id_text
+from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Message, MessageId

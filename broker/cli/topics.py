@@ -20,7 +20,7 @@ from ledgerfold.broker.cli.message_ttl import add_message_ttl_verbs
 from ledgerfold.broker.cli.operations import add_operation_verbs
 from ledgerfold.broker.cli.output import message_id_text, print_document
 from ledgerfold.broker.cli.partitions import add_partition_verbs
-from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.strategies import add_strategy_verbs
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
@@ -29,6 +29,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
 )
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
         "-m",
         "--message-id",
         default="latest",
-        metavar="earliest|latest|L:E",
+        metavar=f"earliest|latest|{ID}",
         help="it begins behind",
     )
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
@@ -182,8 +183,9 @@ def _subscriptions(options: argparse.Namespace) -> None:
 def _subscribe(options: argparse.Namespace) -> None:
     start = parse_message_id(options.message_id)
     if start is None:
-        raise InvalidRequest("A subscription starts at earliest, latest or LEDGER:ENTRY.")
-    admin_of(options).create_subscription(options.topic, options.subscription, start)
+        raise InvalidRequest(f"A subscription starts at earliest, latest or {FORM}.")
+    topic = topic_of(options.topic, start)
+    admin_of(options).create_subscription(topic, options.subscription, start)
 
 
 def _unsubscribe(options: argparse.Namespace) -> None:

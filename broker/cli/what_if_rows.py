@@ -10,8 +10,8 @@ import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy

@@ -182,7 +182,7 @@ class Admin(PolicyCalls, Outlook):
         return MessageId.of_record(self._call(self._admin.TerminateTopic, request).last_message_id)
 
     def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
-        """-1:-1:-1:-1 when the topic is empty."""
+        """-1:-1 when the topic is empty."""
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
         return MessageId.of_record(self._call(self._data.GetLastMessageId, request).message_id)
 

@@ -31,7 +31,6 @@ from ledgerfold.broker.explain.rules import (
 from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
 from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
-from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
@@ -48,6 +47,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
 from ledgerfold.storage.ledger import LedgerReader, StoredEntry
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse

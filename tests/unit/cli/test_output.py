@@ -73,7 +73,7 @@ def test_a_message_as_json() -> None:
         "producer": "p",
         "sequence_id": 5,
     }
-    assert message_row(message(b"v", plain=False))["id"] == "12:3:0"
+    assert message_row(message(b"v", plain=False))["id"] == "12:3:-1:0"
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,7 @@ def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -
     """With the strategy and the message."""
     log = _log(tmp_path, [[[Message(b"k", b"1")]], [[Message(b"k", b"two")]]])
     strategies = (PUBLISHING_ORDER, MessageStrategy("raises", 1, classes.Raises))
-    with pytest.raises(StrategyFailed, match="no such price, at message 2:0:0"):
+    with pytest.raises(StrategyFailed, match="no such price, at message 2:0:-1:0"):
         analyze(log.plan(100), strategies, buckets=2, is_spread=is_spread)
 
 

@@ -97,7 +97,7 @@ def test_event_time_tells_times_ties_and_tombstones() -> None:
         "1:1 dropped: superseded by 1:2, published later with the same event time",
         "1:2 dropped: superseded by 1:6, whose event time 1970-01-01T00:00:07.000Z is later",
         "1:3 dropped: older by event time than 1:2, which stands",
-        "1:4:0 dropped: in a batch, with the same event time as 1:2, which stands",
+        "1:4:-1:0 dropped: in a batch, with the same event time as 1:2, which stands",
         "1:5 dropped: a tombstone older by event time than 1:2, which stands: ignored",
         "1:6 kept: latest by event time",
     ]
