@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.import_rows import Row, read_rows
+from ledgerfold.broker.cli.importing import _Import
 from ledgerfold.broker.cli.producing import Outgoing
 from ledgerfold.broker.cli.row_rules import RowRules, message_of_row
+from ledgerfold.broker.client import MessageId, Result
 from ledgerfold.storage.errors import InvalidRequest
+from tests.support.command_line import TIMEOUT_S, command
+from tests.support.waiting import wait_until
 from tests.unit.cli.conftest import Ledgerfold
 
 BOM = b"\xef\xbb\xbf"
@@ -284,8 +291,65 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
     assert "Line 3 is no JSON" in ran.err
-    assert "Imported before it: 2 rows." in ran.err
+    assert "Imported before it: 2 rows. To go on behind, add --skip-rows 2 to the" in ran.err
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2"]
+    mended = text.replace(b"oops", b'{"id": 3}')
+    again = ("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic)
+    assert cli(*again, "--skip-rows", "2", stdin=mended).code == 0
+    keys = [row["key"] for row in cli("read", topic, "--until-end").rows]
+    assert keys == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_import_says_how_to_go_on(
+    cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
+) -> None:
+    """What it says is so: the rest, behind those rows, makes the file whole, and none comes twice.
+
+    No test had ended an import before its file did.
+    """
+    if partitions:
+        assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
+    header, rows = b"id\n", [b"%d\n" % number for number in range(3000)]
+    arguments = ("import", "-", "--format", "csv", "--key", "id", "--topic", topic)
+    process = subprocess.Popen(
+        command("--url", url, *arguments), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=False
+    )
+    assert process.stdin is not None
+    process.stdin.write(header + b"".join(rows[:2000]))
+    process.stdin.flush()
+    wait_until(lambda: cli("read", topic, "--create", "--until-end").rows != [], "some rows")
+    process.send_signal(ending)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    told = re.fullmatch(
+        rb"ledgerfold: Interrupted\. Imported before it: ([0-9,]+) rows\. "
+        rb"To go on behind, add --skip-rows ([0-9]+) to the command\.\n",
+        err,
+    )
+    assert told is not None, err
+    rest = cli(*arguments, "--skip-rows", told[2].decode(), stdin=header + b"".join(rows))
+    assert rest.code == 0, rest.err
+    assert rest.err.startswith(f"{3000 - int(told[2]):,} row")
+    keys = [row["key"] for row in cli("read", topic, "--until-end").rows]
+    assert sorted(keys, key=int) == [str(number) for number in range(3000)]
+
+
+def test_receipts_may_come_in_any_order() -> None:
+    """Up to the first row without one, no row need be read again."""
+    importing = _Import(RowRules("id"), skips=False, passed=10)
+    assert importing.imported == 10
+    importing.read = 14
+    importing._pending = dict.fromkeys((12, 13))
+    assert importing.imported == 11
+    assert "(some of those behind may be, too)" in importing.how_to_go_on()
+    importing._on_receipt(12, Result.Ok, MessageId())
+    assert importing.imported == 12
+    importing._on_receipt(13, Result.Timeout, None)
+    assert importing.imported == 12
+    importing._on_receipt(13, Result.Ok, MessageId())
+    assert importing.imported == 14
 
 
 @pytest.mark.parametrize(
