@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
     progress_bar,
-    report_end,
     report_nothing_new,
     see_to_its_end,
+    show_end,
 )
 from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.output import add_answer
 from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
 
@@ -37,6 +38,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_name(parser)
     data = "the data directory; no broker may have it open"
     parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    add_answer(parser)
     parser.set_defaults(run=_compact)
     run = parser.add_argument_group("this run alone")
     add_strategy_options(run, "the strategy; default: the one that is set")
@@ -59,8 +61,8 @@ def _compact(options: argparse.Namespace) -> int:
         raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:
-        return report_nothing_new(options.topic)
-    return see_to_its_end(admin, options.topic)
+        return report_nothing_new(options)
+    return see_to_its_end(options, admin)
 
 
 def _compact_here(options: argparse.Namespace) -> int:
@@ -77,7 +79,7 @@ def _compact_here(options: argparse.Namespace) -> int:
         except DirectoryLocked as error:
             advice = _ASK.format(topic=options.topic)
             raise DirectoryLocked(error.path, error.owner, advice) from error
-    return report_nothing_new(options.topic) if status is None else report_end(status)
+    return report_nothing_new(options) if status is None else show_end(options, status)
 
 
 def _settings(options: argparse.Namespace) -> BrokerSettings:

@@ -158,5 +158,5 @@ def test_waiting_for_spark(
     """
     admin = _Admin(state, message)
     monkeypatch.setattr("ledgerfold.broker.cli.compaction.admin_of", lambda options: admin)
-    assert _compact(argparse.Namespace(topic="t", wait=waits, timeout=None)) == 0
+    assert _compact(argparse.Namespace(topic="t", wait=waits, timeout=None, output=None)) == 0
     assert capsys.readouterr().err == (f"{message}\n" if told else "")
