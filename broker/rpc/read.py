@@ -51,7 +51,7 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
     topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
     name, start = opening.reader_name, opening.start
     if isinstance(topic, Topic):
-        options = ReaderOptions(opening.read_compacted, opening.is_raw, name)
+        options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
         return await open_reader(topic, start, options)
     if opening.read_compacted:
         raise NotAllowed(
