@@ -49,6 +49,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "MESSAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
     "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
+    "STRATEGY_NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "TOPIC_IS_PARTITIONED": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,

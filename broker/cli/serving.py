@@ -9,7 +9,12 @@ from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.kafka_config import add_serve_options, serve_config
-from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_and_service_of
+from ledgerfold.broker.cli.strategies import (
+    add_allow_strategy,
+    add_strategy_options,
+    allowed_of,
+    strategy_and_service_of,
+)
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
@@ -84,6 +89,7 @@ def _add_compactor(add: Callable[..., object]) -> None:
         "Pulsar's two factories is the worker with that strategy"
     )
     add("--compaction-service", metavar="module:Factory", help=service)
+    add_allow_strategy(add)
     answer = "a strategy of your own that takes longer for an answer fails its run; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
     memory = "so does one with which a task takes more memory; default 1G"
@@ -166,6 +172,7 @@ def _serve(options: argparse.Namespace) -> int:
     }
     given = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
+    strategy = strategy or CompactionStrategy(name=DEFAULT)
     return serve(
         BrokerSettings(
             data_dir=options.data,
@@ -176,7 +183,8 @@ def _serve(options: argparse.Namespace) -> int:
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
-            compaction_strategy=strategy or CompactionStrategy(name=DEFAULT),
+            compaction_strategy=strategy,
+            allowed_strategies=allowed_of(options, strategy.name),
             compaction_service=service,
             strategy_timeout_ms=options.strategy_timeout,
             strategy_memory_bytes=options.strategy_memory,

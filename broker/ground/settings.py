@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 
@@ -39,6 +40,8 @@ class BrokerSettings:
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
+    # Which of one's own may be loaded, beside those of installed packages.
+    allowed_strategies: AllowedStrategies = field(default_factory=AllowedStrategies)
     # Nothing set: the profile `documented` (broker/policies/profiles.py).
     emulation: Emulation = field(default_factory=Emulation)
     # A Kafka broker's settings, by their names there: what holds for Kafka topics.

@@ -26,6 +26,10 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 DEFAULT: Final = "publishing-order"
 ENTRY_POINTS: Final = "ledgerfold.strategies"
 _DIGITS_MAX: Final = 18
+# Of a strategy of one's own, whose settings only its code knows.
+_NAME_CHARACTERS_MAX: Final = 200
+_SETTINGS_MAX: Final = 100
+_VALUE_CHARACTERS_MAX: Final = 4096
 _OWN_NAME = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
 
@@ -108,15 +112,40 @@ def checked(asked: CompactionStrategy) -> CompactionStrategy:
     """
     found = listed(asked.name)
     if found is None:
-        if not _OWN_NAME.fullmatch(asked.name):
-            raise InvalidRequest(
-                f"{asked.name!r} names no strategy. There are {', '.join(LISTED)}; of your own, "
-                f"those of entry points {ENTRY_POINTS!r}, and 'module:Class'."
-            )
+        check_own_name(asked.name)
+        _check_own_settings(asked)
         return asked
     strategy = CompactionStrategy(name=found.name, settings=asked.settings)
     settings_of(strategy)
     return strategy
+
+
+def check_own_name(name: str) -> None:
+    """Raises InvalidRequest for what is neither an entry point's name nor "module:Class"."""
+    if len(name) > _NAME_CHARACTERS_MAX or not _OWN_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} names no strategy. There are {', '.join(LISTED)}; of your own, "
+            f"those of entry points {ENTRY_POINTS!r}, and 'module:Class'."
+        )
+
+
+def _check_own_settings(asked: CompactionStrategy) -> None:
+    if len(asked.settings) > _SETTINGS_MAX:
+        raise InvalidRequest(
+            f"Strategy {asked.name!r} is given {len(asked.settings)} settings; {_SETTINGS_MAX} is "
+            "the most."
+        )
+    for name, value in asked.settings.items():
+        if not name.isidentifier() or len(name) > _NAME_CHARACTERS_MAX:
+            raise InvalidRequest(
+                f"Strategy {asked.name!r}: a setting is a keyword argument of its class, and "
+                f"{name!r} is no name of one."
+            )
+        if len(value) > _VALUE_CHARACTERS_MAX or "\0" in value:
+            raise InvalidRequest(
+                f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. "
+                f"{_VALUE_CHARACTERS_MAX} is the most, and none of them is NUL."
+            )
 
 
 def settings_of(strategy: CompactionStrategy) -> dict[str, str]:
