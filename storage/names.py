@@ -14,6 +14,8 @@ LOCK = "lock"
 METADATA = "metadata"
 LEDGERS = "ledgers"
 RESERVE = "reserve"
+# The worker's: its log, and the folders of those that run.
+COMPACTOR = "compactor"
 # What repairs did, and copies of what they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"

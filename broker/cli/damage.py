@@ -97,10 +97,12 @@ def _repair(options: argparse.Namespace) -> int:
 
 def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
     from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.storage.owner_only import narrow
     from ledgerfold.storage.repair import Repair
     from ledgerfold.storage.rocks import RocksKeyValue
 
     data: Path = options.data
+    narrow(data)
     repair = Repair(data, stored.pairs, lambda: RocksKeyValue(metadata_dir(data)), _files(), now_ms)
     folder = repair.do(plan)
     if folder is not None:
