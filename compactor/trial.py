@@ -22,6 +22,7 @@ from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT, Limits
 from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.allowed import AllowedStrategies
+from ledgerfold.strategies.catalogue import check_own_name
 
 # For a trial, whatever a run may take: an administrator waits for it.
 TRIAL_SECONDS = 12.0
@@ -39,7 +40,10 @@ class Trials:
         self._places = asyncio.Semaphore(TRIALS_AT_ONCE)
 
     async def of(self, name: str, settings: Mapping[str, str]) -> Own:
-        """Raises InvalidStrategy; StrategyNotAllowed, and nothing of it was imported."""
+        """Raises InvalidRequest: no name at all; InvalidStrategy; StrategyNotAllowed, and nothing
+        of it was imported.
+        """
+        check_own_name(name)
         await asyncio.to_thread(self._allowed.check, name)
         async with self._places:
             found = await self._tried(name, settings)

@@ -17,7 +17,9 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import errors_told_to
+from ledgerfold.rpc_texts import cut_texts, take_request
 from ledgerfold.storage.errors import InvalidRequest
 
 Handler = Callable[[Any], Any]
@@ -43,7 +45,10 @@ def _method_handler(method: MethodDescriptor, handler: Handler) -> grpc.RpcMetho
 
     async def respond(data: bytes, context: Any) -> Any:
         async with errors_told_to(context):
-            return await handler(_parsed(method, data))
+            response = await handler(_parsed(method, data))
+            if response.ByteSize() > FRAME_BYTES_MAX:
+                cut_texts(response)
+            return response
 
     if method.client_streaming:
         return grpc.stream_stream_rpc_method_handler(exchange)
@@ -54,8 +59,13 @@ def _method_handler(method: MethodDescriptor, handler: Handler) -> grpc.RpcMetho
 
 
 def _parsed(method: MethodDescriptor, data: bytes) -> Any:
-    """NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each piece of garbage."""
+    """Raises InvalidRequest.
+
+    NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each piece of garbage.
+    """
     try:
-        return GetMessageClass(method.input_type).FromString(data)
+        request = GetMessageClass(method.input_type).FromString(data)
     except DecodeError as error:
         raise InvalidRequest(f"This is no {method.input_type.name}: {error}.") from error
+    take_request(request)
+    return request

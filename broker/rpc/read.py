@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.ground.given_names import check_name
 from ledgerfold.broker.ground.names import partition_index, persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
@@ -49,6 +50,8 @@ async def read(broker: Broker, context: Context) -> None:
 async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaReader:
     topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
     name, start = opening.reader_name, opening.start
+    if name:
+        check_name("A reader", name)
     if isinstance(topic, Topic):
         options = ReaderOptions(opening.read_compacted, opening.is_raw, name)
         return await open_reader(topic, start, options)

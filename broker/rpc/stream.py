@@ -24,6 +24,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.rpc_texts import take_request
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -59,6 +60,7 @@ class Requests:
         request = self.parse(frame)
         if request.WhichOneof("step") != "open":
             raise InvalidRequest(f"The first request of a {self._stream} stream is `open`.")
+        take_request(request)
         return request.open
 
     def parse(self, frame: bytes) -> Any:

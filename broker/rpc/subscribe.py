@@ -14,6 +14,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
+from ledgerfold.broker.ground.given_names import check_name, check_properties
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
@@ -124,11 +125,14 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
         raise NotAllowed(f"{COMPACTION_CURSOR} is compaction's own: it has no consumers.")
     if opening.durable and not opening.subscription:
         raise InvalidRequest("A durable subscription needs a name.")
+    name = opening.consumer_name or secrets.token_hex(5)
+    check_name("A consumer", name)
+    check_properties("a consumer", opening.properties)
     return ConsumerOptions(
         type=type_,
         durable=opening.durable,
         read_compacted=opening.read_compacted,
-        name=opening.consumer_name or secrets.token_hex(5),
+        name=name,
         priority=opening.priority,
     )
 

@@ -26,7 +26,8 @@ from ledgerfold.broker.compaction.interfaces import (
 )
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.names import TopicName, parse_partition, partition_name
+from ledgerfold.broker.ground.given_names import shown_topic
+from ledgerfold.broker.ground.names import namespace_of, parse_partition, partition_name
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.cleaner import Cleaner
@@ -164,20 +165,16 @@ class Broker:
 
     # -- topics ----------------------------------------------------------------------------
 
-    @staticmethod
-    def namespace_of(topic: str) -> str:
-        return TopicName.parse(topic).namespace
-
     def list_topics(self, namespace: str) -> list[str]:
-        """Full names, sorted; all of them when `namespace` is empty."""
-        names = sorted(record.name for record in self.metadata.topics())
-        return [name for name in names if not namespace or self.namespace_of(name) == namespace]
+        """Full names as they are listed, sorted; all of them when `namespace` is empty."""
+        names = sorted(shown_topic(record.name) for record in self.metadata.topics())
+        return [name for name in names if not namespace or namespace_of(name) == namespace]
 
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
-        Raises TopicNotFound, NotAllowed for a Kafka topic, Unavailable (the broker is stopping),
-        StorageError.
+        Raises TopicNotFound, InvalidRequest, NotAllowed for a Kafka topic, Unavailable (the broker
+        is stopping), StorageError.
         """
         found = await self.any_topic(name, create, to_write=to_write)
         if isinstance(found, KafkaTopic):

@@ -26,10 +26,9 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 DEFAULT: Final = "publishing-order"
 ENTRY_POINTS: Final = "ledgerfold.strategies"
 _DIGITS_MAX: Final = 18
-# Of a strategy of one's own, whose settings only its code knows.
 _NAME_CHARACTERS_MAX: Final = 200
-_SETTINGS_MAX: Final = 100
-_VALUE_CHARACTERS_MAX: Final = 4096
+SETTINGS_MAX: Final = 100
+VALUE_CHARACTERS_MAX: Final = 4096
 _OWN_NAME = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
 
@@ -113,8 +112,9 @@ def checked(asked: CompactionStrategy) -> CompactionStrategy:
     found = listed(asked.name)
     if found is None:
         check_own_name(asked.name)
-        _check_own_settings(asked)
+        _check_settings(asked)
         return asked
+    _check_settings(asked)
     strategy = CompactionStrategy(name=found.name, settings=asked.settings)
     settings_of(strategy)
     return strategy
@@ -129,10 +129,11 @@ def check_own_name(name: str) -> None:
         )
 
 
-def _check_own_settings(asked: CompactionStrategy) -> None:
-    if len(asked.settings) > _SETTINGS_MAX:
+def _check_settings(asked: CompactionStrategy) -> None:
+    """What those of any strategy must be: they are stored, logged, and told by every status."""
+    if len(asked.settings) > SETTINGS_MAX:
         raise InvalidRequest(
-            f"Strategy {asked.name!r} is given {len(asked.settings)} settings; {_SETTINGS_MAX} is "
+            f"Strategy {asked.name!r} is given {len(asked.settings)} settings; {SETTINGS_MAX} is "
             "the most."
         )
     for name, value in asked.settings.items():
@@ -141,10 +142,10 @@ def _check_own_settings(asked: CompactionStrategy) -> None:
                 f"Strategy {asked.name!r}: a setting is a keyword argument of its class, and "
                 f"{name!r} is no name of one."
             )
-        if len(value) > _VALUE_CHARACTERS_MAX or "\0" in value:
+        if len(value) > VALUE_CHARACTERS_MAX or "\0" in value:
             raise InvalidRequest(
                 f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. "
-                f"{_VALUE_CHARACTERS_MAX} is the most, and none of them is NUL."
+                f"{VALUE_CHARACTERS_MAX} is the most, and none of them is NUL."
             )
 
 
