@@ -73,6 +73,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add_compactor(parser.add_argument_group("compaction").add_argument)
     _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
     add_serve_options(parser.add_argument_group("Kafka topics"))
+    _add_bounds(parser.add_argument_group("bounds of all clients together").add_argument)
     _add_sizes(parser.add_argument_group("the end of segments and ledgers").add_argument)
 
 
@@ -129,6 +130,16 @@ def _add_sizes(add: Callable[..., object]) -> None:
     add("--ledger-age", type=parse_time_ms, metavar="TIME", help=f"{ledger} this age; default 4h")
 
 
+def _add_bounds(add: Callable[..., object]) -> None:
+    streams = "more producers, consumers, readers and watchers than this are refused; default 20000"
+    add("--streams-max", type=parse_positive, default=20_000, metavar="N", help=streams)
+    unsent = (
+        "nothing is read on for clients while so much waits to be sent, and those that take "
+        "nothing are disconnected then; default 256M"
+    )
+    add("--unsent-max", type=_unsent, default=256 << 20, metavar="SIZE", help=unsent)
+
+
 def _message_size(text: str) -> int:
     """One that an entry can have."""
     size_bytes = parse_size(text)
@@ -150,6 +161,14 @@ def _memory(text: str) -> int:
     size_bytes = parse_size(text)
     if size_bytes < _MEMORY_BYTES_LEAST:
         raise argparse.ArgumentTypeError(f"{text!r}: 128M is the least")
+    return size_bytes
+
+
+def _unsent(text: str) -> int:
+    """Room for an entry of any size."""
+    size_bytes = parse_size(text)
+    if size_bytes < _MESSAGE_BYTES_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: 16M is the least")
     return size_bytes
 
 
@@ -197,6 +216,8 @@ def _serve(options: argparse.Namespace) -> int:
             ready_file=options.ready_file,
             log_level=options.log_level,
             message_bytes_max=options.max_message_size,
+            streams_max=options.streams_max,
+            unsent_bytes_max=options.unsent_max,
             store=StoreSettings(durability=options.durability, **given),
         )
     )

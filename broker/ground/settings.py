@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfold.broker.ground.outgoing import BYTES_MAX, STREAMS_MAX
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.strategies.allowed import AllowedStrategies
@@ -62,6 +63,9 @@ class BrokerSettings:
     # Of strategies of one's own, in a worker of ours: for an answer, and of a task.
     strategy_timeout_ms: int = 60_000
     strategy_memory_bytes: int = 1024 * 1024 * 1024
+    # Of all streams together: how many, and how many bytes of what was read and is not sent.
+    streams_max: int = STREAMS_MAX
+    unsent_bytes_max: int = BYTES_MAX
     # Where metrics are served over HTTP: "host:port". None: nowhere.
     metrics_listen: str | None = None
     ready_file: Path | None = None

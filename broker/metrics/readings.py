@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.broker.compaction.history import CompactionStats
 from ledgerfold.broker.ground.given_names import shown_topic
 from ledgerfold.broker.ground.names import namespace_of
+from ledgerfold.broker.metrics.catalogue import OUTGOING_METRICS
 from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
@@ -68,6 +69,8 @@ class Readings(NamedTuple):
     kafka: Sequence[KafkaReading] = ()
     # Of the cleaner, by Kafka's object names; none where there are no Kafka topics.
     cleaner: Mapping[str, int] = {}
+    # Of all streams, by the names of OUTGOING_METRICS.
+    outgoing: Mapping[str, int] = {}
 
 
 class MetricsReader:
@@ -115,6 +118,7 @@ class MetricsReader:
             compactor_restarts=compactor.restarts,
             kafka=kafka,
             cleaner=cleaner.gauge_values() if kafka else {},
+            outgoing={name: getattr(self._broker.outgoing, name) for name in OUTGOING_METRICS},
         )
 
     async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:

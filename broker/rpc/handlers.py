@@ -17,6 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import errors_told_to
 from ledgerfold.rpc_texts import cut_texts, take_request
@@ -26,22 +27,29 @@ Handler = Callable[[Any], Any]
 
 
 def service_handlers(
-    service: ServiceDescriptor, handlers: Mapping[str, Handler]
+    service: ServiceDescriptor, handlers: Mapping[str, Handler], outgoing: Outgoing | None = None
 ) -> grpc.GenericRpcHandler[Any, Any]:
-    """Raises KeyError when a method has no handler."""
-    methods = {each.name: _method_handler(each, handlers[each.name]) for each in service.methods}
+    """`outgoing`: which streams there may be. Raises KeyError when a method has no handler."""
+    streams = outgoing or Outgoing()
+    methods = {
+        each.name: _method_handler(each, handlers[each.name], streams) for each in service.methods
+    }
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 
 
-def _method_handler(method: MethodDescriptor, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
+def _method_handler(
+    method: MethodDescriptor, handler: Handler, outgoing: Outgoing
+) -> grpc.RpcMethodHandler[Any, Any]:
     async def exchange(_: object, context: Any) -> None:
         async with errors_told_to(context):
-            await handler(context)
+            with outgoing.stream():
+                await handler(context)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
         async with errors_told_to(context):
-            async for response in handler(_parsed(method, data)):
-                yield response
+            with outgoing.stream():
+                async for response in handler(_parsed(method, data)):
+                    yield response
 
     async def respond(data: bytes, context: Any) -> Any:
         async with errors_told_to(context):

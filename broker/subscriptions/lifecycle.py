@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.given_names import called, check_name
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_before
@@ -43,6 +44,9 @@ class SubscriptionTopic(Protocol):
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def outgoing(self) -> Outgoing: ...
 
     def emulation(self) -> Emulation:
         """The profile's fields in force."""
@@ -76,6 +80,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
         topic.persist_cursor,
         emulation=topic.emulation,
         clock=topic.clock,
+        outgoing=topic.outgoing,
         created_ms=record.created_ms,
     )
     subscription.is_recorded = True
@@ -118,6 +123,7 @@ async def create_subscription(
         persist,
         emulation=topic.emulation,
         clock=topic.clock,
+        outgoing=topic.outgoing,
         created_ms=created_ms,
     )
     topic.subscriptions[name] = subscription

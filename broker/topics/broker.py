@@ -28,6 +28,7 @@ from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.ground.given_names import shown_topic
 from ledgerfold.broker.ground.names import namespace_of, parse_partition, partition_name
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.cleaner import Cleaner
@@ -79,6 +80,7 @@ class Broker:
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
         # Those that are loaded, by kind: no name is in both.
         self.topics: dict[str, Topic] = {}
         self.kafka_topics: dict[str, KafkaTopic] = {}

@@ -28,7 +28,7 @@ from ledgerfold.v1 import admin_pb2, kafka_pb2
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message as Published
 from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
-from tests.support.served_lab import METHODS, ServedLab, path_of
+from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
 
 KAFKA_TOPIC = "persistent://public/default/kafka"
 DIVIDED = "persistent://public/default/divided"
@@ -134,32 +134,13 @@ async def _ask(served: ServedLab, method: MethodDescriptor, request: Message) ->
             # It is connected, and shown.
             await served.asking(admin_pb2.GetTopicStatsRequest(topic=TOPIC))
             await call.done_writing()
-        while await call.read() is not EOF:
-            continue
-        if await call.code() is not grpc.StatusCode.OK:
-            raise _Ended(await call.code(), await call.details(), await call.trailing_metadata())
+        if (error := await end_of(call)) is not None:
+            raise error
     elif method.server_streaming:
         async for _ in served.channel.unary_stream(path)(data):
             continue
     else:
         await served.asking(request)
-
-
-class _Ended(grpc.RpcError):
-    """A stream that was read to its end tells of its error in this way alone."""
-
-    def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
-        super().__init__(details)
-        self._told = code, details, metadata
-
-    def code(self) -> grpc.StatusCode:
-        return self._told[0]
-
-    def details(self) -> str:
-        return self._told[1]
-
-    def trailing_metadata(self) -> Any:
-        return self._told[2]
 
 
 async def _look_around(lab: BrokerLab, served: ServedLab) -> None:
