@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import stat
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -30,8 +29,7 @@ def sever(peer: str) -> bool:
     if address is None or folder is None:
         return False
     _log.warning("The connection of %s is shut down: it takes nothing", peer)
-    found = [int(each) for each in os.listdir(folder) if _is_of(int(each), address)]
-    shut_down = [_shut_down(each) for each in found]
+    shut_down = [_shut_down(int(each), address) for each in os.listdir(folder)]
     return any(shut_down)
 
 
@@ -43,15 +41,19 @@ def _address(peer: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _is_of(descriptor: int, address: tuple[str, int]) -> bool:
+def _shut_down(descriptor: int, address: tuple[str, int]) -> bool:
+    """If it is a connection to that address. Whatever the number stands for a moment later."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
         with socket.socket(fileno=os.dup(descriptor)) as opened:
-            return _plain(opened.getpeername()[:2]) == address
+            if _plain(opened.getpeername()[:2]) != address:
+                return False
+            opened.shutdown(socket.SHUT_RDWR)
     except OSError:
         # Closed meanwhile, or not connected.
         return False
+    return True
 
 
 def _plain(name: object) -> object:
@@ -59,10 +61,3 @@ def _plain(name: object) -> object:
     if isinstance(name, tuple) and str(name[0]).startswith("::ffff:"):
         return name[0].removeprefix("::ffff:"), name[1]
     return name
-
-
-def _shut_down(descriptor: int) -> bool:
-    with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as opened:
-        opened.shutdown(socket.SHUT_RDWR)
-        return True
-    return False

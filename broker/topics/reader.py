@@ -326,9 +326,12 @@ class Reader:
             asyncio.ensure_future(self._asked.wait()),
             asyncio.ensure_future(self.log.wait_beyond(self._position)),
         }
-        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for each in pending:
-            each.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Also when the client has gone meanwhile: neither is to wait on.
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
         for each in done:
             each.result()
