@@ -5,6 +5,7 @@
     │   ├── InvalidRequest           malformed name, frame, policy, position
     │   │   ├── UnknownStrategy      a worker has no such way to compact
     │   │   ├── InvalidStrategy      one of your own cannot be loaded, or does not answer
+    │   │   │   └── StrategyNotAllowed   nobody who started the broker has allowed its code
     │   │   ├── InvalidUrl           no address of a broker
     │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
     │   ├── TopicNotFound
@@ -110,6 +111,12 @@ class InvalidStrategy(InvalidRequest):
     def __init__(self, strategy: str, why: str) -> None:
         super().__init__(f"Strategy {strategy!r} cannot be used: {why}.")
         self.strategy, self.why = strategy, why
+
+
+class StrategyNotAllowed(InvalidStrategy):
+    """Loading it would run code that no operator has allowed (ledgerfold/strategies/allowed.py)."""
+
+    reason = "STRATEGY_NOT_ALLOWED"
 
 
 class MessageTooLarge(InvalidRequest):

@@ -109,9 +109,11 @@ def _missing_option(options: argparse.Namespace, plan: RepairPlan) -> str:
 
 
 def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
+    from ledgerfold.storage.owner_only import narrow
     from ledgerfold.storage.repair import Repair
     from ledgerfold.storage.rocks import RocksKeyValue
 
+    narrow(options.data)
     repair = Repair(
         options.data,
         stored.pairs,

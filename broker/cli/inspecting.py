@@ -48,6 +48,12 @@ def _info(options: argparse.Namespace) -> None:
             "compactor": state,
             "compactor_pid": info.compactor_pid,
             "compactor_message": info.compactor_message,
+            "streams": info.streams,
+            "streams_max": info.streams_max,
+            "streams_refused": info.streams_refused,
+            "streams_ended": info.streams_ended,
+            "unsent_bytes": info.unsent_bytes,
+            "unsent_bytes_max": info.unsent_bytes_max,
         },
     )
 

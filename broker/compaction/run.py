@@ -33,6 +33,7 @@ from ledgerfold.broker.compaction.interfaces import (
     CompactionSnapshot,
     Compactor,
 )
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -135,6 +136,9 @@ class CompactionRun:
         self.record.started_ms = self._broker.clock_ms()
         strategy = self._take_strategy()
         self._notify()
+        # A policy may be of a time when the broker was told something else at its start.
+        await check_allowed(self._broker, strategy)
+        self._check_interruption()
         runs = self._history.oldest_first(self.topic.name)
         again = is_outdated(self.topic.record, runs, strategy)
         snapshot = self.snapshot = await self.topic.snapshot_for_compaction(again=again)

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfold.broker.ground.outgoing import BYTES_MAX, STREAMS_MAX
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 
@@ -39,6 +41,8 @@ class BrokerSettings:
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
+    # Which of one's own may be loaded, beside those of installed packages.
+    allowed_strategies: AllowedStrategies = field(default_factory=AllowedStrategies)
     # Nothing set: the profile `documented` (broker/policies/profiles.py).
     emulation: Emulation = field(default_factory=Emulation)
     # A Kafka broker's settings, by their names there: what holds for Kafka topics.
@@ -59,6 +63,9 @@ class BrokerSettings:
     # Of strategies of one's own, in a worker of ours: for an answer, and of a task.
     strategy_timeout_ms: int = 60_000
     strategy_memory_bytes: int = 1024 * 1024 * 1024
+    # Of all streams together: how many, and how many bytes of what was read and is not sent.
+    streams_max: int = STREAMS_MAX
+    unsent_bytes_max: int = BYTES_MAX
     # Where metrics are served over HTTP: "host:port". None: nowhere.
     metrics_listen: str | None = None
     ready_file: Path | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.ground.given_names import NAME_CHARACTERS_MAX
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
@@ -193,9 +194,13 @@ class CleanerHandlers:
                 offset = None if request.checkpoint == _NO_CHECKPOINT else request.checkpoint
                 await topic.partition.set_checkpoint(offset)
             case "uncleanable_reason":
-                if not request.uncleanable_reason:
-                    raise InvalidRequest(f"Say why {topic.name} is to be left alone.")
-                cleaner.leave_alone(topic.name, request.uncleanable_reason)
+                reason = request.uncleanable_reason
+                if not 0 < len(reason) <= NAME_CHARACTERS_MAX or not reason.isprintable():
+                    raise InvalidRequest(
+                        f"Say why {topic.name} is to be left alone, in a line of at most "
+                        f"{NAME_CHARACTERS_MAX} characters."
+                    )
+                cleaner.leave_alone(topic.name, reason)
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)
             case "action" if request.action == "resume":

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.ground.clock import Clock, Timer
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.kafka.begin_segment import begin_segment
 from ledgerfold.broker.kafka.config import LogConfig
@@ -93,6 +94,10 @@ class KafkaTopic:
     @property
     def clock(self) -> Clock:
         return self.broker.clock
+
+    @property
+    def outgoing(self) -> Outgoing:
+        return self.broker.outgoing
 
     @property
     def log(self) -> KafkaLog:

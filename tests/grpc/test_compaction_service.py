@@ -11,7 +11,7 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
-from ledgerfold.storage.errors import InvalidStrategy
+from ledgerfold.storage.errors import InvalidStrategy, StrategyNotAllowed
 from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import run
@@ -54,6 +54,8 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
         assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
         assert _values(broker.url) == [b"2", b"1"]
         with pytest.raises(InvalidStrategy, match="memory_service:Copying checks no strategies"):
+            admin.set_compaction_strategy("mine", topic="prices")
+        with pytest.raises(StrategyNotAllowed, match="start this broker with --allow-strategy"):
             admin.set_compaction_strategy("mine:Own", topic="prices")
     assert broker.stop() == 0
 
@@ -151,6 +153,7 @@ def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path:
     package.write()
     broker = broker_process(
         *("--strategy-timeout", "2s", "--strategy-memory", "200M"),
+        *(f"--allow-strategy=outside:{name}" for name in ("Early", "Gone", "Raises")),
         environment=package.environment,
         compactor="local",
     )

@@ -113,6 +113,27 @@ def test_the_command(
     assert replays[0][0]["runs"] > 1
 
 
+def test_a_command_that_is_no_strategy(
+    client: Client, broker: BrokerProcess, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """No test had named a callable that is no strategy: it was called, then refused."""
+    topic, told = new_topic("commanded"), tmp_path / "told"
+    publish(client, topic, range(3))
+    harm = f"command=touch {told}"
+    for verb in (
+        ("topics", "set-compaction-strategy", topic, "os:system", "--set", harm),
+        ("namespaces", "set-compaction-strategy", "public/own", "os:system", "--set", harm),
+        ("compact", topic, "--compaction-strategy", "os:system", "--set", harm),
+        ("what-if", topic, "--strategy", f"os:system:{harm}"),
+    ):
+        ran = ledgerfold("--url", broker.url, *verb)
+        assert "'os:system' cannot be used: this broker does not allow it" in ran.err
+        assert "(shop:Best)" in ran.err
+        assert "start this broker with --allow-strategy os:system" in ran.err
+        assert not ran.out
+    assert not told.exists()
+
+
 @pytest.mark.slow
 def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of the command's own looks at it; nothing of it is left."""

@@ -23,6 +23,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.InvalidRequest: 2,
     errors.UnknownStrategy: 2,
     errors.InvalidStrategy: 2,
+    errors.StrategyNotAllowed: 2,
     errors.MessageTooLarge: 2,
     errors.InvalidUrl: 2,
     errors.TopicNotFound: 3,
