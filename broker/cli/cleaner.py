@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.compaction import tell_of_warming_up
@@ -32,6 +31,7 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -58,7 +58,9 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
     add_output(status, ("table", "json"))
     status.set_defaults(run=_status)
     checkpoint = verbs.add_parser("checkpoint", help="Kafka's cleaner-offset-checkpoint")
-    checkpoint.add_argument("--out", type=Path, metavar="FILE", help="default: it is printed")
+    checkpoint.add_argument(
+        "--out", type=absolute_path, metavar="FILE", help="default: it is printed"
+    )
     checkpoint.set_defaults(run=_checkpoint)
     for name, text, call in (
         ("pause", "abort a topic's round, and let none begin", _pause),

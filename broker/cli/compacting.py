@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
@@ -21,6 +20,7 @@ from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
@@ -38,7 +38,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_name(parser)
     data = "the data directory; no broker may have it open"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    parser.add_argument("--data", type=absolute_path, metavar="DIR", help=data)
     parser.set_defaults(run=_compact)
     run = parser.add_argument_group("this run alone")
     add_strategy_options(run, "the strategy; default: the one that is set")

@@ -21,6 +21,7 @@ from uuid import UUID, uuid4
 from ledgerfold.broker.cli.connecting import add_name
 from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
 def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
 
-    folder = Path(options.folder)
+    folder = absolute_path(options.folder)
     with interruptible(), KafkaLogs(options.url) as logs:
         log = export_folder(
             logs,

@@ -20,6 +20,7 @@ from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.exporting import LOG_START_FILE
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
         raise InvalidRequest("Say which folder: `import kafka-log DIR`.")
     if any(getattr(options, name) is not None for name in _ROWS_ONLY):
         raise InvalidRequest("A Kafka log has no rows: --key and the like are for files.")
-    folder = Path(options.folder)
+    folder = absolute_path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = {"cleanup.policy": options.cleanup_policy or "compact", **settings_of(options.config)}
     with interruptible(), KafkaLogs(options.url) as logs:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
@@ -24,7 +25,7 @@ DEFAULT_LISTEN = "127.0.0.1:7650"
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Sizes in bytes, times in ms."""
+    """Sizes in bytes, times in ms. Paths become absolute."""
 
     data_dir: Path
     listen: str = DEFAULT_LISTEN
@@ -64,6 +65,12 @@ class BrokerSettings:
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)
+
+    def __post_init__(self) -> None:
+        # The compactor refuses relative ones, and another process may have another folder.
+        object.__setattr__(self, "data_dir", absolute_path(self.data_dir))
+        if self.ready_file is not None:
+            object.__setattr__(self, "ready_file", absolute_path(self.ready_file))
 
     @property
     def entry_bytes_max(self) -> int:
