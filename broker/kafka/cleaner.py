@@ -79,7 +79,7 @@ class Cleaner:
         self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
     ) -> None:
         """`defects`: those that are wanted of a topic; of the broker, by the name ""."""
-        self._broker, self._worker, self._defects = broker, worker, defects
+        self._broker, self._worker, self.defects = broker, worker, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(broker, self.states, self._wake)
@@ -251,7 +251,7 @@ class Cleaner:
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
             io_bytes_per_second=pace_of(broker.kafka_config, broker.clock),
-            defects=self._defects(name),
+            defects=self.defects(name),
         )
         task = self._rounds[name] = asyncio.create_task(work)
         try:
@@ -288,7 +288,7 @@ class Cleaner:
                 broker.store,
                 now_ms=now_ms,
                 keys_max=broker.kafka_config.map_keys_max,
-                defects=self._defects(name),
+                defects=self.defects(name),
             )
 
     def _may_try_again(self, name: str, error: LedgerfoldError) -> bool:
@@ -324,7 +324,7 @@ class Cleaner:
         loaded = [partitions[each] for each in left_alone if each in partitions]
         bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
         values = self.gauges.values(len(left_alone), bytes_left)
-        if not self._defects("").gauges_with_defects:
+        if not self.defects("").gauges_with_defects:
             return values
         return self.gauges.as_in_kafka(values, all(each.checkpoint is not None for each in loaded))
 

@@ -66,7 +66,7 @@ class TakenOver(NamedTuple):
 class Partition:
     """One per loaded Kafka topic, used on the event loop.
 
-    `broker_config`: the broker's settings, as they are now.
+    `broker_config`: the broker's settings, as they are now; `by_record_time`: as for Producers.
     """
 
     def __init__(
@@ -76,13 +76,14 @@ class Partition:
         executor: Executor,
         clock_ms: Callable[[], int],
         broker_config: Callable[[], BrokerConfig],
+        by_record_time: Callable[[], bool] = lambda: False,
     ) -> None:
         self._stored, self._clock_ms, self._broker_config = stored, clock_ms, broker_config
         self.name, self.label = stored.name, str(topic_partition(stored.name))
         self.config = self._config()
         self._rules = AppendRules(self.label, self.config)
         expiration_ms = broker_config().number("producer.id.expiration.ms")
-        self.producers = Producers(self.label, expiration_ms)
+        self.producers = Producers(self.label, expiration_ms, by_record_time)
         remember = functools.partial(remembered, self.producers)
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
@@ -147,7 +148,7 @@ class Partition:
             return
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
         aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
-        aborted += self.producers.replay(found.header, marker)
+        aborted += self.producers.replay(found.header, marker, found.append_time_ms)
         if found.segment.growth is not None and not self._was_truncated:
             found.segment.aborted.extend(map(_record_of, aborted))
 
@@ -205,7 +206,7 @@ class Partition:
             return Appended(sent.first_offset, sent.last_offset, upto, is_duplicate=True)
         position = self.log.append(entry, taken, now_ms)
         self._see_start(header)
-        aborted = self.producers.commit(prepared)
+        aborted = self.producers.commit(prepared, now_ms)
         if aborted:
             self.log.segments.active.aborted.extend(map(_record_of, aborted))
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)

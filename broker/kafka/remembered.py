@@ -116,4 +116,5 @@ def _snapshot(record: KafkaProducer) -> ProducerSnapshot:
         record.last_timestamp_ms,
         record.coordinator_epoch,
         record.transaction_first_offset,
+        record.last_append_time_ms,
     )

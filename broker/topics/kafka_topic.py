@@ -71,6 +71,7 @@ class KafkaTopic:
             broker.executor,
             broker.clock.now_ms,
             lambda: broker.kafka_config,
+            lambda: broker.cleaner.defects(self.name).resends_by_record_time,
         )
         # Silent producers are forgotten then.
         self._expiry: Timer | None = None

@@ -26,6 +26,9 @@ from tests.torture.producing import serve
 # The header with a record's sequence id: a tombstone has no value to tell it.
 SEQUENCE = "sequence"
 _BATCH_MAX = 60
+# How far the times of a batch's records are from now: some are so old that Kafka would forget their
+# producer at once, some are ahead.
+_SKEWS_MS = (0, 0, 0, -3 * 86_400_000, 1_800_000)
 _TIMEOUT_S = 20.0
 
 
@@ -86,11 +89,11 @@ class KafkaSender:
             count = min(count, self.goal + 1 - first)
         if count < 1:
             return None
-        now_ms = time.time_ns() // 1_000_000
+        time_ms = time.time_ns() // 1_000_000 + self._child.random.choice(_SKEWS_MS)
         records = [
             KafkaRecord(
                 at,
-                now_ms,
+                time_ms,
                 self._messages.key(first + at).encode(),
                 self._messages.content(first + at) or None,
                 ((SEQUENCE, b"%d" % (first + at)),),

@@ -308,5 +308,7 @@ def test_a_namespace_says_which_defects_are_wanted(lab: KafkaLab) -> None:
     policies = Policies(emulation=Emulation(profile="kafka-4.1", full_index_fails_round=False))
     store = PolicyStore(lab.broker)
     lab.run(store.update_namespace("public/default", policies, ()))
-    assert defects_of(lab.broker, TOPIC) == Defects(True, False, True)
+    assert defects_of(lab.broker, TOPIC) == Defects(
+        map_reopens_aborted=True, gauges_with_defects=True, resends_by_record_time=True
+    )
     assert defects_of(lab.broker) == NO_DEFECTS
