@@ -93,9 +93,9 @@ class Partition:
         self._was_truncated = False
         # As far as it is held back.
         self.held_high_watermark: int | None = None
-        # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
-        # or it was not looked for, because no transaction is open that began before it.
-        self._start_batch_offset: int | None = None
+        # A start of the log, and of the batch that it lies in, or of the first one behind it; None:
+        # none is, or it was not looked for, because no transaction is open that began before it.
+        self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
         # There is more to read.
         self.on_visible: set[Callable[[], None]] = set()
         self.log.on_durable.add(self._tell_visible)
@@ -154,8 +154,9 @@ class Partition:
 
     def _see_start(self, header: BatchHeader) -> None:
         """In the order of the batches."""
-        if self._start_batch_offset is None and header.last_offset >= self.log_start_offset:
-            self._start_batch_offset = header.base_offset
+        start, offset = self._start_batch
+        if offset is None and header.last_offset >= start:
+            self._start_batch = start, header.base_offset
 
     # -- settings --------------------------------------------------------------------------
 
@@ -246,9 +247,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.producers.last_stable_offset(
-            self.high_watermark, self.log_start_offset, self._start_batch_offset
-        )
+        start, (known_for, offset) = self.log_start_offset, self._start_batch
+        # NOTE: where its batch is still looked for, nothing behind the log's start is stable.
+        start_batch = offset if known_for == start else start
+        return self.producers.last_stable_offset(self.high_watermark, start, start_batch)
 
     def hold_high_watermark(self, offset: int | None) -> int:
         """At that offset, until it is let go of with None. Where it is now."""
@@ -347,10 +349,11 @@ class Partition:
         await self._find_start_batch()
 
     async def _find_start_batch(self) -> None:
-        found = await self._batch_from(self.log_start_offset)
-        if found is None and self.log.end_offset > self.log.durable_end_offset:
-            found = self.log_start_offset
-        self._start_batch_offset = found
+        start, looked_upto = self.log_start_offset, self.log.durable_end_offset
+        found = await self._batch_from(start)
+        if found is None and self.log.end_offset > looked_upto:
+            found = start
+        self._start_batch = start, found
 
     async def _find_unstable(self) -> None:
         """At a load. Of a transaction that a truncation has opened again a cleaning may have taken
