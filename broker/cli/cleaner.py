@@ -61,6 +61,7 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
     checkpoint.add_argument(
         "--out", type=absolute_path, metavar="FILE", help="default: it is printed"
     )
+    checkpoint.add_argument("--namespace", metavar="NS", help="of its topics; default: of all")
     checkpoint.set_defaults(run=_checkpoint)
     for name, text, call in (
         ("pause", "abort a topic's round, and let none begin", _pause),
@@ -164,7 +165,8 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
         "bound_by": plan.bound_by,
     }
     if stats is None:
-        return row | {"failure": turn.failure or "it was aborted; the log is as it was"}
+        failure = turn.failure or "it was aborted; the log is as it was"
+        return row | {"failure": failure, "failure_kind": turn.failure_kind or None}
     return row | {
         "end_offset": turn.end_offset,
         "checkpoint": turn.checkpoint,
@@ -227,6 +229,8 @@ def _status(options: argparse.Namespace) -> None:
         "gauges": {name: int(told.gauges[name]) for name in sorted(told.gauges)},
         "states": dict(sorted(told.states.items())),
         "uncleanable": dict(sorted(told.uncleanable.items())),
+        "uncleanable_kinds": dict(sorted(told.uncleanable_kinds.items())),
+        "starting": told.is_starting,
         "last_turns": list(told.last_turns),
     }
     if not wants_table(options):
@@ -234,21 +238,30 @@ def _status(options: argparse.Namespace) -> None:
         return
     width = width_of(options)
     print(aligned([{"gauge": name, "value": value} for name, value in document["gauges"].items()]))
-    for title in ("states", "uncleanable"):
-        for topic, text in document[title].items():
-            print(cut(f"{title}: {topic}: {printable(text)}", width))
+    if told.is_starting:
+        print("starting: topics are being loaded, and no turn is taken by itself yet")
+    for topic, text in document["states"].items():
+        print(cut(f"states: {topic}: {printable(text)}", width))
+    for topic, text in document["uncleanable"].items():
+        kind = told.uncleanable_kinds[topic]
+        print(cut(f"uncleanable: {topic}: {kind}: {printable(text)}", width))
     print(f"last turns: {len(document['last_turns']) or 'none that did anything'}")
     for line in document["last_turns"]:
         print(cut(f"  {printable(line)}", width))
 
 
 def _checkpoint(options: argparse.Namespace) -> None:
-    text = admin_of(options).kafka.cleaner().checkpoint_file
+    told = admin_of(options).kafka.cleaner(options.namespace or "")
+    if told.shared_lines:
+        raise InvalidRequest(
+            f"Topics of several namespaces have the line {told.shared_lines[0]!r}, for names in "
+            "Kafka know no namespaces: say whose with --namespace."
+        )
     if options.out is None:
-        print(text, end="")
+        print(told.checkpoint_file, end="")
         return
-    options.out.write_text(text)
-    entries = len(text.splitlines()) - 2
+    options.out.write_text(told.checkpoint_file)
+    entries = len(told.checkpoint_file.splitlines()) - 2
     print(f"{options.out}: {counted(entries, 'entry', 'entries')}")
 
 

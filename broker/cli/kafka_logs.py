@@ -122,6 +122,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
         "checkpoint": told.checkpoint,
         "cleaning_state": told.cleaning_state,
         "uncleanable": told.uncleanable_reason,
+        "uncleanable_kind": told.uncleanable_kind,
         "segments": [
             {
                 "base_offset": each.base_offset,

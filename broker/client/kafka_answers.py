@@ -126,6 +126,8 @@ class LogDescription:
     cleaning_state: str
     # Why the cleaner leaves the topic alone; "": it does not.
     uncleanable_reason: str
+    # Which failure it was, for programs: as in CleanerStatus.
+    uncleanable_kind: str
     # If they were asked for, a page of them: each as it is stored, header and records.
     batches: list[bytes] = field(repr=False, default_factory=list)
     # Where the next page begins; None: there are no more.
@@ -149,6 +151,7 @@ class LogDescription:
             ],
             told.cleaning_state,
             told.uncleanable_reason,
+            told.uncleanable_kind,
             [each.batch for each in told.batches],
             told.more_from if told.HasField("more_from") else None,
         )
@@ -294,6 +297,8 @@ class CleanerTurn:
     failure: str
     # That retention let go, of all logs.
     deleted_segments: int
+    # Which failure it was, for programs: as in CleanerStatus; "": none.
+    failure_kind: str
 
     @classmethod
     def of(cls, told: kafka_pb2.CleanTurnResponse) -> CleanerTurn:
@@ -307,6 +312,7 @@ class CleanerTurn:
             told.was_aborted,
             told.failure,
             told.deleted_segments,
+            told.failure_kind,
         )
 
 
@@ -314,6 +320,10 @@ class CleanerTurn:
 class CleanerStatus:
     """The cleaner: `gauges` by Kafka's names, the text of cleaner-offset-checkpoint, and by topic
     why it is left alone, and the cleaning state.
+
+    `uncleanable_kinds`: which failure a topic is left alone for: the reason of an error,
+    WORKER_DIED, or MARKED, by hand. `shared_lines`: those of the file that stand for topics of
+    several namespaces. `is_starting`: topics are being loaded, and no turn is taken by itself yet.
     """
 
     gauges: dict[str, float]
@@ -321,6 +331,9 @@ class CleanerStatus:
     uncleanable: dict[str, str]
     states: dict[str, str]
     last_turns: list[str]
+    uncleanable_kinds: dict[str, str]
+    shared_lines: list[str]
+    is_starting: bool
 
     @classmethod
     def of(cls, told: kafka_pb2.GetCleanerResponse) -> CleanerStatus:
@@ -330,4 +343,7 @@ class CleanerStatus:
             dict(told.uncleanable),
             dict(told.states),
             list(told.last_turns),
+            dict(told.uncleanable_kinds),
+            list(told.shared_lines),
+            told.is_starting,
         )

@@ -91,7 +91,9 @@ class KafkaHandlers:
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
         )
         told.cleaning_state = str(cleaner.states.of(topic.name) or "")
-        told.uncleanable_reason = cleaner.states.uncleanable.get(topic.name, "")
+        left_alone = cleaner.states.uncleanable.get(topic.name)
+        if left_alone is not None:
+            told.uncleanable_kind, told.uncleanable_reason = left_alone
         return told
 
     @runs_to_its_end

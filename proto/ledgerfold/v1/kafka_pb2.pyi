@@ -138,7 +138,7 @@ class CleanTurnRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class CleanTurnResponse(_message.Message):
-    __slots__ = ("topic", "plan", "end_offset", "stats", "was_aborted", "failure", "deleted_segments", "checkpoint")
+    __slots__ = ("topic", "plan", "end_offset", "stats", "was_aborted", "failure", "deleted_segments", "checkpoint", "failure_kind")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class CleanTurnResponse(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     DELETED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
     topic: str
     plan: CleaningPlan
     end_offset: int
@@ -155,7 +156,8 @@ class CleanTurnResponse(_message.Message):
     failure: str
     deleted_segments: int
     checkpoint: int
-    def __init__(self, topic: _Optional[str] = ..., plan: _Optional[_Union[CleaningPlan, _Mapping]] = ..., end_offset: _Optional[int] = ..., stats: _Optional[_Union[CleaningStats, _Mapping]] = ..., was_aborted: _Optional[bool] = ..., failure: _Optional[str] = ..., deleted_segments: _Optional[int] = ..., checkpoint: _Optional[int] = ...) -> None: ...
+    failure_kind: str
+    def __init__(self, topic: _Optional[str] = ..., plan: _Optional[_Union[CleaningPlan, _Mapping]] = ..., end_offset: _Optional[int] = ..., stats: _Optional[_Union[CleaningStats, _Mapping]] = ..., was_aborted: _Optional[bool] = ..., failure: _Optional[str] = ..., deleted_segments: _Optional[int] = ..., checkpoint: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
 
 class CleaningStats(_message.Message):
     __slots__ = ("map_messages_read", "map_bytes_read", "messages_read", "messages_written", "bytes_read", "bytes_written", "invalid_messages_read", "map_keys", "map_slots", "index_ms", "elapsed_ms")
@@ -194,11 +196,13 @@ class RunRetentionResponse(_message.Message):
     def __init__(self, deleted_segments: _Optional[int] = ...) -> None: ...
 
 class GetCleanerRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
 
 class GetCleanerResponse(_message.Message):
-    __slots__ = ("gauges", "checkpoint_file", "uncleanable", "states", "last_turns")
+    __slots__ = ("gauges", "checkpoint_file", "uncleanable", "states", "last_turns", "uncleanable_kinds", "shared_lines", "is_starting")
     class GaugesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -220,17 +224,30 @@ class GetCleanerResponse(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class UncleanableKindsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     GAUGES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FILE_FIELD_NUMBER: _ClassVar[int]
     UNCLEANABLE_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     LAST_TURNS_FIELD_NUMBER: _ClassVar[int]
+    UNCLEANABLE_KINDS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_LINES_FIELD_NUMBER: _ClassVar[int]
+    IS_STARTING_FIELD_NUMBER: _ClassVar[int]
     gauges: _containers.ScalarMap[str, float]
     checkpoint_file: str
     uncleanable: _containers.ScalarMap[str, str]
     states: _containers.ScalarMap[str, str]
     last_turns: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, gauges: _Optional[_Mapping[str, float]] = ..., checkpoint_file: _Optional[str] = ..., uncleanable: _Optional[_Mapping[str, str]] = ..., states: _Optional[_Mapping[str, str]] = ..., last_turns: _Optional[_Iterable[str]] = ...) -> None: ...
+    uncleanable_kinds: _containers.ScalarMap[str, str]
+    shared_lines: _containers.RepeatedScalarFieldContainer[str]
+    is_starting: bool
+    def __init__(self, gauges: _Optional[_Mapping[str, float]] = ..., checkpoint_file: _Optional[str] = ..., uncleanable: _Optional[_Mapping[str, str]] = ..., states: _Optional[_Mapping[str, str]] = ..., last_turns: _Optional[_Iterable[str]] = ..., uncleanable_kinds: _Optional[_Mapping[str, str]] = ..., shared_lines: _Optional[_Iterable[str]] = ..., is_starting: _Optional[bool] = ...) -> None: ...
 
 class SetCleaningRequest(_message.Message):
     __slots__ = ("topic", "checkpoint", "uncleanable_reason", "action")
@@ -313,7 +330,7 @@ class DescribeLogRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
-    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from")
+    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind")
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +343,7 @@ class DescribeLogResponse(_message.Message):
     CLEANING_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEANABLE_REASON_FIELD_NUMBER: _ClassVar[int]
     MORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    UNCLEANABLE_KIND_FIELD_NUMBER: _ClassVar[int]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -338,7 +356,8 @@ class DescribeLogResponse(_message.Message):
     cleaning_state: str
     uncleanable_reason: str
     more_from: int
-    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ...) -> None: ...
+    uncleanable_kind: str
+    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ..., uncleanable_kind: _Optional[str] = ...) -> None: ...
 
 class KafkaSegmentInfo(_message.Message):
     __slots__ = ("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "modified_ms", "is_active", "is_cleaned", "offset_index_bytes", "time_index_bytes", "ledger_ids")

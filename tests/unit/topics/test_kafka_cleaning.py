@@ -296,7 +296,7 @@ def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
     else:
         assert "IllegalArgumentException" in str(turn.failure)
         assert [each.is_cleaned for each in segments] == [True, False, False]
-        assert lab.broker.cleaner.is_uncleanable(TOPIC)
+        assert lab.broker.cleaner.states.uncleanable[TOPIC].kind == "SEGMENT_INDEX_FULL"
         assert lab.kafka.partition.checkpoint == 0
     assert ledgers_on_disk(lab) == named(lab)
     lab.crash()
