@@ -27,7 +27,8 @@ from ledgerfold.storage.words import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
     from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
-    from ledgerfold.storage.kafka.folder_writer import Aborted, FolderWriter, Producer
+    from ledgerfold.storage.kafka.folder_writer import FolderWriter, Producer
+    from ledgerfold.storage.kafka.txn_index import Aborted
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
 Commands = argparse._SubParsersAction
@@ -134,7 +135,9 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     for number in range(at + 1, len(bases)):
         writer.begin_segment(bases[number])
         end(number)
-    writer.note_producers(map(_producer, log.producers), log.log_end_offset)
+    # Kafka would load the others, and forget them at once.
+    known = (each for each in log.producers if not each.is_forgotten)
+    writer.note_producers(map(_producer, known), log.log_end_offset)
 
 
 def _producer(known: KafkaProducerInfo) -> Producer:
@@ -154,7 +157,7 @@ def _producer(known: KafkaProducerInfo) -> Producer:
 
 def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[list[Aborted]]:
     """An aborted transaction is noted where its marker lies."""
-    from ledgerfold.storage.kafka.folder_writer import Aborted
+    from ledgerfold.storage.kafka.txn_index import Aborted
 
     found: list[list[Aborted]] = [[] for _ in bases]
     for each in log.aborted:

@@ -143,6 +143,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
                 "last_offset": each.last_data_offset,
                 "last_timestamp_ms": each.last_timestamp_ms,
                 "transaction_from": each.transaction_first_offset,
+                "forgotten": each.is_forgotten,
             }
             for each in told.producers
         ],

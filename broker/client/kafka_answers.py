@@ -77,7 +77,8 @@ class SegmentInfo:
 @dataclass(frozen=True, slots=True)
 class ProducerInfo:
     """What the log remembers of an idempotent producer. -1: none; `transaction_first_offset`: of
-    the transaction that is open.
+    the transaction that is open. `is_forgotten`: Kafka would not know it any more, by the times of
+    its records; what it sends again is known here.
     """
 
     producer_id: int
@@ -86,6 +87,7 @@ class ProducerInfo:
     last_data_offset: int
     last_timestamp_ms: int
     transaction_first_offset: int | None
+    is_forgotten: bool
 
     @classmethod
     def of(cls, told: kafka_pb2.KafkaProducerInfo) -> ProducerInfo:
@@ -97,6 +99,7 @@ class ProducerInfo:
             told.last_data_offset,
             told.last_timestamp_ms,
             None if first < 0 else first,
+            told.is_forgotten,
         )
 
 

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from random import getrandbits
 from typing import NamedTuple
 
+from ledgerfold.broker.kafka.aborted import committed, record_of
 from ledgerfold.broker.kafka.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.loading import FoundBatch
@@ -29,6 +30,7 @@ from ledgerfold.broker.kafka.producers import AbortedTransaction, Producers
 from ledgerfold.broker.kafka.reads import StoredBatch
 from ledgerfold.broker.kafka.remembered import beginning, remembered
 from ledgerfold.broker.kafka.segments import LiveSegment
+from ledgerfold.broker.kafka.settings import INT_MAX
 from ledgerfold.broker.kafka.validation import AppendRules, Taken
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
@@ -37,7 +39,6 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
@@ -127,7 +128,7 @@ class Partition:
         await self.log.open(begin, self._found)
         if self.log.ends_with_loss:
             aborted = self.producers.pass_loss(self.log.end_offset)
-            self.log.segments.last_ended.aborted.extend(map(_record_of, aborted))
+            self.log.segments.last_ended.aborted.extend(map(record_of, aborted))
         if self.log.end_offset <= self.log_start_offset:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
@@ -150,7 +151,7 @@ class Partition:
         aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
         aborted += self.producers.replay(found.header, marker, found.append_time_ms)
         if found.segment.growth is not None and not self._was_truncated:
-            found.segment.aborted.extend(map(_record_of, aborted))
+            found.segment.aborted.extend(map(record_of, aborted))
 
     def _see_start(self, header: BatchHeader) -> None:
         """In the order of the batches."""
@@ -201,6 +202,8 @@ class Partition:
         # NOTE: as in Kafka, a batch that is refused now, or known, may have ended the segment.
         if taken_over is None:
             self._roll_before(header, now_ms)
+        else:
+            self._check_span(header)
         prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate is not None:
             sent, upto = prepared.duplicate, self.log.tail.last_appended
@@ -209,7 +212,7 @@ class Partition:
         self._see_start(header)
         aborted = self.producers.commit(prepared, now_ms)
         if aborted:
-            self.log.segments.active.aborted.extend(map(_record_of, aborted))
+            self.log.segments.active.aborted.extend(map(record_of, aborted))
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
     def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
@@ -219,6 +222,16 @@ class Partition:
                 batch, log_end=end, log_start=self.log_start_offset, fits_segment=fits_segment
             )
         return rules.lead(batch, origin, offset=end, now_ms=now_ms)
+
+    def _check_span(self, header: BatchHeader) -> None:
+        base = self.log.segments.active.base_offset
+        if header.last_offset - base > INT_MAX:
+            raise KafkaError(
+                KafkaErrorKind.INVALID_REQUEST,
+                f"A batch up to offset {header.last_offset} does not fit into the segment of "
+                f"{self.label} that begins at {base}: that ends {INT_MAX} behind it. Begin another "
+                "segment first.",
+            )
 
     def _roll_before(self, header: BatchHeader, now_ms: int) -> None:
         growth = self.log.segments.active.growth
@@ -269,7 +282,7 @@ class Partition:
 
     def visible(
         self, batches: Sequence[StoredBatch], aborted_in: Sequence[LiveSegment] | None
-    ) -> list[StoredBatch]:
+    ) -> Sequence[StoredBatch]:
         """Those of them that a consumer hands on: markers and empty batches are not.
 
         `aborted_in`: for a reader of committed records, the segments that there were from the first
@@ -277,17 +290,7 @@ class Partition:
         forgotten what it took out.
         """
         data = [each for each in batches if each.header.record_count and not each.header.is_control]
-        if aborted_in is None or not any(each.header.is_transactional for each in data):
-            return data
-        first, last = data[0].header.base_offset, data[-1].header.last_offset
-        # By producer, transactions that overlap those offsets. A marker lies behind its data.
-        spans: dict[int, list[tuple[int, int]]] = {}
-        for segment in aborted_in:
-            for each in segment.aborted:
-                if each.first_offset <= last and each.last_offset >= first:
-                    span = (each.first_offset, each.last_offset)
-                    spans.setdefault(each.producer_id, []).append(span)
-        return [each for each in data if not _is_aborted(each.header, spans)]
+        return data if aborted_in is None else committed(data, aborted_in)
 
     def check_in_range(self, offset: int) -> None:
         """Raises KafkaError (OFFSET_OUT_OF_RANGE), as a fetch from there would."""
@@ -385,15 +388,3 @@ def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None
     if not header.record_count:
         return None
     return read_marker(batch())
-
-
-def _record_of(aborted: AbortedTransaction) -> AbortedRecord:
-    return AbortedRecord(**aborted._asdict())
-
-
-def _is_aborted(header: BatchHeader, spans: dict[int, list[tuple[int, int]]]) -> bool:
-    if not header.is_transactional:
-        return False
-    return any(
-        first <= header.base_offset <= last for first, last in spans.get(header.producer_id, ())
-    )

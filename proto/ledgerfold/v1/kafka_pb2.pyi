@@ -280,18 +280,20 @@ class InitProducerIdResponse(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaAppendRequest(_message.Message):
-    __slots__ = ("topic", "batches", "origin", "keep_segments", "append_time_ms")
+    __slots__ = ("topic", "batches", "origin", "keep_segments", "append_time_ms", "aborted")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     KEEP_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     batches: bytes
     origin: KafkaOrigin
     keep_segments: bool
     append_time_ms: int
-    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bytes] = ..., origin: _Optional[_Union[KafkaOrigin, str]] = ..., keep_segments: _Optional[bool] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+    aborted: _containers.RepeatedCompositeFieldContainer[KafkaAbortedInfo]
+    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bytes] = ..., origin: _Optional[_Union[KafkaOrigin, str]] = ..., keep_segments: _Optional[bool] = ..., append_time_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ...) -> None: ...
 
 class KafkaAppendResponse(_message.Message):
     __slots__ = ("first_offsets", "last_offsets", "log_append_time_ms")
@@ -390,7 +392,7 @@ class KafkaBatchInfo(_message.Message):
     def __init__(self, batch: _Optional[bytes] = ...) -> None: ...
 
 class KafkaProducerInfo(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_data_offset", "last_timestamp_ms", "transaction_first_offset", "last_offset_delta", "coordinator_epoch")
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_data_offset", "last_timestamp_ms", "transaction_first_offset", "last_offset_delta", "coordinator_epoch", "is_forgotten")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -399,6 +401,7 @@ class KafkaProducerInfo(_message.Message):
     TRANSACTION_FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_DELTA_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     last_sequence: int
@@ -407,7 +410,8 @@ class KafkaProducerInfo(_message.Message):
     transaction_first_offset: int
     last_offset_delta: int
     coordinator_epoch: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_offset_delta: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
+    is_forgotten: bool
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_offset_delta: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., is_forgotten: _Optional[bool] = ...) -> None: ...
 
 class KafkaAbortedInfo(_message.Message):
     __slots__ = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
@@ -422,14 +426,16 @@ class KafkaAbortedInfo(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ...) -> None: ...
 
 class RollSegmentRequest(_message.Message):
-    __slots__ = ("topic", "base_offset", "empty_modified_ms")
+    __slots__ = ("topic", "base_offset", "empty_modified_ms", "modified_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     EMPTY_MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     base_offset: int
     empty_modified_ms: int
-    def __init__(self, topic: _Optional[str] = ..., base_offset: _Optional[int] = ..., empty_modified_ms: _Optional[int] = ...) -> None: ...
+    modified_ms: int
+    def __init__(self, topic: _Optional[str] = ..., base_offset: _Optional[int] = ..., empty_modified_ms: _Optional[int] = ..., modified_ms: _Optional[int] = ...) -> None: ...
 
 class RollSegmentResponse(_message.Message):
     __slots__ = ("base_offset",)

@@ -306,7 +306,7 @@ class KafkaProducer(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., offset_delta: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_append_time_ms: _Optional[int] = ...) -> None: ...
 
 class KafkaSegment(_message.Message):
-    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto", "producers", "closed_behind", "cut_behind")
+    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto", "producers", "closed_behind", "cut_behind", "begun_ms")
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     IS_CLEANED_FIELD_NUMBER: _ClassVar[int]
@@ -315,6 +315,7 @@ class KafkaSegment(_message.Message):
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_BEHIND_FIELD_NUMBER: _ClassVar[int]
     CUT_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_MS_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     is_cleaned: bool
@@ -323,7 +324,8 @@ class KafkaSegment(_message.Message):
     producers: KafkaProducers
     closed_behind: _containers.RepeatedScalarFieldContainer[int]
     cut_behind: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ..., producers: _Optional[_Union[KafkaProducers, _Mapping]] = ..., closed_behind: _Optional[_Iterable[int]] = ..., cut_behind: _Optional[_Iterable[int]] = ...) -> None: ...
+    begun_ms: int
+    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ..., producers: _Optional[_Union[KafkaProducers, _Mapping]] = ..., closed_behind: _Optional[_Iterable[int]] = ..., cut_behind: _Optional[_Iterable[int]] = ..., begun_ms: _Optional[int] = ...) -> None: ...
 
 class KafkaSegmentFigures(_message.Message):
     __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted", "last_time_entry_ms")

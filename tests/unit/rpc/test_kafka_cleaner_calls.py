@@ -36,6 +36,16 @@ def cleaned(lab: KafkaLab, name: str) -> None:
     lab.run(topic.partition.set_checkpoint(0))
 
 
+def take_out(lab: KafkaLab, name: str) -> None:
+    """As right behind a start: nobody has loaded it."""
+
+    async def taken_out() -> None:
+        async with lab.broker.taken_out(name):
+            pass
+
+    lab.run(taken_out())
+
+
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
@@ -49,7 +59,7 @@ def test_which_failure_it_was(
 ) -> None:
     """By a name that programs may go by, of the turn, in the status, and in the log's description.
 
-    No test had asked for more than its text.
+    T47, and whatever else makes a round fail. No test had asked for more than the text.
     """
     lab.add([A], [B])
     lab.run(lab.kafka.roll())
@@ -80,7 +90,7 @@ def test_who_marks_by_hand(lab: KafkaLab, calls: CleanerHandlers) -> None:
 
 
 def test_plans_and_turns_are_of_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
-    """Also of those that nobody has used since the start, or since an unload.
+    """Also of those that the start has not loaded yet.
 
     No test had asked right behind a start.
     """
@@ -88,10 +98,10 @@ def test_plans_and_turns_are_of_all_topics(lab: KafkaLab, calls: CleanerHandlers
     lab.run(lab.kafka.roll())
     lab.run(lab.broker.create_topic(OTHERS[0], {"cleanup.policy": "compact"}))
     for name in (TOPIC, OTHERS[0]):
-        lab.run(lab.broker.unload_topic(name))
+        take_out(lab, name)
     told = lab.run(calls.plan(kafka_pb2.PlanCleaningRequest()))
     assert sorted(each.topic for each in told.plans) == [TOPIC, OTHERS[0]]
-    lab.run(lab.broker.unload_topic(TOPIC))
+    take_out(lab, TOPIC)
     turn = lab.run(calls.clean(kafka_pb2.CleanTurnRequest()))
     assert turn.topic == TOPIC
 
@@ -102,9 +112,7 @@ def test_a_topic_that_cannot_be_loaded_is_told(
     async def load(record: object) -> None:
         raise DAMAGED
 
-    # The start has loaded what there is.
-    lab.settle()
-    lab.run(lab.broker.unload_topic(TOPIC))
+    take_out(lab, TOPIC)
     monkeypatch.setattr(lab.broker, "_load_kafka", load)
     told = lab.run(calls.plan(kafka_pb2.PlanCleaningRequest()))
     assert [(each.topic, each.why_not) for each in told.plans] == [
@@ -117,7 +125,7 @@ def test_the_checkpoint_file_is_of_all_topics(lab: KafkaLab, calls: CleanerHandl
     lab.run(lab.broker.create_topic(OTHERS[0], {"cleanup.policy": "compact"}))
     for name in (TOPIC, OTHERS[0]):
         cleaned(lab, name)
-        lab.run(lab.broker.unload_topic(name))
+        take_out(lab, name)
     told = lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest()))
     assert told.checkpoint_file == "0\n2\nt 0 0\nu 0 0\n"
     assert not told.shared_lines

@@ -10,8 +10,10 @@ from unittest import mock
 
 import pytest
 
+from ledgerfold.broker.kafka.aborted import take_over
 from ledgerfold.broker.kafka.deletion import delete_old_segments
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers import AbortedTransaction
 from ledgerfold.broker.kafka.reads import KafkaRead
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
@@ -118,6 +120,35 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
     assert described(lab).last_stable_offset == 1
     lab.restart()
     assert described(lab).last_stable_offset == 1
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: str) -> None:
+    """Of the active segment, too, whose batches tell less."""
+    lab.add([A], [B])
+    line = AbortedTransaction(7, 0, 1, 2)
+    lab.run(take_over(lab.kafka.log, lab.kafka.stored, [line]))
+    for _ in range(2):
+        getattr(lab, ending)()
+        assert list(lab.kafka.partition.aborted()) == [line]
+    lab.run(lab.kafka.roll())
+    lab.add([B])
+    getattr(lab, ending)()
+    assert list(lab.kafka.partition.aborted()) == [line]
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> None:
+    lab.add([A])
+    lab.run(lab.kafka.roll())
+    began_ms = described(lab).segments[1].modified_ms
+    assert 0 < began_ms <= lab.clock.now_ms()
+    for _ in range(2):
+        lab.advance(1000)
+        getattr(lab, ending)()
+        assert described(lab).segments[1].modified_ms == began_ms
+    lab.add([A])
+    assert described(lab).segments[1].modified_ms > began_ms
 
 
 @pytest.mark.parametrize("by_retention", [False, True])
