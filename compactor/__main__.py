@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ledgerfold.compactor.java import Java, find_java
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
 
 EXIT_UNAVAILABLE = 3
@@ -86,7 +87,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
 
     if options.local_dir is not None:
         # A folder of ours inside the given one: it is emptied.
-        return asyncio.run(serve(options.local_dir.absolute() / "spark"))
+        return asyncio.run(serve(options.local_dir / "spark"))
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         return asyncio.run(serve(Path(folder) / "spark"))
 
@@ -105,12 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--local-dir",
-        type=Path,
+        type=absolute_path,
         metavar="DIR",
         help="for Spark's temporary files (emptied: DIR/spark)",
     )
     parser.add_argument(
-        "--cache-dir", type=Path, metavar="DIR", help="for the JVM's class-data archive"
+        "--cache-dir", type=absolute_path, metavar="DIR", help="for the JVM's class-data archive"
     )
     timeout = "how long a strategy of one's own may take for an answer; default: %(default)s"
     parser.add_argument(

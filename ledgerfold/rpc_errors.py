@@ -78,6 +78,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
     "ADDRESS_IN_USE": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_FAILED": grpc.StatusCode.INTERNAL,
+    "SEGMENT_INDEX_FULL": grpc.StatusCode.INTERNAL,
     "STRATEGY_FAILED": grpc.StatusCode.INTERNAL,
     "COMPACTION_CANCELLED": grpc.StatusCode.CANCELLED,
     "COMPACTION_FENCED": grpc.StatusCode.ABORTED,

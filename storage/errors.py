@@ -34,6 +34,7 @@
     │   └── DirectoryLocked          another process owns the data directory
     ├── CompactionError              a run's
     │   ├── CompactionFailed         the job or its worker failed; the old view stands
+    │   │   ├── SegmentIndexFull     of a segment that a cleaning wrote; a defect of Kafka's
     │   │   └── StrategyFailed       the strategy's own code raised, or answered nonsense
     │   ├── CompactionCancelled
     │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
@@ -487,6 +488,13 @@ class CompactionFailed(CompactionError):
     def __init__(self, stage: str, why: str, *, worker_died: bool = False) -> None:
         super().__init__(f"Compaction failed at {stage}: {why}")
         self.stage, self.why, self.worker_died = stage, why, worker_died
+
+
+class SegmentIndexFull(CompactionFailed):
+    """Where that defect of Kafka's is wanted: the segments before that one are in place."""
+
+    reason = "SEGMENT_INDEX_FULL"
+    retryable = False
 
 
 class StrategyFailed(CompactionFailed):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
@@ -26,6 +25,7 @@ from ledgerfold.broker.cli.strategies import (
     strategy_of,
 )
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
@@ -43,7 +43,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_name(parser)
     data = "the data directory; no broker may have it open"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    parser.add_argument("--data", type=absolute_path, metavar="DIR", help=data)
     add_answer(parser)
     parser.set_defaults(run=_compact)
     run = parser.add_argument_group("this run alone")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.kafka_config import add_serve_options, serve_config
@@ -23,6 +22,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
     parse_time_ms,
 )
+from ledgerfold.storage.paths import absolute_path
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
@@ -39,7 +39,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.set_defaults(run=_serve)
     add = parser.add_argument
     data = "the data directory; it is made if it is missing"
-    add("--data", type=Path, required=True, metavar="DIR", help=data)
+    add("--data", type=absolute_path, required=True, metavar="DIR", help=data)
     listen = f"clients connect here; default {DEFAULT_LISTEN}; port 0 is any that is free"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "Prometheus finds metrics at http://HOST:PORT/metrics; by default it finds none"
@@ -51,7 +51,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="a receipt means: the disk has the message (fsync, the default), or the system has it",
     )
     ready = "this file is written when the broker serves; it holds the line that is printed then"
-    add("--ready-file", type=Path, metavar="PATH", help=ready)
+    add("--ready-file", type=absolute_path, metavar="PATH", help=ready)
     add(
         "--max-message-size",
         type=_message_size,

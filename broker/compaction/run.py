@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import uuid
 
 from ledgerfold.broker.compaction.due import is_outdated
@@ -199,7 +198,7 @@ class CompactionRun:
             time_ms=record.plan_time_ms,
             renumber_batches=self.topic.emulation().strategic_renumbers,
             retain_null_key=record.retain_null_key,
-            ledgers_dir=os.path.abspath(store.ledgers_dir),
+            ledgers_dir=str(store.ledgers_dir),
             segments=snapshot.segments,
             compacted_segments=snapshot.compacted_segments,
             ledger_id=record.ledger_id,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ledgerfold.broker.ground.outgoing import BYTES_MAX, STREAMS_MAX
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
@@ -26,7 +27,7 @@ DEFAULT_LISTEN = "127.0.0.1:7650"
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Sizes in bytes, times in ms."""
+    """Sizes in bytes, times in ms. Paths become absolute."""
 
     data_dir: Path
     listen: str = DEFAULT_LISTEN
@@ -71,6 +72,12 @@ class BrokerSettings:
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)
+
+    def __post_init__(self) -> None:
+        # The compactor refuses relative ones, and another process may have another folder.
+        object.__setattr__(self, "data_dir", absolute_path(self.data_dir))
+        if self.ready_file is not None:
+            object.__setattr__(self, "ready_file", absolute_path(self.ready_file))
 
     @property
     def entry_bytes_max(self) -> int:

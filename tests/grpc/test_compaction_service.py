@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from ledgerfold.storage.errors import InvalidStrategy, StrategyNotAllowed
 from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import run
+from tests.support.documents import document
 from tests.support.outside_package import OutsidePackage
 from tests.tidy import ROOT
 
-PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
+PAGE = document(ROOT / "docs" / "STRATEGIES.md")
 SERVICES = "tests.support.memory_service"
 PULSARS = "org.apache.pulsar.compaction.EventTimeCompactionServiceFactory"
 
@@ -62,7 +62,7 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
 
 def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) -> None:
     """It keeps everything, also in its second run, which starts from its first."""
-    (source,) = re.findall(r"```python\n# everything\.py\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = (block.text for block in PAGE if block.file == "everything.py")
     (tmp_path / "everything.py").write_text(source)
     broker = broker_process(
         *("--compaction-service", "everything:KeepEverything"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
-from tests.tidy import ROOT
 
 pytestmark = pytest.mark.spark
 ORDER = "publishing-order"
@@ -168,17 +165,3 @@ def test_a_file_with_messages_without_a_key(tmp_path: Path) -> None:
     ran = ledgerfold("what-if", "--jsonl", str(path), "--retain-null-key")
     assert ran.code == 0, ran.err
     assert (ran.rows[0]["null_keys"], ran.rows[1]["survivors"]) == (2, 3)
-
-
-@pytest.mark.slow
-def test_the_page_shows_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/STRATEGIES.md, "What if": its command on its file gives its output."""
-    page = (ROOT / "docs" / "STRATEGIES.md").read_text().partition("\n## What if\n")[2]
-    found = re.search(r"```csv\n(.*?)```.*?```console\n\$ ledgerfold (.*?)\n(.*?)```", page, re.S)
-    assert found is not None
-    table, command, shown = found.groups()
-    (tmp_path / "prices.csv").write_text(table)
-    monkeypatch.chdir(tmp_path)
-    ran = ledgerfold(*shlex.split(command))
-    assert ran.code == 0, ran.err
-    assert [line.rstrip() for line in ran.out.splitlines()] == shown.splitlines()

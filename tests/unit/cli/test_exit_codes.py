@@ -52,6 +52,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.DirectoryLocked: 5,
     errors.CompactionError: 1,
     errors.CompactionFailed: 1,
+    errors.SegmentIndexFull: 1,
     errors.StrategyFailed: 1,
     errors.CompactionCancelled: 1,
     errors.CompactionFenced: 1,
