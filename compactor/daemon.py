@@ -13,7 +13,7 @@ from __future__ import annotations
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import ledgerfold.compactor.tasks  # noqa: F401
+import ledgerfold.compactor.job.tasks  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -4,7 +4,7 @@ A Run call streams progress, at most ten times a second and only when it changed
 A call that its client gave up ends its run as Cancel does.
 
 A strategy of one's own is tried before its run or its analysis begins, at CheckStrategy, and asked
-for its words at TellChoices (trial.py): none of these waits for other runs.
+for its words at TellChoices (sandbox.py): none of these waits for other runs.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
 read, and a folder that is made and removed, so it is not taken from just any process that finds the
@@ -22,15 +22,15 @@ from typing import Any
 
 import grpc
 
+from ledgerfold.compactor.job.pipeline import Clock
+from ledgerfold.compactor.job.run import CompactionRun
+from ledgerfold.compactor.job.running import RunningCompaction
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.job.spark_run import Result, SparkRun
 from ledgerfold.compactor.kafka.run import CleanRun
-from ledgerfold.compactor.pipeline import Clock
-from ledgerfold.compactor.run import CompactionRun
-from ledgerfold.compactor.running import RunningCompaction
-from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.spark_run import Result, SparkRun
-from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import MAKERS
-from ledgerfold.compactor.trial import Trials
+from ledgerfold.compactor.user_strategies.own import Own
+from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.compactor.what_if.forecasts import Tried
 from ledgerfold.compactor.what_if.kafka.run import KafkaAnalysisRun
 from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun

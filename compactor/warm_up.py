@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ledgerfold.compactor.pipeline import Clock, run_job
-from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.job.pipeline import Clock, run_job
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.session import Session
 from ledgerfold.storage.entry import stamp
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.names import LEDGERS, segment_path

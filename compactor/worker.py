@@ -34,11 +34,11 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
 from ledgerfold.compactor.java import Java
+from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.memory import process_tree
 from ledgerfold.compactor.service import NAME, CompactorService
-from ledgerfold.compactor.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.strategies.watch import Limits
-from ledgerfold.compactor.trial import Trials
+from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.compactor.warm_up import warm_up
 from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.allowed import AllowedStrategies

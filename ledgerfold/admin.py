@@ -12,9 +12,9 @@ Errors are those of `ledgerfold.errors`.
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.kafka_admin import KafkaAdmin
-from ledgerfold.broker.client.kafka_answers import (
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
+from ledgerfold.broker.client.administration.kafka_answers import (
     AbortedTransaction,
     Appended,
     CleanerStatus,

@@ -6,6 +6,12 @@ docs/API.md has an example.
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.aio import Client, Consumer, Producer, Reader, TableView
+from ledgerfold.broker.client.asyncio_client.client import (
+    Client,
+    Consumer,
+    Producer,
+    Reader,
+    TableView,
+)
 
 __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]

@@ -22,9 +22,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 
-# What any text in a request may have; many have less (broker/ground/given_names.py).
+# What any text in a request may have; many have less (broker/common/given_names.py).
 TEXT_CHARACTERS_MAX = 16 * 1024
 # Texts in one list, or pairs in one map.
 TEXTS_MAX = 10_000

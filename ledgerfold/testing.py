@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Self
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.demo.own_broker import own_broker
 from ledgerfold.errors import CompactionRunning, NotAllowed, Timeout
 from ledgerfold.storage.error_codec import decode_error

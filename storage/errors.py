@@ -60,7 +60,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import ClassVar
 
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.version import __version__
 
 

@@ -35,8 +35,8 @@ from ledgerfold.storage.entry import (
     verify_sections,
 )
 from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.segment import shifted
-from ledgerfold.storage.window import Window
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 256 * 1024

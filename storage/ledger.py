@@ -35,16 +35,16 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
 from ledgerfold.storage.label import label_of, write_label
+from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import ledgers_dir, parse_segment_name, reserve_path, segment_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
-from ledgerfold.storage.recent import Recent
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
 from ledgerfold.storage.settings import StoreSettings
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -97,8 +97,8 @@ class LedgerStore:
         self._damaged: dict[int, LedgerRecord] = {}
         self._damage: dict[int, StorageError] = {}
         self._unrecorded: dict[str, MetadataLost] = {}
-        self._readers = Recent[int, LedgerReader](READERS_MAX)
-        self._open_files = Recent[str, ReadFile](OPEN_FILES_MAX)
+        self._readers = LruCache[int, LedgerReader](READERS_MAX)
+        self._open_files = LruCache[str, ReadFile](OPEN_FILES_MAX)
         # Reads that do not wait go here: fresh memory costs more than the copy out of it.
         self._scratch = bytearray(SCRATCH_BYTES)
         # Folders that could not be removed: tried again with the next one, by who takes them out.

@@ -27,8 +27,8 @@ from ledgerfold.storage.names import parse_ledger_dir, write_mark_path
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.text import counted
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
-from ledgerfold.storage.words import counted
 from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord, StoreRecord
 

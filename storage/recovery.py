@@ -46,6 +46,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
     StorageError,
 )
+from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.losses import find_losses
 from ledgerfold.storage.metadata import MetadataStore
@@ -54,9 +55,8 @@ from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.text import counted
 from ledgerfold.storage.upgrade import upgrade
-from ledgerfold.storage.window import Window
-from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ledgerfold.storage.errors import StorageError
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
 

@@ -16,7 +16,7 @@ What is damaged is read as far as that is possible:
 1. RocksDB's log may end with a write that was cut short, which was never acknowledged; or be
    damaged: then writes behind the damage are read, too, which a broker that starts passes over.
 2. A store that does not open is mended by RocksDB in a copy, which drops what cannot be read.
-3. Where even that fails there is nothing: the ledgers tell what they can (storage/repair_lost.py).
+3. Where even that fails there is nothing: the ledgers tell what they can (storage/repair/lost.py).
 
 Bounds: the whole store in memory; it holds records of some hundred bytes, as many as there are
 ledgers, subscriptions, producers and runs.

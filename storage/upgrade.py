@@ -14,7 +14,7 @@ from ledgerfold.storage.files import Files
 from ledgerfold.storage.label import label_in_place, write_label
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import KAFKA_TOPICS, LABELS, STORE_VERSION
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     StoreRecord,

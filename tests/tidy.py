@@ -3,7 +3,7 @@
     sizes       a module has at most 400 lines (600 in tests), a function 70
     calls       what touches the world happens in one place: files in storage/files.py, the wall
                 clock in the processes' outermost modules, the Spark session in
-                compactor/session.py; nothing sleeps
+                compactor/job/session.py; nothing sleeps
     imports     heavy packages stay in the compactor, gRPC stays out of storage, and the checkout's
                 folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
@@ -79,16 +79,16 @@ BANS = (
             # Files of the user's.
             "broker/cli/",
             # Hands the worker a log to write to.
-            "broker/compaction/worker_process.py",
+            "broker/worker/process.py",
             # Maps sealed segments into the memory of Spark's tasks.
-            "compactor/segment_map.py",
+            "compactor/job/segment_map.py",
         ),
         "storage/files.py does that",
     ),
     Ban(
         frozenset(["time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"]),
         ("storage/", "broker/", "compactor/"),
-        ("broker/cli/", "broker/ground/clock.py", "broker/client/connection.py"),
+        ("broker/cli/", "broker/common/clock.py", "broker/client/streams/connection.py"),
         "the clock is an argument",
     ),
     Ban(
@@ -102,8 +102,8 @@ BANS = (
             ["SparkContext", "SparkContext.getOrCreate", "SparkSession", "SparkSession.builder"]
         ),
         ("storage/", "broker/", "compactor/", "tests/"),
-        ("compactor/session.py",),
-        "compactor/session.py builds the session",
+        ("compactor/job/session.py",),
+        "compactor/job/session.py builds the session",
     ),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from ledgerfold.storage.errors import InvalidRequest
@@ -10,7 +11,7 @@ from ledgerfold.storage.partition_names import partition_name
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Client
-    from ledgerfold.broker.client.admin import Admin
+    from ledgerfold.broker.client.administration.admin import Admin
 
 
 _NAMES = {
@@ -33,7 +34,7 @@ def refuse_url(options: argparse.Namespace, instead: str) -> None:
 
 
 def admin_of(options: argparse.Namespace) -> Admin:
-    from ledgerfold.broker.client.admin import Admin
+    from ledgerfold.broker.client.administration.admin import Admin
 
     return Admin(options.url)
 
@@ -51,3 +52,23 @@ def client_of(options: argparse.Namespace) -> Client:
     with admin_of(options) as admin:
         admin.broker_info()
     return Client(options.url)
+
+
+def tell_of_waiting(admin: Admin) -> None:
+    if why := why_waiting(admin):
+        print(why, file=sys.stderr)
+
+
+def why_waiting(admin: Admin, *, ends_at_once: bool = False) -> str:
+    """What keeps a run from beginning: Spark that warms up, say; empty where nothing does.
+
+    `ends_at_once`: also where no worker can work, and a run ends at once: what to install, which
+    whoever waits for the run is told by its end.
+    """
+    from ledgerfold.v1 import admin_pb2
+
+    states = [admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING]
+    if ends_at_once:
+        states.append(admin_pb2.COMPACTOR_STATE_UNAVAILABLE)
+    info = admin.broker_info(await_compactor=True)
+    return str(info.compactor_message) if info.compactor_state in states else ""

@@ -12,23 +12,23 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli.cleaner import add_cleaner
 from ledgerfold.broker.cli.clock import add_clock
-from ledgerfold.broker.cli.compacting import add_compact
-from ledgerfold.broker.cli.compaction import add_runs
-from ledgerfold.broker.cli.consuming import add_consume, add_read
-from ledgerfold.broker.cli.damage import add_repair, add_verify
-from ledgerfold.broker.cli.demos import add_demo
+from ledgerfold.broker.cli.data.consuming import add_consume, add_read
+from ledgerfold.broker.cli.data.damage import add_repair, add_verify
+from ledgerfold.broker.cli.data.export_kafka import add_export
+from ledgerfold.broker.cli.data.importing import add_import
+from ledgerfold.broker.cli.data.inspecting import add_info, add_segment
+from ledgerfold.broker.cli.data.producing import add_produce
+from ledgerfold.broker.cli.demo.demos import add_demo
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
-from ledgerfold.broker.cli.explaining import add_explain
-from ledgerfold.broker.cli.exporting import add_export
-from ledgerfold.broker.cli.importing import add_import
-from ledgerfold.broker.cli.inspecting import add_info, add_segment
+from ledgerfold.broker.cli.kafka.cleaner import add_cleaner
 from ledgerfold.broker.cli.parsing import Parser
-from ledgerfold.broker.cli.producing import add_produce
 from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
-from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
-from ledgerfold.broker.cli.what_if import add_what_if
+from ledgerfold.broker.cli.topics.compacting import add_compact
+from ledgerfold.broker.cli.topics.compaction import add_runs
+from ledgerfold.broker.cli.topics.explaining import add_explain
+from ledgerfold.broker.cli.topics.topics import add_namespaces, add_topic_policies, add_topics
+from ledgerfold.broker.cli.what_if.command import add_what_if
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.version import __version__

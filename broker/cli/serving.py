@@ -6,9 +6,9 @@ import argparse
 import time
 from collections.abc import Callable
 
-from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
-from ledgerfold.broker.cli.kafka_config import add_serve_options, serve_config
-from ledgerfold.broker.cli.strategies import (
+from ledgerfold.broker.cli.kafka.config import add_serve_options, serve_config
+from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.topics.strategies import (
     add_allow_strategy,
     add_strategy_options,
     allowed_of,
@@ -177,7 +177,7 @@ def _start_ms(text: str) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.broker.common.settings import BrokerSettings
     from ledgerfold.broker.server.process import serve
     from ledgerfold.storage.settings import StoreSettings
     from ledgerfold.strategies.catalogue import DEFAULT

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable
 from datetime import datetime
+
+from ledgerfold.storage.errors import InvalidRequest
 
 _INT64_MAX = 2**63 - 1
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -98,3 +101,20 @@ def format_size(size_bytes: float) -> str:
             return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
         size_bytes /= 1024
     return f"{size_bytes:.1f} TiB"
+
+
+def settings_of(given: Iterable[str]) -> dict[str, str]:
+    """From "FIELD=VALUE" each. Raises InvalidRequest.
+
+    >>> settings_of(["property=a=b"])
+    {'property': 'a=b'}
+    """
+    settings: dict[str, str] = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not (name and equals):
+            raise InvalidRequest(f"{each!r} is no setting: write it as FIELD=VALUE.")
+        if name in settings:
+            raise InvalidRequest(f"Setting {name!r} is given twice.")
+        settings[name] = value
+    return settings

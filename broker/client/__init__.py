@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.client.client import Client
-    from ledgerfold.broker.client.consumer import Consumer
-    from ledgerfold.broker.client.message import Message
-    from ledgerfold.broker.client.message_id import MessageId
-    from ledgerfold.broker.client.options import (
+    from ledgerfold.broker.client.messages.message import Message
+    from ledgerfold.broker.client.messages.message_id import MessageId
+    from ledgerfold.broker.client.messages.options import (
         BatchingType,
         CompressionType,
         ConsumerType,
@@ -28,9 +26,11 @@ if TYPE_CHECKING:
         PartitionsRoutingMode,
         Result,
     )
-    from ledgerfold.broker.client.producer import Producer
-    from ledgerfold.broker.client.reader import Reader
-    from ledgerfold.broker.client.table_view import TableView
+    from ledgerfold.broker.client.sync.client import Client
+    from ledgerfold.broker.client.sync.consumer import Consumer
+    from ledgerfold.broker.client.sync.producer import Producer
+    from ledgerfold.broker.client.sync.reader import Reader
+    from ledgerfold.broker.client.sync.table_view import TableView
 
 __all__ = [
     "BatchingType",
@@ -50,18 +50,18 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Client": "client",
-    "Consumer": "consumer",
-    "Message": "message",
-    "MessageId": "message_id",
-    "Producer": "producer",
-    "Reader": "reader",
-    "TableView": "table_view",
+    "Client": "sync.client",
+    "Consumer": "sync.consumer",
+    "Message": "messages.message",
+    "MessageId": "messages.message_id",
+    "Producer": "sync.producer",
+    "Reader": "sync.reader",
+    "TableView": "sync.table_view",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'options')}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'messages.options')}")
     return getattr(module, name)

@@ -18,9 +18,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple, Protocol
 
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.coverage import check_coverage
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic

@@ -2,7 +2,7 @@
 
 The scheduler, a run and the threshold monitor are written against these protocols, so that each can
 be tested without a broker, without files and without Spark. broker/topics/broker.py,
-broker/topics/topic.py and broker/compaction/supervisor.py satisfy them.
+broker/topics/topic.py and broker/worker/supervisor.py satisfy them.
 """
 
 from __future__ import annotations
@@ -11,32 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Protocol
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import (
-    AnalyzeRequest,
-    CleanManifest,
-    CleanPlan,
-    CompactionPlan,
     Manifest,
-    TellChoicesRequest,
-    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import (
-    CompactionStrategy,
     Policies,
     RunRecord,
     SegmentRecord,
     TopicRecord,
 )
-from ledgerfold.v1.what_if_pb2 import TopicWhatIf
-
-OnProgress = Callable[[CompactionProgress], None]
 
 
 class CompactionSnapshot(Protocol):
@@ -104,58 +93,6 @@ class CompactableTopic(Protocol):
         self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
     ) -> None:
         """Verifies, then publishes view and run record in one write. Raises CompactionFenced."""
-        ...
-
-
-class Compactor(Protocol):
-    """The worker, as a run sees it (broker/compaction/supervisor.py)."""
-
-    @property
-    def is_disabled(self) -> bool: ...
-    def retry_now(self) -> None:
-        """Does not wait out the pause after a failed start."""
-        ...
-
-    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Cancelling the task ends the run in the worker before this raises CancelledError."""
-        ...
-
-
-class OwnCompactor(Compactor, Protocol):
-    """As the broker sees it: it comes and goes with the broker, which shows how it is."""
-
-    state: CompactorState
-    message: str
-    # How often another worker was started.
-    restarts: int
-
-    @property
-    def pid(self) -> int: ...
-    def start(self) -> None:
-        """Returns at once."""
-        ...
-
-    async def stop(self) -> None: ...
-    async def known(self) -> None:
-        """Returns when it is known whether it can work here; `message` says what it does then."""
-        ...
-
-    async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """A round of Kafka's cleaner. Cancelling the task ends it in the worker, as in run()."""
-        ...
-
-    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """What strategies would come to. Cancelling the task ends it."""
-        ...
-
-    async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Whether one of the user's own can be set. Raises InvalidStrategy, CompactorUnavailable
-        (nobody can tell now).
-        """
-        ...
-
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """What a strategy of the user's own says of messages. Raises CompactorUnavailable."""
         ...
 
 

@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Protocol
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 

@@ -30,10 +30,10 @@ from ledgerfold.broker.compaction.interfaces import (
     CompactableTopic,
     CompactionBroker,
     CompactionSnapshot,
-    Compactor,
 )
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (

@@ -27,6 +27,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.due import has_news, is_outdated
 from ledgerfold.broker.compaction.history import (
     RESTARTED_MESSAGE,
@@ -39,7 +40,6 @@ from ledgerfold.broker.compaction.interfaces import (
     CompactableTopic,
     CompactionBroker,
     CompactionSnapshot,
-    Compactor,
 )
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.queue import CompactionQueue
@@ -47,7 +47,7 @@ from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.status import status_of_record, status_of_run
 from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import (
     CompactionCancelled,

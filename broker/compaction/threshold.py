@@ -21,10 +21,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.compaction.history import CompactionHistory, failures_in_a_row
-from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker, Compactor
-from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
 from ledgerfold.broker.policies.effective import Threshold, broker_policies, effective_threshold
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Policies, RunTrigger
 

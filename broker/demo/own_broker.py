@@ -66,7 +66,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def answers(url: str) -> bool:
     """Whether a broker is there."""
-    from ledgerfold.broker.client.admin import Admin
+    from ledgerfold.broker.client.administration.admin import Admin
 
     try:
         with Admin(url, timeout_seconds=2) as admin:

@@ -1,7 +1,7 @@
 """Why a record of a Kafka topic is where it is, and what the next round of the cleaner does to it.
 
 Pure: what the rules are asked of is found before (kafka_scan.py). The rules are those of a round
-(compactor/kafka/keep.py), as sentences:
+(compactor/kafka/record_filter.py), as sentences:
 
     >>> round_ = NextRound(first_dirty=40, bound=90, map_end=90, active_base=90, now_ms=5000)
     >>> record = Record(12, 1000, b"k", b"v", Batch(10, 14))
@@ -21,7 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.kafka.cleanable import Limit
 from ledgerfold.v1 import explain_pb2 as pb
 

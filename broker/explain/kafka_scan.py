@@ -29,9 +29,9 @@ from ledgerfold.broker.explain.kafka import (
     explain_marker,
 )
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
-from ledgerfold.broker.kafka.choice import Candidate
-from ledgerfold.broker.kafka.cleaner import plan_of
-from ledgerfold.broker.kafka.producers import AbortedTransaction, LastEntry
+from ledgerfold.broker.kafka.cleaner.choice import Candidate
+from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
+from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, LastEntry
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan

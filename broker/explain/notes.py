@@ -15,7 +15,7 @@ from ledgerfold.broker.explain.rules import Facts
 from ledgerfold.broker.explain.run_line import strategy_of
 from ledgerfold.broker.explain.strategies import rules_of
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.strategies.catalogue import told as strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import RunRecord

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ledgerfold.broker.explain.evaluation import Case
 from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys, strategy_of
-from ledgerfold.broker.explain.sitting import Case
-from ledgerfold.broker.explain.strategies.judge import Verdict, dropped
+from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
 
-def judged(found: Found, strategy: str, *, keeps: bool) -> Verdict:
+def judged(found: Found, strategy: str, *, keeps: bool) -> Decision:
     """By a run that keeps them, or does not."""
     if keeps:
-        return Verdict(
+        return Decision(
             found,
             True,
             pb.COMPACTION_RULE_NULL_KEY_RETAINED,
@@ -26,9 +26,9 @@ def judged(found: Found, strategy: str, *, keeps: bool) -> Verdict:
         )
     if drops_null_keys(strategy):
         why = f"null key, of which {strategy} keeps none"
-        return Verdict(found, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
+        return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
     why = "null key, retain_null_key=false"
-    return Verdict(found, False, pb.COMPACTION_RULE_NULL_KEY, why)
+    return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY, why)
 
 
 def tell_past(case: Case, line: RunLine) -> None:
@@ -49,7 +49,7 @@ def tell_past(case: Case, line: RunLine) -> None:
         case.kept = first
 
 
-def _dropped(found: Found, suspects: Sequence[str]) -> Verdict:
+def _dropped(found: Found, suspects: Sequence[str]) -> Decision:
     """By a run of one of these strategies: the reason, if it is that of each."""
     verdict, *others = [judged(found, each, keeps=False) for each in suspects]
     if all(other == verdict for other in others):

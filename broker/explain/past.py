@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from ledgerfold.broker.explain.evaluation import Case, Evaluation
 from ledgerfold.broker.explain.run_line import RunLine, strategy_of
-from ledgerfold.broker.explain.sitting import Case, Sitting
 from ledgerfold.broker.explain.strategies import OWN, rules_of
-from ledgerfold.broker.explain.strategies.judge import HELD_MAX, Asked, Verdict
+from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Asked, Decision
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import settings_of
@@ -68,7 +68,7 @@ class Past:
         self._rules = rules_of(strategy.name)
         time_ms = run.plan_time_ms or run.started_ms
         judge = self._rules.judge(asked_of(strategy, time_ms, self._read))
-        self._sitting = Sitting(judge, self._conclude, self._forget)
+        self._sitting = Evaluation(judge, self._conclude, self._forget)
         met, self._kept = list(self._kept), deque(maxlen=HELD_MAX)
         for case in sorted(met, key=lambda case: case.found.identity):
             self._judge(case)
@@ -89,7 +89,7 @@ class Past:
         if self._rules is OWN:
             self._is_known = False
 
-    def _conclude(self, case: Case, verdict: Verdict) -> None:
+    def _conclude(self, case: Case, verdict: Decision) -> None:
         run, span = self._line.runs[self._at], self._line.span(self._at)
         if verdict.keeps:
             self._kept.append(case)

@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from ledgerfold.broker.explain import null_keys
 from ledgerfold.broker.explain import text as explain_text
+from ledgerfold.broker.explain.evaluation import Case, Evaluation
 from ledgerfold.broker.explain.past import Past, asked_of
 from ledgerfold.broker.explain.run_line import (
     RunLine,
@@ -42,9 +43,8 @@ from ledgerfold.broker.explain.run_line import (
     drops_null_keys,
     strategy_of,
 )
-from ledgerfold.broker.explain.sitting import Case, Sitting
 from ledgerfold.broker.explain.strategies import OWN, rules_of
-from ledgerfold.broker.explain.strategies.judge import Verdict, dropped
+from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -132,13 +132,13 @@ class _Account:
         self._past, self._anew = None, None
         asked = asked_of(facts.strategy, facts.time_ms, facts.read)
         rules = rules_of(facts.strategy.name)
-        self._next = Sitting(rules.judge(asked), _conclude_next)
+        self._next = Evaluation(rules.judge(asked), _conclude_next)
         if facts.line is not None and facts.has_key:
             self._past = Past(facts.line, facts.read, is_whole=facts.is_whole)
             if rules is not OWN and any(
                 strategy_of(run) != facts.strategy for run in facts.line.runs
             ):
-                self._anew = Sitting(rules.judge(asked), _conclude_anew)
+                self._anew = Evaluation(rules.judge(asked), _conclude_anew)
 
     def meet(self, found: Found) -> Case:
         case, line = Case(found), self._facts.line
@@ -173,11 +173,11 @@ class _Account:
             case.next = null_keys.judged(found, name, keeps=keeps)
 
 
-def _conclude_next(case: Case, verdict: Verdict) -> None:
+def _conclude_next(case: Case, verdict: Decision) -> None:
     case.next = verdict
 
 
-def _conclude_anew(case: Case, verdict: Verdict) -> None:
+def _conclude_anew(case: Case, verdict: Decision) -> None:
     case.anew = verdict
 
 
@@ -255,7 +255,7 @@ def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> _Reason:
 
 
 def _tell_reason(
-    told: pb.ExplainedVersion, case: Case, verdict: Verdict | None, facts: Facts
+    told: pb.ExplainedVersion, case: Case, verdict: Decision | None, facts: Facts
 ) -> _Reason:
     """Strategy, rule and cause, where it is known whose they are: one of several runs may have
     dropped it, each by its own strategy."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ledgerfold.broker.explain.strategies.judge import Verdict
+from ledgerfold.broker.explain.strategies.evaluator import Decision
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1 import explain_pb2 as pb
@@ -99,7 +99,7 @@ def _under(words: Words) -> str:
     return f" under {words.under}" if words.under else ""
 
 
-def next_change(version: pb.ExplainedVersion, verdict: Verdict | None) -> str:
+def next_change(version: pb.ExplainedVersion, verdict: Decision | None) -> str:
     """What happens to it next, and what it takes. `verdict`: of a run that started now."""
     if verdict is None:
         return f"its raw copy goes when ledger {version.id.ledger_id} is trimmed"

@@ -2,9 +2,10 @@
 
 An append goes through these steps, all of them on the event loop and without a pause:
 
-1. What the batch may be (broker/kafka/validation.py); it gets its offsets and its time.
+1. What the batch may be (broker/kafka/log/validation.py); it gets its offsets and its time.
 2. Whether the active segment ends before it (ledgerfold/kafka/rolling.py).
-3. Whether its producer may append it now, or has done so before (broker/kafka/producers.py).
+3. Whether its producer may append it now, or has done so before
+   (broker/kafka/producers/producers.py).
 4. It is queued, and its producer's state and the transaction index know of it.
 
 What is durable is what a single broker has: so the high watermark is behind the last durable batch,
@@ -20,18 +21,18 @@ from concurrent.futures import Executor
 from random import getrandbits
 from typing import NamedTuple
 
-from ledgerfold.broker.kafka.aborted import committed, record_of
-from ledgerfold.broker.kafka.checkpoint_file import topic_partition
-from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
-from ledgerfold.broker.kafka.loading import FoundBatch
-from ledgerfold.broker.kafka.log import KafkaLog
-from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
-from ledgerfold.broker.kafka.producers import AbortedTransaction, Producers
-from ledgerfold.broker.kafka.reads import StoredBatch
-from ledgerfold.broker.kafka.remembered import beginning, remembered
-from ledgerfold.broker.kafka.segments import LiveSegment
-from ledgerfold.broker.kafka.settings import INT_MAX
-from ledgerfold.broker.kafka.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
+from ledgerfold.broker.kafka.config.settings import INT_MAX
+from ledgerfold.broker.kafka.log.aborted import committed, record_of
+from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
+from ledgerfold.broker.kafka.log.loading import FoundBatch
+from ledgerfold.broker.kafka.log.log import KafkaLog
+from ledgerfold.broker.kafka.log.reads import StoredBatch
+from ledgerfold.broker.kafka.log.segments import LiveSegment
+from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
+from ledgerfold.broker.kafka.producers.producer_snapshots import beginning, remembered
+from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, Producers
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.new_ledgers import NewLedgers
 from ledgerfold.broker.log.state import LogState
@@ -132,7 +132,7 @@ class GroupCommit:
                     self._state.fail(error)
                     raise
 
-        return await to_its_end(step())
+        return await run_to_completion(step())
 
     async def close(self) -> bool:
         """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
@@ -150,7 +150,7 @@ class GroupCommit:
             writer, self._writers.open = self._writers.open, None
             self._state.close()
             # NOTE: after a failure, too: a thread may still write to what is recovered next.
-            await to_its_end(self._close(None if has_failed else writer))
+            await run_to_completion(self._close(None if has_failed else writer))
         return not has_failed
 
     async def _close(self, writer: LedgerWriter | None) -> None:

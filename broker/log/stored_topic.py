@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.storage.errors import Moved
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.records_pb2 import TopicRecord
@@ -50,7 +50,7 @@ class StoredTopic:
 
         Raises what `edit` raises, Moved (the topic was unloaded), DiskFailure.
         """
-        await to_its_end(self._change(edit, applied))
+        await run_to_completion(self._change(edit, applied))
 
     async def _change(self, edit: Edit, applied: Callable[[], object] | None) -> None:
         async with self._turn:

@@ -49,7 +49,7 @@ COMPACTOR_RESTARTS = Metric(
     "",
     "How often a worker ended and another one was started.",
 )
-# By the attributes of broker/ground/outgoing.py that they tell.
+# By the attributes of broker/common/outgoing.py that they tell.
 OUTGOING_METRICS = {
     "streams": Metric(
         "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."

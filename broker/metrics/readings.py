@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.common.given_names import shown_topic
+from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.compaction.history import CompactionStats
-from ledgerfold.broker.ground.given_names import shown_topic
-from ledgerfold.broker.ground.names import namespace_of
 from ledgerfold.broker.metrics.catalogue import OUTGOING_METRICS
 from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS

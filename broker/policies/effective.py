@@ -24,7 +24,7 @@ from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.broker.common.settings import BrokerSettings
 
 FIELDS = tuple(field.name for field in Policies.DESCRIPTOR.fields)
 _LOWEST = {

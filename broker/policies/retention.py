@@ -42,13 +42,13 @@ def ledgers_to_trim(
     # The newest one always stays.
     may_go = max(0, min(may_go, len(ledgers.ids) - 1))
     kept_bytes = ledgers.bytes_of_oldest(may_go)
-    doomed = []
+    deletable = []
     for record in islice(ledgers.closed(), may_go):
         if not _may_go(record, kept_bytes, policies, now_ms):
             break
-        doomed.append(record.ledger_id)
+        deletable.append(record.ledger_id)
         kept_bytes -= size_bytes(record)
-    return doomed
+    return deletable
 
 
 def has_limit(policies: Policies) -> bool:

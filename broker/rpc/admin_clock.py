@@ -1,8 +1,8 @@
-"""The calls of AdminService that read and move the broker's clock (broker/ground/clock.py)."""
+"""The calls of AdminService that read and move the broker's clock (broker/common/clock.py)."""
 
 from __future__ import annotations
 
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1.admin_pb2 import (
@@ -22,7 +22,7 @@ class ClockHandlers:
             now_ms=self._broker.clock_ms(), is_manual=self._broker.manual_clock is not None
         )
 
-    @runs_to_its_end
+    @runs_to_completion
     async def move(self, request: MoveClockRequest) -> MoveClockResponse:
         clock = self._broker.manual_clock
         if clock is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.explain.scan import Explainer
-from ledgerfold.broker.ground.names import persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import COMPACTED, existing_names
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
@@ -31,7 +31,7 @@ class CompactionHandlers:
         self._forecaster = Forecaster(broker)
         self._kafka_forecaster = KafkaForecaster(broker)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def trigger(
         self, request: admin_pb2.TriggerCompactionRequest
     ) -> admin_pb2.TriggerCompactionResponse:
@@ -57,7 +57,7 @@ class CompactionHandlers:
         async for status in self._compaction.watch(name):
             yield admin_pb2.WatchCompactionResponse(status=status)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def cancel(
         self, request: admin_pb2.CancelCompactionRequest
     ) -> admin_pb2.CancelCompactionResponse:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 
-from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.stats.partitioned import partitioned_stats
@@ -22,7 +22,7 @@ class PartitionedTopicHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    @runs_to_its_end
+    @runs_to_completion
     async def create(
         self, request: admin_pb2.CreatePartitionedTopicRequest
     ) -> admin_pb2.CreatePartitionedTopicResponse:
@@ -31,7 +31,7 @@ class PartitionedTopicHandlers:
         await self._broker.create_partitioned_topic(name, request.partitions, kafka)
         return admin_pb2.CreatePartitionedTopicResponse()
 
-    @runs_to_its_end
+    @runs_to_completion
     async def grow(
         self, request: admin_pb2.UpdatePartitionedTopicRequest
     ) -> admin_pb2.UpdatePartitionedTopicResponse:
@@ -55,7 +55,7 @@ class PartitionedTopicHandlers:
         topics = self._broker.partitions.list_names(namespace)
         return admin_pb2.ListPartitionedTopicsResponse(topics=topics)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def delete(
         self, request: admin_pb2.DeletePartitionedTopicRequest
     ) -> admin_pb2.DeletePartitionedTopicResponse:

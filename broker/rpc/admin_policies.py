@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.ground.given_names import check_namespace
-from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.given_names import check_namespace
+from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.storage.errors import InvalidRequest
@@ -21,7 +21,7 @@ class PolicyHandlers:
         of = self._policies.of_topic if kind == "topic" else self._policies.of_namespace
         return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
 
-    @runs_to_its_end
+    @runs_to_completion
     async def update(
         self, request: admin_pb2.UpdatePoliciesRequest
     ) -> admin_pb2.UpdatePoliciesResponse:

@@ -1,5 +1,5 @@
 """The calls of AdminService about subscriptions, and `__compaction` among them: it is moved as they
-are (broker/subscriptions/moves.py, broker/compaction/cursor_moves.py).
+are (broker/subscriptions/cursor_operations.py, broker/compaction/cursor_operations.py).
 
 Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
 refused there, as in Pulsar.
@@ -7,12 +7,12 @@ refused there, as in Pulsar.
 
 from __future__ import annotations
 
-from ledgerfold.broker.compaction import cursor_moves as compaction_moves
-from ledgerfold.broker.ground.given_names import shown
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.given_names import shown
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.compaction import cursor_operations as compaction_moves
 from ledgerfold.broker.rpc.existing import existing_topics
-from ledgerfold.broker.subscriptions import moves as cursor_moves
+from ledgerfold.broker.subscriptions import cursor_operations as cursor_moves
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     existing_subscription,
@@ -35,7 +35,7 @@ class SubscriptionHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    @runs_to_its_end
+    @runs_to_completion
     async def create(
         self, request: admin_pb2.CreateSubscriptionRequest
     ) -> admin_pb2.CreateSubscriptionResponse:
@@ -60,7 +60,7 @@ class SubscriptionHandlers:
             names.append(COMPACTION_CURSOR)
         return admin_pb2.ListSubscriptionsResponse(subscriptions=names)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def expire_messages(
         self, request: admin_pb2.ExpireMessagesRequest
     ) -> admin_pb2.ExpireMessagesResponse:
@@ -89,7 +89,7 @@ class SubscriptionHandlers:
             return await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
         return await cursor_moves.expire_all(topic, request.older_than_ms)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def reset_cursor(
         self, request: admin_pb2.ResetCursorRequest
     ) -> admin_pb2.ResetCursorResponse:
@@ -114,7 +114,7 @@ class SubscriptionHandlers:
         await on_each(self._names(request.topic), reset)
         return admin_pb2.ResetCursorResponse()
 
-    @runs_to_its_end
+    @runs_to_completion
     async def skip_messages(
         self, request: admin_pb2.SkipMessagesRequest
     ) -> admin_pb2.SkipMessagesResponse:
@@ -128,7 +128,7 @@ class SubscriptionHandlers:
             await subscription.persist()
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def clear_backlog(
         self, request: admin_pb2.ClearBacklogRequest
     ) -> admin_pb2.ClearBacklogResponse:

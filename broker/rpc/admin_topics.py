@@ -10,8 +10,8 @@ import json
 from operator import itemgetter
 from typing import Any
 
-from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.existing import existing_names, existing_topics, recorded_name
 from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
@@ -32,13 +32,13 @@ class TopicHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    @runs_to_its_end
+    @runs_to_completion
     async def create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
         await self._broker.create_topic(persistent_topic(request.topic, "created"), kafka)
         return admin_pb2.CreateTopicResponse()
 
-    @runs_to_its_end
+    @runs_to_completion
     async def delete(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:
         name, force = recorded_name(self._broker, request.topic), request.force
         await freeing(self._broker.store, lambda: self._broker.delete_topic(name, force))
@@ -78,20 +78,20 @@ class TopicHandlers:
             )
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
-    @runs_to_its_end
+    @runs_to_completion
     async def unload(self, request: admin_pb2.UnloadTopicRequest) -> admin_pb2.UnloadTopicResponse:
         for name in existing_names(self._broker, request.topic):
             await self._broker.unload_topic(name)
         return admin_pb2.UnloadTopicResponse()
 
-    @runs_to_its_end
+    @runs_to_completion
     async def trim(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicResponse:
         removed = [
             await topic.trim() for topic in await existing_topics(self._broker, request.topic)
         ]
         return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
 
-    @runs_to_its_end
+    @runs_to_completion
     async def truncate(
         self, request: admin_pb2.TruncateTopicRequest
     ) -> admin_pb2.TruncateTopicResponse:
@@ -101,7 +101,7 @@ class TopicHandlers:
         await freeing(broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x)))
         return admin_pb2.TruncateTopicResponse()
 
-    @runs_to_its_end
+    @runs_to_completion
     async def terminate(
         self, request: admin_pb2.TerminateTopicRequest
     ) -> admin_pb2.TerminateTopicResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.publish import publish
 from ledgerfold.broker.rpc.read import get_last_message_id, read

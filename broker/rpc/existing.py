@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.ground.given_names import is_stand_in, shown_topic
-from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.common.given_names import is_stand_in, shown_topic
+from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import TopicNotFound

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from ledgerfold.broker.ground.outgoing import Outgoing
+from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import errors_told_to
 from ledgerfold.rpc_texts import cut_texts, take_request

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from ledgerfold.broker.ground.outgoing import Outgoing
+from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.rpc_errors import errors_told_to
 
 

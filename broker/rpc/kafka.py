@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ledgerfold.broker.ground.names import persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
-from ledgerfold.broker.kafka.aborted import take_over
+from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.kafka.log.aborted import take_over
 from ledgerfold.broker.kafka.partition import Appended, TakenOver
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.producers import AbortedTransaction
+from ledgerfold.broker.kafka.producers.producer import Origin
+from ledgerfold.broker.kafka.producers.producers import AbortedTransaction
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
@@ -56,7 +56,7 @@ class KafkaHandlers:
         allocate: Callable[[], int] = self._broker.metadata.allocate_producer_id
         return kafka_pb2.InitProducerIdResponse(producer_id=await self._broker.in_thread(allocate))
 
-    @runs_to_its_end
+    @runs_to_completion
     async def append(self, request: kafka_pb2.KafkaAppendRequest) -> kafka_pb2.KafkaAppendResponse:
         topic = await self._topic(request.topic, to_write=True)
         origin, taken_over = _ORIGINS.get(request.origin), _taken_over(request)
@@ -71,7 +71,7 @@ class KafkaHandlers:
             await take_over(topic.log, topic.stored, list(map(_aborted, request.aborted)))
         return _appended(appended)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def end_transaction(
         self, request: kafka_pb2.EndTransactionRequest
     ) -> kafka_pb2.KafkaAppendResponse:
@@ -103,7 +103,7 @@ class KafkaHandlers:
             told.uncleanable_kind, told.uncleanable_reason = left_alone
         return told
 
-    @runs_to_its_end
+    @runs_to_completion
     async def roll_segment(
         self, request: kafka_pb2.RollSegmentRequest
     ) -> kafka_pb2.RollSegmentResponse:
@@ -115,7 +115,7 @@ class KafkaHandlers:
         base_offset = await topic.begin_segment(request.base_offset, left, modified_ms)
         return kafka_pb2.RollSegmentResponse(base_offset=base_offset)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def set_log_start(
         self, request: kafka_pb2.SetLogStartRequest
     ) -> kafka_pb2.SetLogStartResponse:
@@ -123,7 +123,7 @@ class KafkaHandlers:
         start = await topic.set_log_start(request.offset)
         return kafka_pb2.SetLogStartResponse(log_start_offset=start)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def truncate_log(
         self, request: kafka_pb2.TruncateLogRequest
     ) -> kafka_pb2.TruncateLogResponse:
@@ -132,7 +132,7 @@ class KafkaHandlers:
             **(await truncate_log(self._broker, name, request.offset))._asdict()
         )
 
-    @runs_to_its_end
+    @runs_to_completion
     async def set_high_watermark(
         self, request: kafka_pb2.SetHighWatermarkRequest
     ) -> kafka_pb2.SetHighWatermarkResponse:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.ground.given_names import NAME_CHARACTERS_MAX
-from ledgerfold.broker.ground.names import persistent_topic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
-from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
-from ledgerfold.broker.kafka.choice import Candidate, Verdict
-from ledgerfold.broker.kafka.cleaner import plan_of
+from ledgerfold.broker.common.given_names import NAME_CHARACTERS_MAX
+from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict
+from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
+from ledgerfold.broker.kafka.cleaner.pass_ import Turn, kind_of
+from ledgerfold.broker.kafka.cleaner.states import Paused
+from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
+from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
+from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.kafka.settings import Setting, Value, text_of
-from ledgerfold.broker.kafka.states import Paused
-from ledgerfold.broker.kafka.topic_settings import TOPIC_SETTINGS
-from ledgerfold.broker.kafka.turn import Turn, kind_of
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_settings import (
@@ -70,7 +70,7 @@ class CleanerHandlers:
         ]
         return kafka_pb2.GetKafkaConfigResponse(entries=entries)
 
-    @runs_to_its_end
+    @runs_to_completion
     async def set_config(
         self, request: kafka_pb2.SetKafkaConfigRequest
     ) -> kafka_pb2.SetKafkaConfigResponse:
@@ -130,7 +130,7 @@ class CleanerHandlers:
                 told.why_not = verdict.value
         return told
 
-    @runs_to_its_end
+    @runs_to_completion
     async def clean(self, request: kafka_pb2.CleanTurnRequest) -> kafka_pb2.CleanTurnResponse:
         name = None
         if request.topic:
@@ -172,7 +172,7 @@ class CleanerHandlers:
             )
         return told
 
-    @runs_to_its_end
+    @runs_to_completion
     async def retain(
         self, request: kafka_pb2.RunRetentionRequest
     ) -> kafka_pb2.RunRetentionResponse:
@@ -200,7 +200,7 @@ class CleanerHandlers:
             is_starting=not cleaner.has_started,
         )
 
-    @runs_to_its_end
+    @runs_to_completion
     async def set_cleaning(
         self, request: kafka_pb2.SetCleaningRequest
     ) -> kafka_pb2.SetCleaningResponse:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from ledgerfold.broker.ground.given_names import check_name
-from ledgerfold.broker.ground.names import persistent_topic
+from ledgerfold.broker.common.given_names import check_name
+from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_reader import (

@@ -10,7 +10,7 @@ The stream ends, and neither task is left, when
 * either task meets a defect, an exception that is none of ours: it is raised at once, and the call
   ends with INTERNAL and a sentence (ledgerfold/rpc_errors.py);
 * the client goes away: gRPC cancels the handler;
-* the client takes nothing, and others need the room (broker/ground/outgoing.py): delivering, which
+* the client takes nothing, and others need the room (broker/common/outgoing.py): delivering, which
   waits for it, is given up, and if the client does not even take the error, its connection goes.
 """
 
@@ -25,8 +25,8 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.message import DecodeError
 
-from ledgerfold.broker.ground.outgoing import Share
-from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.common.outgoing import Share
+from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.rpc.severing import sever
 from ledgerfold.rpc_errors import abort_with
 from ledgerfold.rpc_texts import take_request

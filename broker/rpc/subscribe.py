@@ -15,10 +15,10 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-from ledgerfold.broker.ground.given_names import check_name, check_properties
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
-from ledgerfold.broker.ground.traffic import Traffic
-from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.common.given_names import check_name, check_properties
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.subscriptions.consumer import Consumer, Output
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -97,7 +97,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
             remove_subscription(topic, subscription)
 
 
-@runs_to_its_end
+@runs_to_completion
 async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekResponse:
     """Answers when the cursor has moved durably; its consumers are disconnected before that."""
     topic = await broker.topic(persistent_topic(request.topic), create=False)
@@ -105,7 +105,7 @@ async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekRe
     return data_pb2.SeekResponse(incarnation=subscription.cursor.incarnation)
 
 
-@runs_to_its_end
+@runs_to_completion
 async def unsubscribe(
     broker: Broker, request: data_pb2.UnsubscribeRequest
 ) -> data_pb2.UnsubscribeResponse:

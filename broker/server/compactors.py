@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.compaction.interfaces import OwnCompactor
-from ledgerfold.broker.compaction.service_compactor import ServiceCompactor, load_service
-from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
+from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 
 
 def compactor_of(settings: BrokerSettings) -> OwnCompactor:

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ledgerfold.broker.compaction.worker_remains import end_left_over
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.worker.remains import end_left_over
 from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock

@@ -21,15 +21,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.compaction.interfaces import OwnCompactor
-from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.start_checks import aside, check_start
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.worker.compactor import OwnCompactor
 from ledgerfold.storage.files import REAL, make_durable_dir
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore

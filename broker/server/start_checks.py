@@ -13,7 +13,7 @@ import re
 import socket
 from pathlib import Path
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.storage.errors import AddressInUse, InvalidRequest
 
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})")

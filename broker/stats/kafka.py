@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledgerfold.broker.kafka.cleaner import Cleaner
+from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 

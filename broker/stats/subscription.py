@@ -4,14 +4,14 @@ Source: Pulsar's SubscriptionStatsImpl, ConsumerStatsImpl and CursorStats, as fa
 exist here; the size of the backlog is added by broker/stats/topic.py. Unacknowledged messages are
 counted for Shared and Key_Shared only, as in Pulsar. A reader is shown as Pulsar shows one: as a
 subscription that is not durable, with one consumer. `unsentBytes` is not Pulsar's: what was read
-for a consumer or reader and is not sent yet (broker/ground/outgoing.py).
+for a consumer or reader and is not sent yet (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.reading import LogReader

@@ -17,10 +17,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from ledgerfold.broker.common.given_names import shown
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
+from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.compaction.history import CompactionStats
-from ledgerfold.broker.ground.given_names import shown
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR
-from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.stats.subscription import (
     describe,

@@ -3,7 +3,7 @@
 The subscription pushes, whoever serves the stream takes. The queue is bounded in bytes by the room
 that dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more;
 what was taken is one frame, and the next is taken when that one is on its way. Both count to what
-all streams may hold (broker/ground/outgoing.py).
+all streams may hold (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.outgoing import Share
-from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.common.outgoing import Share
+from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded

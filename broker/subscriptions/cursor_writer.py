@@ -30,7 +30,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ledgerfold.broker.ground.clock import Clock, Timer, WallClock
+from ledgerfold.broker.common.clock import Clock, Timer, WallClock
 from ledgerfold.storage.errors import StorageError
 from ledgerfold.v1.records_pb2 import CursorRecord
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ledgerfold.broker.ground.outgoing import Share
+from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery

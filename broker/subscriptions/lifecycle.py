@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.given_names import called, check_name
-from ledgerfold.broker.ground.outgoing import Outgoing
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.given_names import called, check_name
+from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
-from ledgerfold.broker.ground.outgoing import Outgoing
+from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor

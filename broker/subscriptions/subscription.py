@@ -22,9 +22,9 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.traffic import Traffic
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer

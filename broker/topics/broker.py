@@ -19,29 +19,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from ledgerfold.broker.compaction.interfaces import (
-    CompactableTopic,
-    CompactionSnapshot,
-    OwnCompactor,
-)
+from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
+from ledgerfold.broker.common.given_names import shown_topic
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
-from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.given_names import shown_topic
-from ledgerfold.broker.ground.names import namespace_of
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.ground.uncancelled import to_its_end
-from ledgerfold.broker.kafka.cleaner import Cleaner
-from ledgerfold.broker.kafka.config import BrokerConfig
+from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
+from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
-from ledgerfold.broker.topics.kafka_surroundings import NamedTopic
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
+from ledgerfold.broker.topics.kafka_topic_context import NamedTopic
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.worker.compactor import OwnCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
@@ -197,7 +194,7 @@ class Broker:
         """As topic(), of either kind. `kafka`: the settings of a Kafka topic that is created."""
         loaded = self._usable(name, to_write)
         while loaded is None:
-            found = await to_its_end(self._load_anew(name, create, to_write, kafka))
+            found = await run_to_completion(self._load_anew(name, create, to_write, kafka))
             # It may have been unloaded again before its caller's turn came.
             loaded = found if found.is_loaded else self._usable(name, to_write)
         return loaded
@@ -377,7 +374,9 @@ class Broker:
                 await self._unload(name)
             records = filter(None, map(self.metadata.topic, names))
             ledger_ids = [each for record in records for each in all_ledger_ids(record)]
-            await to_its_end(self.in_thread(lambda: self._forget(names, ledger_ids, and_also)))
+            await run_to_completion(
+                self.in_thread(lambda: self._forget(names, ledger_ids, and_also))
+            )
             for name in names:
                 for callback in self.on_deleted:
                     callback(name)

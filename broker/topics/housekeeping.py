@@ -4,7 +4,7 @@ Every check interval, and whenever a test clock was moved, each loaded topic is 
 
 1. An open ledger with entries that has reached its age is closed, though nobody publishes (Pulsar:
    ManagedLedgerImpl.rollCurrentLedgerIfFull).
-2. Message TTL: subscriptions pass what is too old (broker/subscriptions/moves.py).
+2. Message TTL: subscriptions pass what is too old (broker/subscriptions/cursor_operations.py).
 3. Ledgers that nothing holds back any more are deleted (broker/policies/retention.py).
 4. Producers that have long been gone are forgotten (broker/topics/deduplication.py).
 
@@ -19,9 +19,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.subscriptions.moves import expire_all
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledgerfold.broker.kafka.producers import Producers
-from ledgerfold.broker.kafka.segments import Segments
+from ledgerfold.broker.kafka.log.segments import Segments
+from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.v1.kafka_pb2 import KafkaProducerInfo, KafkaSegmentInfo
 
 

@@ -2,8 +2,8 @@
 
 Nothing is remembered of its name: a batch that is sent twice is known by the producer id and the
 sequence numbers in its header, if it has any, and answered with the offset that it got before
-(broker/kafka/producers.py). What Kafka would refuse in a response is refused in the receipt, and
-the stream goes on.
+(broker/kafka/producers/producers.py). What Kafka would refuse in a response is refused in the
+receipt, and the stream goes on.
 
 On emulated time (`serve --test-clock`) the producer's own clock means nothing, as on other topics:
 records that it dated, with the publish time, get the broker's. Those with an event time keep it.
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ledgerfold.broker.ground.clock import Clock, ManualClock
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.log import KafkaLog
-from ledgerfold.broker.kafka.opened import OpenedRecords
+from ledgerfold.broker.common.clock import Clock, ManualClock
+from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log.key_check import OpenedRecords
+from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.partition import Appended
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c

@@ -6,7 +6,7 @@ An explicit offset that the log does not have is refused, as a fetch is (OFFSET_
 when retention overtakes a reader; the log's end is one that it has.
 
 Bounds: READ_BYTES_MAX of batches are held between the log and the stream, and of all streams what
-broker/ground/outgoing.py says. What was read ahead is dropped where others need the room.
+broker/common/outgoing.py says. What was read ahead is dropped where others need the room.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.outgoing import READ_LEAST, Outgoing
-from ledgerfold.broker.ground.traffic import Peer, Traffic
-from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
+from ledgerfold.broker.common.traffic import Peer, Traffic
+from ledgerfold.broker.kafka.log.log import KafkaLog
+from ledgerfold.broker.kafka.log.reads import Place, StoredBatch
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.kafka.reads import Place, StoredBatch
 from ledgerfold.broker.topics.reader import (
     CHECKS_MAX,
     READ_BYTES_MAX,

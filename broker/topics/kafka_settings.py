@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from typing import Protocol
 
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.kafka.checkpoint_file import topic_partition
-from ledgerfold.broker.kafka.cleaner import Cleaner
-from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
-from ledgerfold.broker.kafka.defects import Defects
-from ledgerfold.broker.kafka.topic_names import check_topic_name
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
+from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
+from ledgerfold.broker.kafka.config.defects import Defects
+from ledgerfold.broker.kafka.config.topic_names import check_topic_name
+from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions

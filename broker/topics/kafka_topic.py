@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from ledgerfold.broker.ground.clock import Clock, Timer
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.traffic import Traffic
-from ledgerfold.broker.kafka.begin_segment import begin_segment
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.common.clock import Clock, Timer
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.traffic import Traffic
+from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log.begin_segment import begin_segment
+from ledgerfold.broker.kafka.log.log import KafkaLog
+from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.reads import StoredBatch
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
-from ledgerfold.broker.topics.kafka_surroundings import KafkaSurroundings
+from ledgerfold.broker.topics.kafka_topic_context import KafkaTopicContext
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -60,7 +60,7 @@ PRODUCERS_CHECKED_MS = 600_000
 class KafkaTopic:
     """Made by Broker.any_topic(); unloaded by Broker.unload_topic()."""
 
-    def __init__(self, broker: KafkaSurroundings, record: TopicRecord) -> None:
+    def __init__(self, broker: KafkaTopicContext, record: TopicRecord) -> None:
         self.broker = broker
         self.store = broker.store
         self.stored = StoredTopic(record, broker.metadata, broker.executor)
@@ -254,7 +254,7 @@ class KafkaTopic:
     async def begin_segment(
         self, base_offset: int, empty_modified_ms: int | None, modified_ms: int | None
     ) -> int:
-        """The active one's base offset, as of broker/kafka/begin_segment.py."""
+        """The active one's base offset, as of broker/kafka/log/begin_segment.py."""
         times = empty_modified_ms, modified_ms
         return (await begin_segment(self.log, self.stored, base_offset, *times)).base_offset
 

@@ -3,7 +3,7 @@
 Its readers and producers connect again, as at any unload. A reader that has read further than the
 log goes now is refused then (OFFSET_OUT_OF_RANGE), until as much is appended. A round that is on
 its way is aborted where the active segment goes or is cut to another one; else it is waited for,
-for then it changes nothing that a truncation touches (broker/kafka/truncation.py).
+for then it changes nothing that a truncation touches (broker/kafka/log/truncation.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol, TypeVar
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.kafka.cleaner import Cleaner
-from ledgerfold.broker.kafka.truncation import truncate
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
+from ledgerfold.broker.kafka.log.truncation import truncate
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import DiskFailure, InvalidRequest, Moved, TopicNotFound

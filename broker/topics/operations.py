@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.compaction.commit import drop
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.topics.trimming import truncate

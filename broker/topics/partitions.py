@@ -30,9 +30,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from ledgerfold.broker.ground.given_names import check_topic, shown_topic
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.uncancelled import to_its_end
+from ledgerfold.broker.common.given_names import check_topic, shown_topic
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -44,7 +44,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import PARTITION_SUFFIX, parse_partition, partition_name
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     KafkaLog,
@@ -217,7 +217,7 @@ class Partitions:
         What an edit reads is so when it is written: a subscription that comes into being meanwhile
         is on new partitions, too.
         """
-        await to_its_end(self._change_in_turn(edit))
+        await run_to_completion(self._change_in_turn(edit))
 
     async def _change_in_turn(self, edit: Callable[[MetadataBatch], None]) -> None:
         async with self._turn:

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import Protocol
 
-from ledgerfold.broker.compaction.interfaces import OwnCompactor
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.compaction.own_strategies import check_allowed
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import (
     broker_policies,
@@ -30,6 +29,7 @@ from ledgerfold.broker.policies.effective import (
     updated_policies,
 )
 from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.worker.compactor import OwnCompactor
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.strategies.catalogue import listed
@@ -140,7 +140,7 @@ class PolicyStore:
         Raises InvalidRequest, CompactorUnavailable; then nothing has changed.
         """
         await self._check(changes)
-        await to_its_end(self._update_namespace(namespace, changes, remove))
+        await run_to_completion(self._update_namespace(namespace, changes, remove))
         for topic in list(self._broker.topics.values()):
             if TopicName.parse(topic.name).namespace == namespace:
                 await _hold_raw_data(topic)

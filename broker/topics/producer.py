@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ledgerfold.broker.ground.clock import Clock, ManualClock
+from ledgerfold.broker.common.clock import Clock, ManualClock
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue

@@ -9,7 +9,7 @@ reader does not keep the one it began with (broker/subscriptions/route.py), it i
 again.
 
 Bounds: READ_BYTES_MAX of entries are held between the log and the stream, and of all streams what
-broker/ground/outgoing.py says. What was read ahead is dropped where others need the room.
+broker/common/outgoing.py says. What was read ahead is dropped where others need the room.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.names import COMPACTION_CURSOR
-from ledgerfold.broker.ground.outgoing import READ_LEAST, Outgoing
-from ledgerfold.broker.ground.traffic import Peer, Traffic
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
+from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
+from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation

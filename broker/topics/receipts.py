@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError

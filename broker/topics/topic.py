@@ -11,12 +11,12 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.compaction.commit import TopicSnapshot, commit, snapshot
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
-from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import broker_policies, effective_policies
@@ -27,7 +27,7 @@ from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.reader import Reader
-from ledgerfold.broker.topics.surroundings import Surroundings
+from ledgerfold.broker.topics.topic_context import TopicContext
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 class Topic:
     """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
 
-    def __init__(self, broker: Surroundings, record: TopicRecord) -> None:
+    def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
         self.broker = broker
         self.store = broker.store
         self.stored = StoredTopic(record, broker.metadata, broker.executor)

@@ -16,9 +16,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.compaction.commit import ViewedTopic, forget_compacted, show
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
-from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.policies.retention import has_limit, ledgers_to_trim
 from ledgerfold.broker.subscriptions.subscription import Subscription
@@ -117,12 +117,14 @@ async def truncate(topic: TrimmedTopic) -> None:
     log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
     if drops_compacted:
         boundary = await log.roll()
-        doomed = [each for each in log.ledger_records() if each.ledger_id < boundary]
-        end = max(filter(None, map(last_entry, doomed)), default=EARLIEST)
+        deletable = [each for each in log.ledger_records() if each.ledger_id < boundary]
+        end = max(filter(None, map(last_entry, deletable)), default=EARLIEST)
     else:
-        doomed = [each for each in log.ledger_records() if each.state == LEDGER_STATE_CLOSED]
+        deletable = [each for each in log.ledger_records() if each.state == LEDGER_STATE_CLOSED]
         end = log.last_position()
-    await _remove(topic, [each.ledger_id for each in doomed], end, drops_compacted=drops_compacted)
+    await _remove(
+        topic, [each.ledger_id for each in deletable], end, drops_compacted=drops_compacted
+    )
     for subscription in tuple(topic.subscriptions.values()):
         if not subscription.is_closed:
             subscription.pass_over(end)
@@ -131,13 +133,13 @@ async def truncate(topic: TrimmedTopic) -> None:
 
 
 async def _remove(
-    topic: TrimmedTopic, doomed: Sequence[int], end: Position, *, drops_compacted: bool
+    topic: TrimmedTopic, deletable: Sequence[int], end: Position, *, drops_compacted: bool
 ) -> None:
     """One batch, then the files. Ledgers that trimming has taken meanwhile are gone."""
     gone = list[int]()
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-        gone.extend(each for each in doomed if topic.log.has_ledger(each))
+        gone.extend(each for each in deletable if topic.log.has_ledger(each))
         for ledger_id in gone:
             record.ledger_ids.remove(ledger_id)
             topic.store.mark_deleting(ledger_id, batch)

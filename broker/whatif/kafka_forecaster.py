@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.kafka.round import clean_segment
-from ledgerfold.broker.kafka.states import Paused
+from ledgerfold.broker.kafka.cleaner.cleaning import clean_segment
+from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.whatif.kafka_trials import check_trials, settings_of
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CleanerSettings, KafkaHistory

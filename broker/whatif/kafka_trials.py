@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
-from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
+from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
+from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 from ledgerfold.v1.what_if_pb2 import CleaningTrial

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf

@@ -20,11 +20,11 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.job.segment_map import map_file
 from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rebuild import RawEntry
-from ledgerfold.compactor.segment_map import map_file
 from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     HEADER_BYTES,

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ledgerfold.compactor.job.output import LedgerOutput
+from ledgerfold.compactor.job.plan import InputSegment, Output
+from ledgerfold.compactor.job.rows import Written
 from ledgerfold.compactor.kafka.batches import BATCH, STRETCH_BYTES, Batches, LogFile
-from ledgerfold.compactor.kafka.keep import Rules, Verdicts, kept_records, verdicts
-from ledgerfold.compactor.kafka.left import Left, LeftEntries
-from ledgerfold.compactor.kafka.pace import Pace
+from ledgerfold.compactor.kafka.record_filter import Rules, Verdicts, kept_records, verdicts
 from ledgerfold.compactor.kafka.records import Records, read_records
 from ledgerfold.compactor.kafka.rewrite import rebuilt
 from ledgerfold.compactor.kafka.rows import Copied, Row
+from ledgerfold.compactor.kafka.survivors import Left, LeftEntries
+from ledgerfold.compactor.kafka.throttle import Pace
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
-from ledgerfold.compactor.output import LedgerOutput
-from ledgerfold.compactor.plan import InputSegment, Output
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rows import Written
 from ledgerfold.storage.entry import HEADER_BYTES
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
 from ledgerfold.storage.kafka.filtering import kept

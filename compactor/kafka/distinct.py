@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.arrow_integers import from_arrow, offsets_of, to_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow, offsets_of, to_arrow
 from ledgerfold.compactor.kafka.hashes import HASHED_BYTES, Hashed
 from ledgerfold.compactor.kafka.varints import Bytes
 from ledgerfold.compactor.kafka.words import BLOCK_ROWS, Words

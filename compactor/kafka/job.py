@@ -29,11 +29,15 @@ import numpy as np
 from pyspark import SparkContext, StorageLevel
 from pyspark.accumulators import Accumulator
 
+from ledgerfold.compactor.job.pipeline import Clock
+from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.job.rows import Failure, Positions, Written
 from ledgerfold.compactor.kafka.facts import IndexFull, facts_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
-from ledgerfold.compactor.kafka.keep import Rules
-from ledgerfold.compactor.kafka.passed_over import passed_over
+from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_behind
 from ledgerfold.compactor.kafka.plan import Range, RoundPlan, copy_runs
+from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import (
     Copied,
     Distinct,
@@ -44,13 +48,9 @@ from ledgerfold.compactor.kafka.rows import (
     Shown,
     Span,
 )
-from ledgerfold.compactor.kafka.stop import Stop, full_at, stop_behind
+from ledgerfold.compactor.kafka.skipped_in_map import passed_over
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import Line, decide
-from ledgerfold.compactor.pipeline import Clock
-from ledgerfold.compactor.plan import InputSegment, Output, position_of
-from ledgerfold.compactor.progress import Parts
-from ledgerfold.compactor.rows import Failure, Positions, Written
 from ledgerfold.v1.compactor_pb2 import (
     CleanedGroup,
     CleanManifest,

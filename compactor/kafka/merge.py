@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import to_arrow
+from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.rows import Fragments, Positions
 from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.rows import Distinct, Firsts, Row, Shown
 from ledgerfold.compactor.kafka.scan import NOT_MAPPED
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rows import Fragments, Positions
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:

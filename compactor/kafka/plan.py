@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from ledgerfold.compactor.job.plan import InputSegment, contiguous
+from ledgerfold.compactor.job.plan_check import check_folder, check_name
 from ledgerfold.compactor.kafka.transactions import Line
-from ledgerfold.compactor.plan import InputSegment, contiguous
-from ledgerfold.compactor.plan_check import check_folder, check_name
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import parse_ledger_dir

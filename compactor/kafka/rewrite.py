@@ -17,7 +17,7 @@ from pyarrow import compute
 
 from ledgerfold.compactor.kafka.batches import COMPRESSION, HORIZON, KIND, Batches
 from ledgerfold.compactor.kafka.distinct import slices
-from ledgerfold.compactor.kafka.keep import Kept
+from ledgerfold.compactor.kafka.record_filter import Kept
 from ledgerfold.compactor.kafka.records import Columns, Records
 from ledgerfold.compactor.kafka.varints import Bytes, varint_bytes
 from ledgerfold.compactor.positions import Integers

@@ -1,4 +1,4 @@
-"""What a round's tasks hand to each other, beside what a compaction's do (compactor/rows.py).
+"""What a round's tasks hand to each other, beside what a compaction's do (compactor/job/rows.py).
 
 Positions here are offsets. The first of a row's pair is a bucket, then a copy task.
 """
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledgerfold.compactor.job.rows import Failure, Fragments, Positions, WriteTimes, Written
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.rows import Failure, Fragments, Positions, WriteTimes, Written
 
 
 class Span(NamedTuple):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.pipeline import Clock
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.job.spark_run import SparkRun
 from ledgerfold.compactor.kafka.job import RoundJob
 from ledgerfold.compactor.kafka.plan import cut
-from ledgerfold.compactor.pipeline import Clock
-from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.spark_run import SparkRun
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.admin_pb2 import (

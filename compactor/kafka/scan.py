@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.scan import in_buckets
 from ledgerfold.compactor.kafka.batches import STRETCH_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.distinct import Keys
-from ledgerfold.compactor.kafka.pace import Pace
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Facts, Mapped, Row, Span
+from ledgerfold.compactor.kafka.throttle import Pace
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
-from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.scan import in_buckets
 
 NOT_MAPPED = -1
 
@@ -41,7 +41,7 @@ def scan(
     passed_over: Sequence[Line],
     pace: Pace,
 ) -> Iterator[Row]:
-    """`passed_over`: of data that is not mapped (passed_over.py).
+    """`passed_over`: of data that is not mapped (skipped_in_map.py).
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """

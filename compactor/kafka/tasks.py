@@ -1,6 +1,6 @@
-"""What Spark runs of a round: three kinds of task, as in compactor/tasks.py.
+"""What Spark runs of a round: three kinds of task, as in compactor/job/tasks.py.
 
-Those that read files hold to a pace (pace.py): `bytes_per_second` is the task's own.
+Those that read files hold to a pace (throttle.py): `bytes_per_second` is the task's own.
 
 An error of ours becomes a Failure row, which a task that sees it hands on.
 """
@@ -14,18 +14,18 @@ from itertools import chain, pairwise
 import numpy as np
 from pyspark.accumulators import Accumulator
 
+from ledgerfold.compactor.job.plan import InputSegment, Output
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.job.rows import Failure, Positions
 from ledgerfold.compactor.kafka.copy import Copy
-from ledgerfold.compactor.kafka.keep import Rules
 from ledgerfold.compactor.kafka.merge import merge
-from ledgerfold.compactor.kafka.pace import Pace
 from ledgerfold.compactor.kafka.plan import Range
+from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import Row
 from ledgerfold.compactor.kafka.scan import scan
+from ledgerfold.compactor.kafka.throttle import Pace
 from ledgerfold.compactor.kafka.transactions import Line
-from ledgerfold.compactor.plan import InputSegment, Output
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.progress import Parts
-from ledgerfold.compactor.rows import Failure, Positions
 from ledgerfold.storage.errors import LedgerfoldError
 
 

@@ -1,6 +1,6 @@
 """A chunk of an analysis: the key columns of many entries, and how large the parts of each are.
 
-Chunks are those of a run (compactor/scan.py): what a strategy counts may depend on them.
+Chunks are those of a run (compactor/job/scan.py): what a strategy counts may depend on them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import offsets_of
-from ledgerfold.compactor.key_columns import KeyColumns
-from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.job.arrow_integers import offsets_of
+from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
-from ledgerfold.compactor.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.what_if.rows import Entries, packed
 from ledgerfold.compactor.what_if.shares import KEY_ROW_BYTES, VALUE_ROW_BYTES, Section, sums_of
 from ledgerfold.storage.entry import EntryHeader

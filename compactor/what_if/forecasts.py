@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import ROW_BITS
-from ledgerfold.compactor.segment_map import SegmentMap
-from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import Differing
 from ledgerfold.storage.codec import decode, decoding

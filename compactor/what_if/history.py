@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext
 
-from ledgerfold.compactor.arrow_integers import from_arrow
-from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.rows import Failure
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.replay import History

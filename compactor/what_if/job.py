@@ -2,8 +2,8 @@
 
     segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
 
-Cut as a run of the same plan is (compactor/plan.py), but for the last stage, which has less to do
-than one that copies; a small plan is one task. Nothing is written but Spark's shuffle files and
+Cut as a run of the same plan is (compactor/job/plan.py), but for the last stage, which has less to
+do than one that copies; a small plan is one task. Nothing is written but Spark's shuffle files and
 what merge tasks lay aside, in the worker's own folder.
 """
 
@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from pyspark import SparkContext
 
-from ledgerfold.compactor.plan import Cut, InputSegment, contiguous, cut_segments
-from ledgerfold.compactor.rows import Counts, Failure
+from ledgerfold.compactor.job.plan import Cut, InputSegment, contiguous, cut_segments
+from ledgerfold.compactor.job.rows import Counts, Failure
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.merge import Merge
 from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Differing, Judged, Sized

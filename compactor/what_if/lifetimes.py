@@ -33,11 +33,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark import SparkContext
 
-from ledgerfold.compactor.merge_messages import Spool, asked_about
-from ledgerfold.compactor.plan import Cut, InputSegment
+from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.plan import Cut, InputSegment
+from ledgerfold.compactor.job.rows import Failure, Messages
+from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.rows import Failure, Messages
-from ledgerfold.compactor.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.errors import LedgerfoldError
 

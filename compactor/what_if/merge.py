@@ -1,8 +1,8 @@
 """The second task of an analysis: the fragments of a bucket become what stays, by strategy.
 
-As compactor/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
+As compactor/job/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
 Those that decide message by message are asked one after the other about what was laid aside, as
-compactor/merge_messages.py does. Memory: what a run's task holds, with the fragments of all
+compactor/job/merge_messages.py does. Memory: what a run's task holds, with the fragments of all
 strategies over columns, the messages that stand under one of the others, and where differences are
 asked for, 16 bytes a message.
 """
@@ -19,10 +19,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.rows import Failure, Messages
 from ledgerfold.compactor.positions import ROW_BITS, Integers
-from ledgerfold.compactor.rows import Failure, Messages
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Strategy

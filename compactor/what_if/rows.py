@@ -1,4 +1,4 @@
-"""What the tasks of an analysis hand to each other, as compactor/rows.py has it for runs.
+"""What the tasks of an analysis hand to each other, as compactor/job/rows.py has it for runs.
 
 A row is a pair (partition number, content); the number is a bucket after the scan, a sizing task
 after the merge. `Counts`, `Failure` and `Messages` are those of a run.
@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
 from ledgerfold.compactor.what_if.survivors import Survivors
 

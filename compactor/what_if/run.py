@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 
-from ledgerfold.compactor.plan import cut_segments, input_segments
-from ledgerfold.compactor.plan_check import check_input
-from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.spark_run import WORKER_ENDED, is_end_of_worker
+from ledgerfold.compactor.job.plan import cut_segments, input_segments
+from ledgerfold.compactor.job.plan_check import check_input
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.job.spark_run import WORKER_ENDED, is_end_of_worker
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (

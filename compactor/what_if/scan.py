@@ -1,10 +1,10 @@
 """The one scan of an analysis: key sections in, what every strategy makes of them out.
 
-As compactor/scan.py does for a run. What costs most is done once for all strategies: reading and
-verifying, encoding the keys as numbers, their hashes, and bringing the messages into the order of
-their keys. Keys are numbered bucket by bucket, so that a bucket's share of anything in that order
-is a slice. Of messages that may stay it tells what they come to in bytes (shares.py); what survives
-nothing of a chunk can survive nothing of the whole (strategies/registry.py).
+As compactor/job/scan.py does for a run. What costs most is done once for all strategies: reading
+and verifying, encoding the keys as numbers, their hashes, and bringing the messages into the order
+of their keys. Keys are numbered bucket by bucket, so that a bucket's share of anything in that
+order is a slice. Of messages that may stay it tells what they come to in bytes (shares.py); what
+survives nothing of a chunk can survive nothing of the whole (strategies/registry.py).
 
 Where strategies that decide message by message are asked about, one scan of messages follows, which
 takes what any of them reads: scan_messages.py. Any message may stay under those.
@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow, to_arrow
-from ledgerfold.compactor.plan import InputSegment
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rows import Counts, Messages
+from ledgerfold.compactor.job.scan import by_bucket
+from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
-from ledgerfold.compactor.rows import Counts, Messages
-from ledgerfold.compactor.scan import by_bucket
-from ledgerfold.compactor.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.positions import ROW_BITS, Integers
-from ledgerfold.compactor.rows import Failure
 from ledgerfold.compactor.what_if.rows import (
     AnalysisRow,
     Entries,

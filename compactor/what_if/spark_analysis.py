@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 
 from py4j.protocol import Py4JError
 
-from ledgerfold.compactor.session import Session
-from ledgerfold.compactor.spark_run import sentence_of
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.job.spark_run import sentence_of
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 

@@ -28,7 +28,7 @@ from ledgerfold.kafka.segment import Segment, Segments, closed_from, floor_index
 
 
 class HasLags(Protocol):
-    """What the range asks of a topic's settings: broker/kafka/config.py has them all."""
+    """What the range asks of a topic's settings: broker/kafka/config/config.py has them all."""
 
     @property
     def min_compaction_lag_ms(self) -> int: ...

@@ -3,11 +3,11 @@
     >>> from types import SimpleNamespace
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(3)]
     >>> config = SimpleNamespace(is_deleted=True, retention_bytes=250, retention_ms=-1)
-    >>> found = doomed(log, config, log_start=0, high_watermark=30, now_ms=5)
+    >>> found = deletable(log, config, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start
     (0, 0)
     >>> config.retention_bytes = 200
-    >>> found = doomed(log, config, log_start=0, high_watermark=30, now_ms=5)
+    >>> found = deletable(log, config, log_start=0, high_watermark=30, now_ms=5)
     >>> found.count, found.log_start, found.reasons
     (1, 10, (Reason.SIZE,))
 
@@ -29,7 +29,7 @@ from ledgerfold.kafka.segment import Segment, Segments
 
 
 class Retains(Protocol):
-    """What retention asks of a topic's settings: broker/kafka/config.py has them all.
+    """What retention asks of a topic's settings: broker/kafka/config/config.py has them all.
 
     -1: without a bound.
     """
@@ -65,7 +65,7 @@ class Doomed:
         return len(self.reasons)
 
 
-def doomed(
+def deletable(
     segments: Segments, config: Retains, *, log_start: int, high_watermark: int, now_ms: int
 ) -> Doomed:
     """What one pass takes: first below the start, then by size, then by age."""

@@ -41,7 +41,7 @@ class Growth:
     created_ms: int
     index_interval_bytes: int = 4096
     index_bytes_max: int = _INDEX_BYTES_MAX
-    # Taken away from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config.py).
+    # Taken away from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config/config.py).
     jitter_ms: int = 0
     next_offset: int = -1
     size_bytes: int = 0

@@ -15,7 +15,8 @@ The version of the code is, of these, the first that there is:
 * a hash of the module's source.
 
 Loading runs foreign code: it may raise, hang, or take all memory. A broker never does it; a
-compactor only in processes that it can lose (compactor/trial.py, Spark's Python workers).
+compactor only in processes that it can lose (compactor/user_strategies/sandbox.py, Spark's Python
+workers).
 
     >>> name = "ledgerfold.strategies:HeaderVersion"
     >>> place_of(name).attribute

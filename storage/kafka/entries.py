@@ -40,7 +40,7 @@ from ledgerfold.storage.kafka.batch import (
 )
 from ledgerfold.storage.kafka.records import section_columns
 from ledgerfold.storage.kafka.section import RecordColumns
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 
 
 def entry_of(batch: bytes, *, sequence_id: int, publish_time_ms: int) -> bytes:

@@ -1,6 +1,6 @@
 """What a check of a ledger's files tells of the batches in them.
 
-Enough to make the record of a topic anew, where it is lost (storage/repair_kafka.py):
+Enough to make the record of a topic anew, where it is lost (storage/repair/kafka.py):
 
     >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch

@@ -21,7 +21,7 @@ from typing import Any
 import grpc
 
 from ledgerfold.broker.client import Client, CompressionType, MessageId
-from ledgerfold.broker.client.connection import CHANNEL_OPTIONS
+from ledgerfold.broker.client.streams.connection import CHANNEL_OPTIONS
 from ledgerfold.broker.wire.frames import decode_field, encode_read, is_bulk
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header, stamp
 from ledgerfold.storage.native import NativeBatchBuilder

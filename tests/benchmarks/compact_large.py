@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.benchmarks import wire

@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 
+from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.kafka.run import CleanRun
-from ledgerfold.compactor.session import Session, SessionSettings, start_session
 from ledgerfold.storage.entry import read_header, stamp
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.kafka.entries import entry_of

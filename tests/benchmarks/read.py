@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
 from tests.benchmarks import kinds, wire
 from tests.benchmarks.compaction import compact

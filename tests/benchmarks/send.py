@@ -15,7 +15,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.benchmarks import kinds
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ledgerfold.compactor.run import CompactionRun
-from ledgerfold.compactor.session import Session, SessionSettings, start_session
-from ledgerfold.compactor.strategies.own import STRATEGIC, Own
+from ledgerfold.compactor.job.run import CompactionRun
+from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.strategies.registry import MAKERS, Maker
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.user_strategies.own import STRATEGIC, Own
 from ledgerfold.storage.entry import read_header, stamp
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import LEDGERS

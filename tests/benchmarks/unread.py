@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.v1 import data_pb2
 from tests.benchmarks import wire

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.benchmarks import wire

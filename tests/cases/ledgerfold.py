@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import KafkaError, LedgerfoldError
 from ledgerfold.storage.names import ledgers_dir
 from tests.cases.ledgerfold_admin import AdminAnswers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.client import MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1.admin_pb2 import CompactionStatus as Status
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies

@@ -21,8 +21,8 @@ from ledgerfold.broker.client import (
     Result,
     TableView,
 )
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.consumer_core import ConsumerCore
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.core.consumer_core import ConsumerCore
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Timeout
 from tests.cases.compare import Received
@@ -285,7 +285,7 @@ def _received(message: Message) -> Received:
         "redelivery": message.redelivery_count(),
         "publishTime": message.publish_timestamp(),
         "producer": message.producer_name(),
-        # A message is a row of its entry (broker/client/message.py).
+        # A message is a row of its entry (broker/client/messages/message.py).
         "compression": Compression(message[0].header.compression).name,
     }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.connection import wall_clock_ms
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.streams.connection import wall_clock_ms
 
 # Around a mark: whatever the clock does within a millisecond, the mark lies between two publishes.
 _MARK_MS = 2

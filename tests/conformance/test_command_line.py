@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import TopicNotFound
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from ledgerfold.broker.client import Client, Consumer, InitialPosition, Message, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1 import data_pb2

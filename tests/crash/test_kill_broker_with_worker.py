@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.compaction.worker_remains import processes
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.worker.remains import processes
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 

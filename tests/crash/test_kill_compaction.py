@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import ledgers_dir, metadata_dir

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.crash.test_kill_compaction import FIRST, NEW, OLD, SECOND, compacted_view, orphans

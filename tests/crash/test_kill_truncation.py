@@ -11,7 +11,7 @@ import contextlib
 import pytest
 
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import LedgerfoldError
 from tests.conftest import MakeBroker
 from tests.crash.test_kill_compaction import orphans

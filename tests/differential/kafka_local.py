@@ -20,9 +20,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.settings import BrokerSettings
-from ledgerfold.broker.kafka.deletion import delete_old_segments
+from ledgerfold.broker.common.clock import ManualClock
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.kafka.cleaner.deletion import delete_old_segments
 from ledgerfold.broker.rpc.kafka import kafka_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader

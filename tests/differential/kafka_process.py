@@ -15,7 +15,7 @@ from typing import Any
 
 import grpc
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import kafka_pb2, kafka_pb2_grpc
 from tests.differential.kafka_product import NO_TURNS

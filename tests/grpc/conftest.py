@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 

@@ -19,7 +19,7 @@ from ledgerfold.broker.client import (
     Reader,
     Result,
 )
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
 from tests.support.broker_process import BrokerProcess
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import InvalidStrategy, StrategyNotAllowed
 from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker

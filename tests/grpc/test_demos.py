@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.demo.own_broker import answers, own_broker
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO
 from tests.support.broker_process import BrokerProcess

@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.explain.text import KEEPS, record_text
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess

@@ -14,9 +14,9 @@ from ledgerfold.broker.client import (
     MessageId,
     Result,
 )
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.kafka_answers import Origin
-from ledgerfold.broker.client.reader import Reader
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.administration.kafka_answers import Origin
+from ledgerfold.broker.client.sync.reader import Reader
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,

@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfold.broker.cli.exit_codes import FAILED, USAGE
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 

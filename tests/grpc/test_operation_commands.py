@@ -6,7 +6,7 @@ import pytest
 
 from ledgerfold.broker.cli.main import main
 from ledgerfold.broker.client import Client, InitialPosition, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import (
     NotAllowed,
     SubscriptionNotFound,

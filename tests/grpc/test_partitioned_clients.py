@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, Message, MessageId
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.routing import murmur3_32
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.messages.routing import murmur3_32
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 from tests.support.waiting import wait_until

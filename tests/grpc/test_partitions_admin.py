@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ledgerfold.broker.client import Client, InitialPosition, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import (
     InvalidRequest,
     LedgerfoldError,

@@ -13,7 +13,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ledgerfold.broker.client import Client, InitialPosition
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess

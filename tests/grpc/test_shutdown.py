@@ -16,7 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId, Reader
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import LedgerfoldError
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until

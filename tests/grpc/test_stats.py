@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.support.waiting import wait_until
 
 # What Pulsar 4.0.7 answers to `topics stats` and `topics stats-internal`, level by level.

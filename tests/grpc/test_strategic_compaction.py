@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.strategies import Numeric
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies
 from tests.support.compactor_process import CompactorProcess

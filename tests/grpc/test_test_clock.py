@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfold.broker.cli.main import main
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from tests.conftest import MakeBroker
 

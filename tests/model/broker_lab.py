@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.clock import ManualClock
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.rpc.read import read as read_handler
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.subscriptions.consumer import Delivery

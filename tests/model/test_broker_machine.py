@@ -26,7 +26,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ledgerfold.broker.subscriptions.moves import expire_all
+from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.topics.operations import disable_compaction, truncate_topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactionFailed, CompactionRunning

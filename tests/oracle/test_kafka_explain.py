@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.cli.import_kafka import import_folder
+from ledgerfold.broker.cli.data.import_kafka import import_folder
 from ledgerfold.broker.client import MessageId
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from tests.oracle.test_kafka_folders import OURS, fill
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_oracle import COMMAND, KafkaOracle

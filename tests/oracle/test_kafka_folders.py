@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import pytest
 
-from ledgerfold.broker.cli.exporting import export_folder
-from ledgerfold.broker.cli.import_kafka import Imported, import_folder
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.cli.data.export_kafka import export_folder
+from ledgerfold.broker.cli.data.import_kafka import Imported, import_folder
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.kafka.batch import read_batch_header
 from tests.support.broker_process import BrokerProcess
 from tests.support.kafka_oracle import COMMAND, KafkaOracle

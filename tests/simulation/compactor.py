@@ -1,6 +1,6 @@
 """A worker in memory that compacts step by step: it can be interrupted, killed, and be late.
 
-It stands in for the supervisor (broker/compaction/supervisor.py) and does with files what the real
+It stands in for the supervisor (broker/worker/supervisor.py) and does with files what the real
 worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
 reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
 What survives the pure model of the plan's strategy says (tests/model/choice_model.py).

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import (
     KafkaReader,
     KafkaReaderOptions,

@@ -13,8 +13,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from ledgerfold.broker.ground.clock import Timer
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.clock import Timer
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor.session import Session, SessionSettings, start_session
+from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
 from tests.support.compactor_process import CompactorProcess
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor import plan as plan_module
-from ledgerfold.compactor.run import CompactionRun
-from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.job import plan as plan_module
+from ledgerfold.compactor.job.run import CompactionRun
+from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.strategies.registry import MAKERS, Maker, fixed
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression

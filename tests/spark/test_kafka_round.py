@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.kafka import plan as plan_module
 from ledgerfold.compactor.kafka.run import CleanRun
-from ledgerfold.compactor.session import Session
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,

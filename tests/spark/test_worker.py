@@ -163,20 +163,20 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
     input ends it exits with 0 and takes its JVM and its folder along.
     """
     environment = {"LEDGERFOLD_CRASH_AT": "worker.segment-written"}
-    with CompactorProcess(tmp_path, cache_dir, environment) as doomed:
-        doomed.wait_until_serving()
+    with CompactorProcess(tmp_path, cache_dir, environment) as deletable:
+        deletable.wait_until_serving()
         log = _log(tmp_path)
         with pytest.raises(grpc.RpcError) as raised:
-            doomed.run(log.plan(100))
+            deletable.run(log.plan(100))
         assert reason_of(raised.value) == "COMPACTION_FAILED"
         assert "killed" in str(raised.value.details())
         assert not (tmp_path / "ledgers" / "100").exists()
-        assert doomed.is_serving
-        assert doomed.process.stdin is not None
-        doomed.process.stdin.close()
-        assert doomed.process.wait(30) == 0
-        wait_until(lambda: not doomed.children(), "the end of the JVM and its children")
-        assert not (doomed.local_dir / "spark").exists()
+        assert deletable.is_serving
+        assert deletable.process.stdin is not None
+        deletable.process.stdin.close()
+        assert deletable.process.wait(30) == 0
+        wait_until(lambda: not deletable.children(), "the end of the JVM and its children")
+        assert not (deletable.local_dir / "spark").exists()
 
 
 def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:

@@ -22,14 +22,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ledgerfold.broker.compaction.interfaces import CompactionSnapshot, OnProgress
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import broker_policies, effective_policies
 from ledgerfold.broker.policies.profiles import Emulation, emulation
 from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore

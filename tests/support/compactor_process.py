@@ -21,7 +21,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
-from ledgerfold.broker.compaction.worker_connection import SECRET_KEY
+from ledgerfold.broker.worker.connection import SECRET_KEY
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest, RunResponse
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from tests.support.processes import MARK, end, marked, new_mark

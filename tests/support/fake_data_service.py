@@ -23,9 +23,9 @@ from typing import Any
 
 import grpc
 
-from ledgerfold.broker.client.io_thread import IoThread
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.producers import Producers
+from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.broker.kafka.producers.producer import Origin
+from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.rpc_errors import abort_with
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamped_header

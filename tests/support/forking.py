@@ -21,8 +21,8 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from ledgerfold.broker.client import Client, ConsumerType, MessageId
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.aio import Client as AioClient
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.asyncio_client.client import Client as AioClient
 from ledgerfold.storage.errors import LedgerfoldError
 
 CHILD_TIMEOUT_S = 30

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.whatif.kafka_forecaster import history_of
 from ledgerfold.broker.whatif.kafka_trials import OF_BROKER, settings_of

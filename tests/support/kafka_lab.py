@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.kafka.cleaner.pass_ import Turn
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.reader import Checked, Entries

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ledgerfold.compactor.plan import Cut, input_segments
-from ledgerfold.compactor.plan_check import check_input
+from ledgerfold.compactor.job.plan import Cut, input_segments
+from ledgerfold.compactor.job.plan_check import check_input
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.job import Analysis, Figures, figures_of
 from ledgerfold.compactor.what_if.rows import AnalysisRow

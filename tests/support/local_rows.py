@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any
 
-from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.job.progress import Parts
 
 
 class LocalContext:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ledgerfold.compactor.copy_survivors import copy_survivors
-from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.rows import Counts, Failure, Row, Written
-from ledgerfold.compactor.tasks import merged, scanned
+from ledgerfold.compactor.job.copy_survivors import copy_survivors
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.rows import Counts, Failure, Row, Written
+from ledgerfold.compactor.job.tasks import merged, scanned
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import SegmentRecord
 

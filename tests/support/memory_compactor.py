@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ledgerfold.compactor.rebuild import RawEntry, keep_rows
+from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import InvalidStrategy
@@ -40,7 +40,7 @@ OnProgress = Callable[[CompactionProgress], None]
 
 
 class MemoryCompactor:
-    """Stands in for the supervisor (broker/compaction/supervisor.py).
+    """Stands in for the supervisor (broker/worker/supervisor.py).
 
     `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
     `may_go`: while it is cleared, a run waits; `has_begun` tells that one does.

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from ledgerfold.broker.client.connection import Backoff, ClientSettings
+from ledgerfold.broker.client.streams.connection import Backoff, ClientSettings
 from ledgerfold.v1 import data_pb2
 from tests.support.fake_data_service import FakeDataService
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.names import write_mark_path
-from ledgerfold.storage.repair import Repair
+from ledgerfold.storage.repair.plan import make_plan
+from ledgerfold.storage.repair.repair import Repair
+from ledgerfold.storage.repair.steps import RepairPlan
+from ledgerfold.storage.repair.survey import Survey, take
+from ledgerfold.storage.repair.verify import Finding, findings
 from ledgerfold.storage.repair_manifest import unfinished_repairs
-from ledgerfold.storage.repair_plan import make_plan
-from ledgerfold.storage.repair_steps import RepairPlan
-from ledgerfold.storage.survey import Survey, take
-from ledgerfold.storage.verify import Finding, findings
 from tests.model.broker_lab import DATA, BrokerLab
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.traffic import Traffic
+from ledgerfold.broker.common.clock import ManualClock
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType

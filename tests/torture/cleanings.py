@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import LedgerfoldError
 from tests.torture.settings import KAFKA_TOPIC
 from tests.torture.tally import Tally

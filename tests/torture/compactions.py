@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import closing, suppress
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import (
     CompactionQueueFull,
     CompactionRunning,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from ledgerfold.broker.client import Client, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS

@@ -15,8 +15,8 @@ from contextlib import closing
 from typing import NamedTuple
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.kafka_admin import KafkaAdmin
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 from tests.torture.child import PROGRESS_S, Child

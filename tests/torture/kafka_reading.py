@@ -15,7 +15,7 @@ from base64 import b64encode
 from contextlib import closing
 
 from ledgerfold.broker.client import Client, Message, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from tests.torture.child import Child
 from tests.torture.kafka_producing import SEQUENCE
 from tests.torture.messages import Messages

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from ledgerfold.broker.client import Client, Message, MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 from tests.torture.child import PROGRESS_S, Child
 from tests.torture.messages import Messages

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from ledgerfold.broker.client import MessageId
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 from tests.support.broker_process import BrokerFailed
 from tests.support.small_disk import CannotMount, SmallDisk

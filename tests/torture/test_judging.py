@@ -7,7 +7,7 @@ from array import array
 import pytest
 
 from ledgerfold.broker.client import Message
-from ledgerfold.broker.client.message import ReceivedEntry
+from ledgerfold.broker.client.messages.message import ReceivedEntry
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import read_header, stamp
 from ledgerfold.storage.kafka.entries import entry_of

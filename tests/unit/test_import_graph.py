@@ -30,7 +30,7 @@ def test_the_graph_is_that_of_the_tree(tree: list[Module]) -> None:
     assert {
         ("ledgerfold.storage.ledger", "ledgerfold.storage.writer"),
         ("ledgerfold.storage.writer", "ledgerfold.v1.records_pb2"),
-        ("ledgerfold.broker.client", "ledgerfold.broker.client.producer"),
+        ("ledgerfold.broker.client", "ledgerfold.broker.client.sync.producer"),
         ("ledgerfold.broker.cli.serving", "ledgerfold.broker.server.process"),
         ("ledgerfold.__main__", "ledgerfold.broker.cli.main"),
     } <= arrows

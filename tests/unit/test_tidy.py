@@ -102,8 +102,8 @@ def test_what_is_allowed_is_not_found() -> None:
     """The one module that may do a thing may do it."""
     allowed = [
         Module("storage/files.py", "import os\nos.fsync(3)"),
-        Module("broker/ground/clock.py", "import time\ntime.time()"),
-        Module("compactor/session.py", "SparkSession.builder"),
+        Module("broker/common/clock.py", "import time\ntime.time()"),
+        Module("compactor/job/session.py", "SparkSession.builder"),
         Module("broker/a.py", "import time\ntime.monotonic()"),
     ]
     assert tidy.banned_calls(allowed) == []

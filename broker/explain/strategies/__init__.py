@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ledgerfold.broker.explain.strategies.evaluator import Asked, Evaluator
 from ledgerfold.broker.explain.strategies.event_time import EventTime
 from ledgerfold.broker.explain.strategies.event_time_window import EventTimeWindow
-from ledgerfold.broker.explain.strategies.judge import Asked, Judge
 from ledgerfold.broker.explain.strategies.keep_n import KeepN
 from ledgerfold.broker.explain.strategies.own import Own
 from ledgerfold.broker.explain.strategies.publishing_order import PublishingOrder
@@ -23,7 +23,7 @@ class Rules(NamedTuple):
     """`looks_back`: what became of a version may depend on those before it, not on later ones
     alone. `is_steady`: with more of those before it, it can only be dropped sooner."""
 
-    judge: Callable[[Asked], Judge]
+    judge: Callable[[Asked], Evaluator]
     looks_back: bool = True
     is_steady: bool = True
 

@@ -23,10 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledgerfold.broker.explain.strategies.judge import Verdict, dropped, gone, rule_of
+from ledgerfold.broker.common.clock import LAST_MS
+from ledgerfold.broker.common.traffic import iso_time
+from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped, gone, rule_of
 from ledgerfold.broker.explain.versions import Found
-from ledgerfold.broker.ground.clock import LAST_MS
-from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.v1 import explain_pb2 as pb
 
 
@@ -39,7 +39,7 @@ class EventTime:
         self._tombstone: Found | None = None
         self._why = ""
 
-    def meet(self, version: Found) -> Iterator[Verdict]:
+    def meet(self, version: Found) -> Iterator[Decision]:
         standing = self._standing
         if standing is not None and not _takes_over(version, standing):
             why = _ignored(version, standing)
@@ -53,10 +53,10 @@ class EventTime:
         else:
             self._why, self._standing, self._tombstone = self._accepted(version), version, None
 
-    def keeps(self) -> Iterator[Verdict]:
+    def keeps(self) -> Iterator[Decision]:
         if self._standing is not None:
             stays = "stays until a message of its key that is not older by event time is compacted"
-            yield Verdict(
+            yield Decision(
                 self._standing, True, pb.COMPACTION_RULE_LATEST_EVENT, self._why, stays=stays
             )
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ledgerfold.broker.explain.strategies.evaluator import Decision
 from ledgerfold.broker.explain.strategies.event_time import EventTime
-from ledgerfold.broker.explain.strategies.judge import Verdict
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -30,10 +30,10 @@ class EventTimeWindow:
         self._lag_ms, self._time_ms = lag_ms, time_ms
         self._old = EventTime()
 
-    def meet(self, version: Found) -> Iterator[Verdict]:
+    def meet(self, version: Found) -> Iterator[Decision]:
         if self._is_young(version):
             lag = duration_text(self._lag_ms)
-            yield Verdict(
+            yield Decision(
                 version,
                 True,
                 pb.COMPACTION_RULE_YOUNG,
@@ -43,7 +43,7 @@ class EventTimeWindow:
         else:
             yield from self._old.meet(version)
 
-    def keeps(self) -> Iterator[Verdict]:
+    def keeps(self) -> Iterator[Decision]:
         return self._old.keeps()
 
     def _is_young(self, version: Found) -> bool:

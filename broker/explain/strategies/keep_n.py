@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ledgerfold.broker.explain.strategies.judge import HELD_MAX, Verdict, dropped, gone
+from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Decision, dropped, gone
 from ledgerfold.broker.explain.versions import Found
-from ledgerfold.storage.words import counted
+from ledgerfold.storage.text import counted
 from ledgerfold.v1 import explain_pb2 as pb
 
 
@@ -30,7 +30,7 @@ class KeepN:
         self._n = n
         self._last: deque[Found] = deque()
 
-    def meet(self, version: Found) -> Iterator[Verdict]:
+    def meet(self, version: Found) -> Iterator[Decision]:
         if version.is_tombstone:
             for each in self._last:
                 why = f"deleted by {version.name}"
@@ -44,7 +44,7 @@ class KeepN:
         elif len(self._last) > HELD_MAX:
             self._last.popleft()
 
-    def _too_old(self, found: Found, newest: Found) -> Verdict:
+    def _too_old(self, found: Found, newest: Found) -> Decision:
         if self._n == 1:
             why = f"not the last: {newest.name} is newer"
         else:
@@ -52,9 +52,9 @@ class KeepN:
             why = f"not one of the last {self._n:,}: {newer} are newer"
         return dropped(found, pb.COMPACTION_RULE_BEYOND_N, why, newest)
 
-    def keeps(self) -> Iterator[Verdict]:
+    def keeps(self) -> Iterator[Decision]:
         why = "the last" if self._n == 1 else f"one of the last {self._n:,}"
         for newer, found in zip(range(len(self._last) - 1, -1, -1), self._last, strict=True):
             values = counted(self._n - newer, "more value")
             stays = f"stays until {values}, or a tombstone, of its key are compacted"
-            yield Verdict(found, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)
+            yield Decision(found, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)

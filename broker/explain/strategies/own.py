@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ledgerfold.broker.explain.strategies.judge import Verdict
+from ledgerfold.broker.explain.strategies.evaluator import Decision
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -25,9 +25,9 @@ class Own:
     def __init__(self, name: str) -> None:
         self._why = f"the code of {name!r} decides"
 
-    def meet(self, version: Found) -> Iterable[Verdict]:
+    def meet(self, version: Found) -> Iterable[Decision]:
         keeps = version.in_compacted
-        return [Verdict(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
+        return [Decision(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
 
-    def keeps(self) -> Iterable[Verdict]:
+    def keeps(self) -> Iterable[Decision]:
         return ()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledgerfold.broker.explain.strategies.judge import Verdict, dropped, gone, rule_of
+from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped, gone, rule_of
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -32,7 +32,7 @@ class PublishingOrder:
     def __init__(self) -> None:
         self._standing: Found | None = None
 
-    def meet(self, version: Found) -> Iterator[Verdict]:
+    def meet(self, version: Found) -> Iterator[Decision]:
         if self._standing is not None:
             verb = "deleted" if version.is_tombstone else "obscured"
             yield dropped(self._standing, rule_of(version), f"{verb} by {version.name}", version)
@@ -40,6 +40,6 @@ class PublishingOrder:
             yield gone(version)
         self._standing = None if version.is_tombstone else version
 
-    def keeps(self) -> Iterator[Verdict]:
+    def keeps(self) -> Iterator[Decision]:
         if self._standing is not None:
-            yield Verdict(self._standing, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=_STAYS)
+            yield Decision(self._standing, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=_STAYS)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ledgerfold.broker.explain.strategies.judge import Asked, Verdict, dropped, gone, rule_of
+from ledgerfold.broker.explain.strategies.evaluator import Asked, Decision, dropped, gone, rule_of
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import StrategicMessage
@@ -55,7 +55,7 @@ class Strategic:
         self._strategy = _CLASSES[asked.name](**asked.settings)
         self._standing: tuple[Found, StrategicMessage] | None = None
 
-    def meet(self, version: Found) -> Iterator[Verdict]:
+    def meet(self, version: Found) -> Iterator[Decision]:
         current = self._message(version)
         found, previous = self._standing or (None, None)
         if self._strategy.should_keep_left(previous, current):
@@ -71,13 +71,13 @@ class Strategic:
             yield gone(version)
         self._standing = None if version.is_tombstone else (version, current)
 
-    def keeps(self) -> Iterator[Verdict]:
+    def keeps(self) -> Iterator[Decision]:
         if self._standing is not None:
             why = f"chosen by {self._name}"
             stays = f"stays until {self._name} no longer keeps it when a newer message is compacted"
-            yield Verdict(self._standing[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
+            yield Decision(self._standing[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
 
-    def _skipped(self, version: Found, standing: Found | None, why: str | None) -> Verdict:
+    def _skipped(self, version: Found, standing: Found | None, why: str | None) -> Decision:
         keeps = "what stands, which is nothing" if standing is None else standing.name
         said = f"{self._name} keeps {keeps}: {why or 'should_keep_left said so'}"
         return dropped(version, pb.COMPACTION_RULE_SKIPPED, said, standing)

@@ -16,7 +16,7 @@ from ledgerfold.compactor.what_if.kafka.growth import grow
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
 from ledgerfold.kafka.cleanable import LogView
-from ledgerfold.kafka.retention import doomed
+from ledgerfold.kafka.retention import deletable
 from ledgerfold.kafka.rolling import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Growth
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
@@ -222,7 +222,7 @@ class GrowingLog:
 
     def delete_old(self, now_ms: int) -> int:
         """What retention lets go; how many bytes that was."""
-        found = doomed(
+        found = deletable(
             self.segments,
             self._settings,
             log_start=self.log_start,

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rows import Failure
 from ledgerfold.compactor.what_if.rows import key_column
 from ledgerfold.storage.errors import InvalidRequest
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ledgerfold.compactor.job.plan import InputSegment, contiguous
+from ledgerfold.compactor.job.plan_check import check_folder, check_name
 from ledgerfold.compactor.kafka.plan import files_of
 from ledgerfold.compactor.kafka.transactions import Line
-from ledgerfold.compactor.plan import InputSegment, contiguous
-from ledgerfold.compactor.plan_check import check_folder, check_name
 from ledgerfold.compactor.what_if.kafka.growing import Origin
 from ledgerfold.compactor.what_if.kafka.history import History, check_length, history_of
 from ledgerfold.compactor.what_if.kafka.replay import Replay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledgerfold.compactor.session import Session
+from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.what_if.kafka.replays import CleaningReplays
 from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
 from ledgerfold.v1.compactor_pb2 import KafkaHistory

@@ -9,13 +9,13 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.arrow_integers import from_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, LogFile
 from ledgerfold.compactor.kafka.records import Columns, Records, read_records
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
-from ledgerfold.compactor.plan import InputSegment
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.rows import Failure
 from ledgerfold.compactor.what_if.kafka.history import (
     BatchColumns,
     Chunk,

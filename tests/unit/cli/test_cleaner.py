@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.cli import cleaner
-from ledgerfold.broker.client.kafka_answers import CleanerTurn, CleaningPlan
-from ledgerfold.broker.compaction.supervisor import WARMING_UP
+from ledgerfold.broker.cli.kafka import cleaner
+from ledgerfold.broker.client.administration.kafka_answers import CleanerTurn, CleaningPlan
+from ledgerfold.broker.worker.supervisor import WARMING_UP
 from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.policies.profiles import PROFILES, emulation
 from ledgerfold.storage.errors import InvalidRequest
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.kafka.folder_writer import FolderWriter
 from tests.unit.cli.conftest import Ledgerfold

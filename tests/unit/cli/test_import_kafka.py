@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pytest
 
-from ledgerfold.broker.cli.import_kafka import import_folder, settings_of
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.cli.data.import_kafka import import_folder, settings_of
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound, Unavailable
 from ledgerfold.storage.kafka.folder import log_file_name
 from ledgerfold.storage.kafka.records import (

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.cli.import_rows import Row, read_rows
-from ledgerfold.broker.cli.importing import _Import
-from ledgerfold.broker.cli.producing import Outgoing
-from ledgerfold.broker.cli.row_rules import RowRules, message_of_row
+from ledgerfold.broker.cli.data.import_rows import Row, read_rows
+from ledgerfold.broker.cli.data.importing import _Import
+from ledgerfold.broker.cli.data.producing import Outgoing
+from ledgerfold.broker.cli.data.row_rules import RowRules, message_of_row
 from ledgerfold.broker.client import MessageId, Result
 from ledgerfold.storage.errors import InvalidRequest
 from tests.support.command_line import TIMEOUT_S, command

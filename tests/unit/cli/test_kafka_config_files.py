@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.cli.kafka_config import serve_config
+from ledgerfold.broker.cli.kafka.config import serve_config
 from ledgerfold.broker.cli.properties import read_properties
 from ledgerfold.storage.errors import InvalidRequest, KafkaError
 from tests.support.broker_process import BrokerProcess

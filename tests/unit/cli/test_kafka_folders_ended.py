@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import TopicNotFound
 from tests.unit.cli.conftest import Ledgerfold
 
@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).with_name("kafka-folders") / "cleaned-0"
 ENDED = """
 import os, signal, sys
 from ledgerfold.broker.cli.main import main
-from ledgerfold.broker.client.kafka_logs import KafkaLogs
+from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 
 def end(*_, **__):
     os.kill(os.getpid(), signal.SIGTERM)

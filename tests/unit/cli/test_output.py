@@ -25,7 +25,7 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.tables import aligned, printable
 from ledgerfold.broker.client import Message
-from ledgerfold.broker.client.message import ReceivedEntry
+from ledgerfold.broker.client.messages.message import ReceivedEntry
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import read_header, stamped_header
 from ledgerfold.storage.errors import Corruption
@@ -286,7 +286,7 @@ def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> Non
 
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("ledgerfold.broker.cli.inspecting._info", lambda options: print("é"))
+    monkeypatch.setattr("ledgerfold.broker.cli.data.inspecting._info", lambda options: print("é"))
     assert main(["info"]) == 0
     assert written.getvalue() == b"\\xe9\n"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.cli.compaction import wait_for_end
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.cli.topics.compaction import wait_for_end
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.v1 import admin_pb2
 from tests.support.command_line import TIMEOUT_S, command, ledgerfold, run
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.cli.main import make_parser
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.compactor.__main__ import _parser as compactor_parser
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.testing import Broker

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from ledgerfold.broker.cli.compaction import (
+from ledgerfold.broker.cli.topics.compaction import (
     _compact,
     _json,
     _table,
@@ -14,7 +14,7 @@ from ledgerfold.broker.cli.compaction import (
     print_status,
     report_end,
 )
-from ledgerfold.broker.compaction.supervisor import WARMING_UP
+from ledgerfold.broker.worker.supervisor import WARMING_UP
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_ERROR,
@@ -157,6 +157,6 @@ def test_waiting_for_spark(
     No test had asked a machine without Java.
     """
     admin = _Admin(state, message)
-    monkeypatch.setattr("ledgerfold.broker.cli.compaction.admin_of", lambda options: admin)
+    monkeypatch.setattr("ledgerfold.broker.cli.topics.compaction.admin_of", lambda options: admin)
     assert _compact(argparse.Namespace(topic="t", wait=waits, timeout=None, output=None)) == 0
     assert capsys.readouterr().err == (f"{message}\n" if told else "")

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from ledgerfold.broker.cli.main import make_parser
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from tests.support.command_line import ledgerfold
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.cli.data.import_rows import Row
 from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
-from ledgerfold.broker.cli.import_rows import Row
 from ledgerfold.broker.cli.main import make_parser
-from ledgerfold.broker.cli.what_if_file import File, file_of, to_message
-from ledgerfold.broker.cli.what_if_options import parse_strategy
-from ledgerfold.broker.cli.what_if_rows import difference_row, setting_row, strategy_text
+from ledgerfold.broker.cli.what_if.file import File, file_of, to_message
+from ledgerfold.broker.cli.what_if.options import parse_strategy
+from ledgerfold.broker.cli.what_if.rows import difference_row, setting_row, strategy_text
 from ledgerfold.broker.whatif.file_log import FileMessage
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.what_if_pb2 import KeptMessages, KeyDifference, ReplaySetting

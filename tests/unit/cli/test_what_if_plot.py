@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.cli.exit_codes import USAGE
-from ledgerfold.broker.cli.what_if_plot import write_plot
+from ledgerfold.broker.cli.what_if.plot import write_plot
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import (
     Replay,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.cli.what_if_rows import cleaning_row, replay_row, strategy_row
-from ledgerfold.broker.cli.what_if_tables import print_tables
+from ledgerfold.broker.cli.what_if.rows import cleaning_row, replay_row, strategy_row
+from ledgerfold.broker.cli.what_if.tables import print_tables
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 from ledgerfold.v1.what_if_pb2 import (
     CleaningReplay,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from ledgerfold.broker.client.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
+from ledgerfold.broker.client.streams.ack_queue import ASK_AT, UNANSWERED_MAX, AckQueue
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2
 

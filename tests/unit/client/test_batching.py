@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.client.batching import (
+from ledgerfold.broker.client.messages.new_message import NewMessage
+from ledgerfold.broker.client.streams.batching import (
     Batch,
     Container,
     DefaultContainer,
     KeyBasedContainer,
     PlainContainer,
 )
-from ledgerfold.broker.client.new_message import NewMessage
-from ledgerfold.broker.client.permits import Permits
+from ledgerfold.broker.client.streams.permits import Permits
 from ledgerfold.storage.codec import decode
 
 

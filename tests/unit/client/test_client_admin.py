@@ -13,7 +13,7 @@ import pytest
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from ledgerfold.broker.client.admin import Admin
+from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.storage.errors import InvalidRequest, TopicNotFound, Unavailable
 from ledgerfold.v1 import admin_pb2, admin_pb2_grpc
 
@@ -84,13 +84,13 @@ def test_no_broker_is_an_error_that_says_so() -> None:
 @pytest.mark.process
 def test_the_import_is_light() -> None:
     """A command that only asks something loads no codec and no part of the data client."""
-    code = "import sys, ledgerfold.broker.client.admin; print(*sys.modules)"
+    code = "import sys, ledgerfold.broker.client.administration.admin; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(run.stdout.split())
     assert not modules & {
         "ledgerfold.storage.native",
         "zstandard",
         "lz4",
-        "ledgerfold.broker.client.client",
+        "ledgerfold.broker.client.sync.client",
         "rocksdict",
     }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client import ConsumerType, InitialPosition, MessageId
-from ledgerfold.broker.client.aio import Client
+from ledgerfold.broker.client.asyncio_client.client import Client
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
 from ledgerfold.strategies import Numeric
 from tests.support.fake_data_service import LEDGER_ID, BreakAt, FakeBroker

@@ -17,9 +17,9 @@ from ledgerfold.broker.client import (
     InitialPosition,
     Message,
     MessageId,
-    ack_queue,
 )
-from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client.streams import ack_queue
+from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     AlreadyClosed,

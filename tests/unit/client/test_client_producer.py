@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client import BatchingType, Client, CompressionType, MessageId, Result
-from ledgerfold.broker.client.io_thread import IoThread
-from ledgerfold.broker.client.opening import open_producer
+from ledgerfold.broker.client.core.opening import open_producer
+from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.errors import (
     AlreadyClosed,
@@ -404,7 +404,7 @@ def test_what_is_opened_while_the_client_closes_is_closed_too(
         await asyncio.to_thread(client.shutdown)
         return core
 
-    monkeypatch.setattr("ledgerfold.broker.client.client.open_producer", open_and_be_late)
+    monkeypatch.setattr("ledgerfold.broker.client.sync.client.open_producer", open_and_be_late)
     with pytest.raises(AlreadyClosed):
         client.create_producer("t", "me")
     assert client._open == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client import Client, CompressionType, Message, MessageId
-from ledgerfold.broker.client.producer import Producer
+from ledgerfold.broker.client.sync.producer import Producer
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry, read_header
 from ledgerfold.storage.errors import (
     AlreadyClosed,

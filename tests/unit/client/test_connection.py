@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.address import address_of
-from ledgerfold.broker.client.admin import Admin
-from ledgerfold.broker.client.connection import Backoff, full_topic_name
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.streams.address import address_of
+from ledgerfold.broker.client.streams.connection import Backoff, full_topic_name
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
 from tests.support.fake_data_service import ThreadedFakeBroker
 

@@ -14,13 +14,13 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.client.connection import Connection
-from ledgerfold.broker.client.io_thread import IoThread
-from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.broker.client.options import Result
-from ledgerfold.broker.client.producer import Producer
-from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
-from ledgerfold.broker.kafka.producer import BATCHES_REMEMBERED
+from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.options import Result
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.broker.client.sync.producer import Producer
+from ledgerfold.broker.kafka.producers.producer import BATCHES_REMEMBERED
 from ledgerfold.storage.kafka.batch import read_batch_header
 from tests.support.fake_data_service import BreakAt, FakeDataService, FakeKafkaTopic
 from tests.support.memory_connection import MemoryConnection

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client.connection import ClientSettings, Connection
-from ledgerfold.broker.client.kept_stream import KeptStream
+from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
+from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client.new_message import checked_message
+from ledgerfold.broker.client.messages.new_message import checked_message
 from ledgerfold.storage.errors import InvalidRequest
 
 

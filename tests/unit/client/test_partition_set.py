@@ -17,11 +17,11 @@ from ledgerfold.broker.client import (
     InitialPosition,
     Message,
     MessageId,
-    aio,
 )
-from ledgerfold.broker.client.consumer_core import ConsumerConfig
-from ledgerfold.broker.client.partitioned_consumer import config_of_each
-from ledgerfold.broker.client.routing import murmur3_32
+from ledgerfold.broker.client.asyncio_client import client as aio
+from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
+from ledgerfold.broker.client.core.partitioned_consumer import config_of_each
+from ledgerfold.broker.client.messages.routing import murmur3_32
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     AlreadyClosed,

@@ -11,17 +11,17 @@ from typing import Any, cast
 
 import pytest
 
-from ledgerfold.broker.client.batching import container_for
-from ledgerfold.broker.client.io_thread import IoThread
-from ledgerfold.broker.client.options import BatchingType
-from ledgerfold.broker.client.partition_set import PartitionSet
-from ledgerfold.broker.client.partitioned_producer import RoutedQueue
-from ledgerfold.broker.client.pending import NativeEntries, PendingEntry
-from ledgerfold.broker.client.producer import Producer
-from ledgerfold.broker.client.producer_core import ProducerConfig, ProducerCore
-from ledgerfold.broker.client.publish_stream import Outcome, PublishStream
-from ledgerfold.broker.client.routing import Router
-from ledgerfold.broker.client.send_queue import SendQueue
+from ledgerfold.broker.client.core.partition_set import PartitionSet
+from ledgerfold.broker.client.core.partitioned_producer import RoutedQueue
+from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.options import BatchingType
+from ledgerfold.broker.client.messages.routing import Router
+from ledgerfold.broker.client.streams.batching import container_for
+from ledgerfold.broker.client.streams.pending import NativeEntries, PendingEntry
+from ledgerfold.broker.client.streams.publish_stream import Outcome, PublishStream
+from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.broker.client.sync.producer import Producer
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position, read_header
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client.message import Message, ReceivedEntry
-from ledgerfold.broker.client.table import Table
+from ledgerfold.broker.client.core.table import Table
+from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.native import NativeBatchBuilder

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.client import Client
-from ledgerfold.broker.client.table import Table
+from ledgerfold.broker.client.core.table import Table
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.strategies import HeaderVersion, KeepFirst, Newest, Numeric
 from tests.model.strategic_model import Said, strategic

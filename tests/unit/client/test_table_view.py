@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client import Client, table_follower
-from ledgerfold.broker.client.call_thread import CallThread
-from ledgerfold.broker.client.io_thread import IoThread
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.core import table_follower
+from ledgerfold.broker.client.core.call_thread import CallThread
+from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.entry import Position, stamp
 from ledgerfold.storage.errors import (
     AlreadyClosed,

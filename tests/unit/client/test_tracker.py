@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.client.tracker import BatchAcknowledgements, DelayedPositions
+from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, DelayedPositions
 from ledgerfold.storage.entry import Position
 
 FIRST, SECOND, THIRD = Position(1, 0), Position(1, 1), Position(1, 2)

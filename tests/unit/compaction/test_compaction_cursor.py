@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.compaction import cursor_moves as compaction_moves
+from ledgerfold.broker.compaction import cursor_operations as compaction_moves
 from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, delete_subscription

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledgerfold.broker.compaction.interfaces import OnProgress
+from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     CompactionFailed,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ledgerfold.broker.compaction.service_compactor import ServiceCompactor, load_service
+from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
 from ledgerfold.compaction_service import CompactionService
 from ledgerfold.storage.errors import (
     CompactionFailed,

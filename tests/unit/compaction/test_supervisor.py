@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.compaction.supervisor import (
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.worker.limits import SupervisorLimits, pause_after_ms
+from ledgerfold.broker.worker.process import WorkerProcess, worker_command
+from ledgerfold.broker.worker.remains import processes
+from ledgerfold.broker.worker.supervisor import (
     SECRET_VARIABLE,
     WARMING_UP,
     CompactorSupervisor,
 )
-from ledgerfold.broker.compaction.worker_limits import SupervisorLimits, pause_after_ms
-from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
-from ledgerfold.broker.compaction.worker_remains import processes
-from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,

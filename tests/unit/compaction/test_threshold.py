@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.compaction.history import CompactionStats, failures_in_a_row, stats_of
 from ledgerfold.broker.compaction.threshold import BACKOFF_MAX_MS, Decision, Situation, decide
-from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.policies.effective import Threshold
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.v1.records_pb2 import (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.compaction import worker_remains
-from ledgerfold.broker.compaction.worker_remains import (
+from ledgerfold.broker.worker import remains as worker_remains
+from ledgerfold.broker.worker.remains import (
     WORKER_VARIABLE,
     end_left_over,
     end_processes,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor import scan as scan_module
-from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.job import scan as scan_module
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.rows import Counts
 from ledgerfold.compactor.strategies import event_time as event_time_module
 from ledgerfold.compactor.strategies.event_time import EVENT_TIME
 from ledgerfold.compactor.strategies.registry import strategy_of

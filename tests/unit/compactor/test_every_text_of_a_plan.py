@@ -18,10 +18,10 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ledgerfold.compactor.progress import Parts
+from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.service import NAME, SECRET_KEY, CompactorService
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
-from ledgerfold.compactor.trial import Trials
+from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.allowed import AllowedStrategies

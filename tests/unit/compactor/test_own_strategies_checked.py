@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ledgerfold.compactor.samples import ask_columns, ask_strategic, questions
-from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC, Own, kind_of
 from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
-from ledgerfold.compactor.trial import Trials
-from ledgerfold.compactor.trial_process import tried
+from ledgerfold.compactor.user_strategies.own import COLUMNS, STRATEGIC, Own, kind_of
+from ledgerfold.compactor.user_strategies.samples import ask_columns, ask_strategic, questions
+from ledgerfold.compactor.user_strategies.sandbox import Trials
+from ledgerfold.compactor.user_strategies.sandbox_process import tried
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed, StrategyNotAllowed
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.loading import is_own, load, place_of

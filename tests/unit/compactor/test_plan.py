@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.plan import cut, cut_segments, input_segments
+from ledgerfold.compactor.job.plan import cut, cut_segments, input_segments
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import segment_path

@@ -8,7 +8,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor.rebuild import RawEntry, keep_rows
+from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import (

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor import merge_messages as merge_module
-from ledgerfold.compactor import plan as plan_module
-from ledgerfold.compactor import scan_messages as scan_module
-from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.rows import Counts
+from ledgerfold.compactor.job import merge_messages as merge_module
+from ledgerfold.compactor.job import plan as plan_module
+from ledgerfold.compactor.job import scan_messages as scan_module
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.rows import Counts
 from ledgerfold.compactor.strategies.registry import MAKERS, Maker
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor import scan as scan_module
-from ledgerfold.compactor.key_columns import KeyColumns
-from ledgerfold.compactor.plan import cut
-from ledgerfold.compactor.segment_map import SegmentMap
+from ledgerfold.compactor.job import scan as scan_module
+from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.plan import cut
+from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import MAKERS, fixed, strategy_of
 from ledgerfold.compactor.strategies.strategy import Strategy

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
-from ledgerfold.compactor.trial_process import tried
+from ledgerfold.compactor.user_strategies.own import COLUMNS, STRATEGIC
+from ledgerfold.compactor.user_strategies.sandbox_process import tried
 from ledgerfold.strategies.loading import load
 from ledgerfold.strategies.words import words_of
 from tests.support.documents import document

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.compactor import scan as scan_module
-from ledgerfold.compactor.plan import TaskPlan, cut
-from ledgerfold.compactor.rows import Counts, Failure
+from ledgerfold.compactor.job import scan as scan_module
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.rows import Counts, Failure
 from ledgerfold.storage.entry import HEADER_BYTES, Compression
 from ledgerfold.storage.errors import Corruption, LedgerfoldError, MissingFile
 from ledgerfold.v1.compactor_pb2 import Manifest
@@ -146,8 +146,8 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 
 def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
     """A producer may send any bytes under a right checksum: columns are checked before use."""
-    from ledgerfold.compactor.key_columns import KeyColumns
-    from ledgerfold.compactor.segment_map import SegmentMap
+    from ledgerfold.compactor.job.key_columns import KeyColumns
+    from ledgerfold.compactor.job.segment_map import SegmentMap
     from ledgerfold.v1.entry_pb2 import NativeKeys
 
     log = _log(tmp_path, [[[A1, B1], [A2, B2]]])

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.compactor import scan as run_scan_module
-from ledgerfold.compactor import scan_messages as scan_messages_module
-from ledgerfold.compactor.plan import TaskPlan, cut, input_segments
-from ledgerfold.compactor.plan_check import check_input
+from ledgerfold.compactor.job import scan as run_scan_module
+from ledgerfold.compactor.job import scan_messages as scan_messages_module
+from ledgerfold.compactor.job.plan import TaskPlan, cut, input_segments
+from ledgerfold.compactor.job.plan_check import check_input
 from ledgerfold.compactor.strategies.event_time import EVENT_TIME
 from ledgerfold.compactor.strategies.publishing_order import PUBLISHING_ORDER
 from ledgerfold.compactor.strategies.registry import AnyStrategy

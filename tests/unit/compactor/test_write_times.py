@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.compactor.output import LedgerOutput
-from ledgerfold.compactor.plan import Output
-from ledgerfold.compactor.rebuild import RawEntry
-from ledgerfold.compactor.rows import WriteTimes
+from ledgerfold.compactor.job.output import LedgerOutput
+from ledgerfold.compactor.job.plan import Output
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.job.rows import WriteTimes
 from ledgerfold.storage.entry import read_header, stamp
 from ledgerfold.storage.native import NativeBatchBuilder
 
@@ -37,7 +37,9 @@ def test_every_write_and_every_seal_is_timed(
 ) -> None:
     """Two files: two groups of entries and two syncs, each of 20 ms by this clock."""
     ticks = count()
-    monkeypatch.setattr("ledgerfold.compactor.output.time.perf_counter", lambda: next(ticks) * 0.02)
+    monkeypatch.setattr(
+        "ledgerfold.compactor.job.output.time.perf_counter", lambda: next(ticks) * 0.02
+    )
     (tmp_path / "9").mkdir()
     with LedgerOutput(Output(str(tmp_path), 9, segment_bytes_max=1)) as ledger:
         for number in range(2):

@@ -16,7 +16,7 @@ from ledgerfold.broker.explain.kafka import (
     explain_marker,
 )
 from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
-from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.kafka.cleanable import Limit
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import explain_pb2 as pb

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.cli.explaining import _json, _table
+from ledgerfold.broker.cli.topics.explaining import _json, _table
 from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.explain.words import MESSAGES_MAX
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription

@@ -10,7 +10,7 @@ import pytest
 from ledgerfold.broker.explain.rules import Facts, explain
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.strategies import rules_of
-from ledgerfold.broker.explain.strategies.judge import Asked
+from ledgerfold.broker.explain.strategies.evaluator import Asked
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.ground.clock import LAST_MS, ManualClock
+from ledgerfold.broker.common.clock import LAST_MS, ManualClock
 from ledgerfold.storage.errors import InvalidRequest
 
 

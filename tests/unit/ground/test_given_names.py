@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.ground.given_names import (
+from ledgerfold.broker.common.given_names import (
     NAME_CHARACTERS_MAX,
     PROPERTIES_CHARACTERS_MAX,
     PROPERTIES_MAX,
@@ -17,7 +17,7 @@ from ledgerfold.broker.ground.given_names import (
     shown,
     shown_topic,
 )
-from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.common.names import TopicName
 from ledgerfold.storage.errors import InvalidRequest
 
 FINE = ["s", "my/own sub", "a:b@c", "übung", "订阅", "\U0001f468\u200d\U0001f469", "...", " ", "-"]

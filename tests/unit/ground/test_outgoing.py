@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.ground import outgoing as module
-from ledgerfold.broker.ground.outgoing import READ_LEAST, READ_PART, Outgoing, Share
+from ledgerfold.broker.common import outgoing as module
+from ledgerfold.broker.common.outgoing import READ_LEAST, READ_PART, Outgoing, Share
 from ledgerfold.storage.errors import Overloaded
 
 KIB = 1024

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.choice import Candidate, Verdict, choose
-from ledgerfold.broker.kafka.config import LogConfig
+from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict, choose
+from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.kafka.cleanable import Limit, LogView, Plan, plan
-from ledgerfold.kafka.retention import Doomed, Reason, doomed
+from ledgerfold.kafka.retention import Doomed, Reason, deletable
 from ledgerfold.kafka.segment import Segment
 
 HOUR_MS = 3_600_000
@@ -250,7 +250,7 @@ def gone(
     names = {name.replace("_", "."): value for name, value in settings.items()}
     config = LogConfig.of(names | {"cleanup.policy": policy})
     end = log[-1].next_offset
-    return doomed(
+    return deletable(
         log, config, log_start=start, high_watermark=end if mark is None else mark, now_ms=now_ms
     )
 

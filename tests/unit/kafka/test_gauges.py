@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.kafka.gauges import Gauges
-from ledgerfold.broker.kafka.round import RoundOutcome
+from ledgerfold.broker.kafka.cleaner.cleaning import RoundOutcome
+from ledgerfold.broker.kafka.cleaner.gauges import Gauges
 from ledgerfold.v1.compactor_pb2 import CleanManifest
 
 TIME = "kafka.log:type=LogCleaner,name=max-clean-time-secs"

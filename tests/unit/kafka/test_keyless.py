@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka import keyless
-from ledgerfold.broker.kafka.keyless import keyless_rows
+from ledgerfold.broker.kafka.log import record_access as keyless
+from ledgerfold.broker.kafka.log.record_access import keyless_rows
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka import frame
 from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, STRETCHES_MAX, Frames

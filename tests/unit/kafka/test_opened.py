@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.kafka import opened
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.validation import AppendRules
+from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log import key_check as opened
+from ledgerfold.broker.kafka.log.validation import AppendRules
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka import compression
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts, sealed

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.producer import Marker, Origin
-from ledgerfold.broker.kafka.producers import AbortedTransaction, LastEntry, Producers
-from ledgerfold.broker.kafka.settings import INT_MAX
+from ledgerfold.broker.kafka.config.settings import INT_MAX
+from ledgerfold.broker.kafka.producers.producer import Marker, Origin
+from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, LastEntry, Producers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.batch import BatchHeader
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.kafka.listing import holds_all_before
-from ledgerfold.broker.kafka.remembered import SNAPSHOTS_MAX, beginning, remember_rolled
+from ledgerfold.broker.kafka.log.segment_list import holds_all_before
+from ledgerfold.broker.kafka.producers.producer_snapshots import (
+    SNAPSHOTS_MAX,
+    beginning,
+    remember_rolled,
+)
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.settings import INT_MAX
+from ledgerfold.broker.kafka.config.settings import INT_MAX
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment, closed_from, floor_index
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
-from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig, check_thread_change
-from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX, text_of
-from ledgerfold.broker.kafka.topic_settings import TOPIC_SETTINGS
+from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
+from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig, check_thread_change
+from ledgerfold.broker.kafka.config.settings import INT_MAX, LONG_MAX, text_of
+from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.checkpoint_file import (
+from ledgerfold.broker.kafka.cleaner.states import Aborted, InProgress, Paused, State, States
+from ledgerfold.broker.kafka.log.checkpoint_file import (
     TopicPartition,
     checkpoint_text,
     read_checkpoint,
     truncated,
 )
-from ledgerfold.broker.kafka.states import Aborted, InProgress, Paused, State, States
 from ledgerfold.storage.errors import Corruption
 
 LOG = "t-0"

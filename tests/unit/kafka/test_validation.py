@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.config import LogConfig
-from ledgerfold.broker.kafka.keyless import keyless_rows
-from ledgerfold.broker.kafka.producer import Marker, Origin, read_marker
-from ledgerfold.broker.kafka.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.config.config import LogConfig
+from ledgerfold.broker.kafka.log.record_access import keyless_rows
+from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
+from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
     BatchParts,

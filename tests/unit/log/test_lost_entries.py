@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.subscriptions.cursor_operations import nth_behind, skip_messages
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
-from ledgerfold.broker.subscriptions.moves import nth_behind, skip_messages
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.ledger import StoreSettings

@@ -195,12 +195,12 @@ def trimmed(
             break
         candidates.append(record)
     sizes = [sum(each.size_bytes for each in record.segments) for record in candidates]
-    doomed = []
+    deletable = []
     for at, record in enumerate(candidates):
         if sum(sizes[at:]) <= policies.retention_bytes:
             break
-        doomed.append(record.ledger_id)
-    return doomed
+        deletable.append(record.ledger_id)
+    return deletable
 
 
 def test_it_answers_as_if_it_went_through_them_all() -> None:

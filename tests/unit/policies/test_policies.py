@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.policies.effective import (
     Threshold,
     broker_policies,

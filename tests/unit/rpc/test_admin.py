@@ -12,10 +12,10 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.names import TopicName
-from ledgerfold.broker.ground.outgoing import Outgoing
-from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.common.clock import ManualClock
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.log.backlog import sums_of
 from ledgerfold.broker.policies.profiles import PROFILES, in_force
 from ledgerfold.broker.rpc.admin import admin_calls

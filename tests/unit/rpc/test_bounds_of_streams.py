@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ledgerfold.broker.ground import outgoing as outgoing_module
+from ledgerfold.broker.common import outgoing as outgoing_module
 from ledgerfold.broker.rpc.severing import sever
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.wire.frames import is_bulk

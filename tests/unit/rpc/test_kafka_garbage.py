@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.kafka.begin_segment import LAST_BASE_OFFSET
-from ledgerfold.broker.kafka.states import InProgress
+from ledgerfold.broker.kafka.cleaner.states import InProgress
+from ledgerfold.broker.kafka.log.begin_segment import LAST_BASE_OFFSET
 from ledgerfold.broker.rpc.kafka import KafkaHandlers
 from ledgerfold.broker.rpc.kafka_cleaner import CleanerHandlers
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.ground.given_names import shown, shown_topic
+from ledgerfold.broker.common.given_names import shown, shown_topic
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.v1 import admin_pb2, data_pb2

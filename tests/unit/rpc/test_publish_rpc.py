@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from ledgerfold.broker.ground.clock import WallClock
+from ledgerfold.broker.common.clock import WallClock
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.rpc.stream import EOF, feed

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from grpc._cython import cygrpc
 
-from ledgerfold.broker.client.connection import CHANNEL_OPTIONS
-from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS as WORKER_OPTIONS
+from ledgerfold.broker.client.streams.connection import CHANNEL_OPTIONS
 from ledgerfold.broker.server.grpc_server import OPTIONS
+from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS as WORKER_OPTIONS
 
 
 @pytest.fixture(scope="module")

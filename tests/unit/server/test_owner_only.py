@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import KAFKA_TOPICS, key_of
 from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.storage.recent import Recent
+from ledgerfold.storage.lru_cache import LruCache
 
 
 def test_the_one_asked_for_longest_ago_goes() -> None:
@@ -13,14 +13,14 @@ def test_the_one_asked_for_longest_ago_goes() -> None:
     def get(key: int) -> str:
         return recent.get(key, lambda: made.append(key) or str(key))  # type: ignore[func-returns-value]
 
-    recent = Recent[int, str](2)
+    recent = LruCache[int, str](2)
     assert [get(key) for key in (1, 2, 1, 3, 1, 2)] == ["1", "2", "1", "3", "1", "2"]
     assert made == [1, 2, 3, 2]
     assert len(recent) == 2
 
 
 def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
-    recent = Recent[int, list[str]](2)
+    recent = LruCache[int, list[str]](2)
     first = ["first"]
 
     def make() -> list[str]:
@@ -33,7 +33,7 @@ def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
 
 def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
     """Whoever asked gets it all the same."""
-    recent = Recent[int, str](2)
+    recent = LruCache[int, str](2)
 
     def make() -> str:
         recent.forget(lambda key: key == 1)
@@ -46,7 +46,7 @@ def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
 
 
 def test_what_cannot_be_made_is_tried_again() -> None:
-    recent = Recent[int, float](2)
+    recent = LruCache[int, float](2)
     with pytest.raises(ZeroDivisionError):
         recent.get(1, lambda: 1 / 0)
     assert recent.get(1, lambda: 1.0) == 1.0

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.stats.subscription import describe, describe_cursor
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (

@@ -9,9 +9,7 @@ import pytest
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Range
-from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
-from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.moves import (
+from ledgerfold.broker.subscriptions.cursor_operations import (
     clear_backlog,
     closed_before,
     expire_all,
@@ -19,6 +17,8 @@ from ledgerfold.broker.subscriptions.moves import (
     nth_behind,
     skip_messages,
 )
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired

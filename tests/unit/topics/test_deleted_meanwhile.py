@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
     seek_subscription,
 )
-from ledgerfold.broker.subscriptions.moves import expire_all
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from ledgerfold.broker.ground.clock import WallClock
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.states import MARKED, Paused
-from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.common.clock import WallClock
+from ledgerfold.broker.kafka.cleaner.pass_ import Turn
+from ledgerfold.broker.kafka.cleaner.states import MARKED, Paused
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (

@@ -9,10 +9,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka import loading
+from ledgerfold.broker.kafka.log import loading
+from ledgerfold.broker.kafka.log.reads import headers_of
+from ledgerfold.broker.kafka.log.segments import batches_bytes
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.kafka.reads import headers_of
-from ledgerfold.broker.kafka.segments import batches_bytes
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.ledger import LedgerReader
 from ledgerfold.v1.records_pb2 import LedgerRecord

@@ -10,11 +10,11 @@ from unittest import mock
 
 import pytest
 
-from ledgerfold.broker.kafka.aborted import take_over
-from ledgerfold.broker.kafka.deletion import delete_old_segments
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.producers import AbortedTransaction
-from ledgerfold.broker.kafka.reads import KafkaRead
+from ledgerfold.broker.kafka.cleaner.deletion import delete_old_segments
+from ledgerfold.broker.kafka.log.aborted import take_over
+from ledgerfold.broker.kafka.log.reads import KafkaRead
+from ledgerfold.broker.kafka.producers.producer import Origin
+from ledgerfold.broker.kafka.producers.producers import AbortedTransaction
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
 from ledgerfold.storage.errors import KafkaError

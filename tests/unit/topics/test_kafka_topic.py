@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.kafka import opened, partition
-from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka import partition
+from ledgerfold.broker.kafka.log import key_check as opened
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind, NotAllowed

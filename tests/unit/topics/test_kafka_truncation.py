@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.states import InProgress, Paused
+from ledgerfold.broker.kafka.cleaner.states import InProgress, Paused
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
 from ledgerfold.broker.topics.kafka_truncation import Truncated, truncate_log
 from ledgerfold.storage.errors import (

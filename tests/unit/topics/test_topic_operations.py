@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.compaction.cursor_moves import clear
+from ledgerfold.broker.compaction.cursor_operations import clear
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.stats.topic import internal_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription

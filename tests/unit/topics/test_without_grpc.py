@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.ground.clock import ManualClock
-from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.common.clock import ManualClock
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ledgerfold.broker.kafka.states import Paused
+from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.whatif.kafka_forecaster import KafkaForecaster
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, MissingFile, Moved
 from ledgerfold.v1.what_if_pb2 import CleaningTrial, ReplaySetting, WhatIfRequest

@@ -10,7 +10,7 @@ import pytest
 from ledgerfold.compactor.kafka import plan as plan_module
 from ledgerfold.compactor.kafka import tasks as tasks_module
 from ledgerfold.compactor.kafka.batches import STRETCH_BYTES
-from ledgerfold.compactor.kafka.pace import Pace
+from ledgerfold.compactor.kafka.throttle import Pace
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.compactor_pb2 import CleanManifest
 from tests.support.kafka_log import KafkaLog, run_round

@@ -1,0 +1,1 @@
+"""Verbs that move data: produce, consume, import, export; verify and repair."""

@@ -1,0 +1,249 @@
+"""`verify` and `repair`: a data directory is checked, and mended as far as it can be. No broker."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
+from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
+from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.storage.paths import absolute_path
+from ledgerfold.storage.text import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.storage.files import Files
+    from ledgerfold.storage.lock import DirectoryLock
+    from ledgerfold.storage.repair.steps import RepairPlan, Step
+    from ledgerfold.storage.repair.survey import Survey
+    from ledgerfold.storage.repair.verify import Finding
+    from ledgerfold.storage.rocks_reading import StoredPairs
+
+Commands = argparse._SubParsersAction
+
+
+def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="check every byte and record of a data directory",
+        description="Checks every record, reference, checksum and file of a data directory that no "
+        "broker has open. Changes nothing. Ends with 6 when something is damaged.",
+        calls_broker=False,
+    )
+    _add_data(parser)
+    parser.set_defaults(run=_verify)
+
+
+def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "repair",
+        help="give up what is damaged in a data directory, and keep the rest",
+        description="Shows what it would do and what would be lost by it; does it with --yes. "
+        "What it changes is kept as it was under DATA/repairs. Ends with 6 when the metadata have "
+        "lost records, also when it has put back what the ledgers tell.",
+        calls_broker=False,
+    )
+    _add_data(parser)
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument(
+        "--rebuild-metadata",
+        action="store_true",
+        help="with --yes, where the metadata have lost records: put back what the ledgers tell",
+    )
+    parser.set_defaults(run=_repair)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "data", type=absolute_path, metavar="DATA", help="what `serve --data` was given"
+    )
+    add_output(parser, ("table", "json"))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from ledgerfold.storage.repair.verify import findings, totals
+
+    began = time.monotonic()
+    with _locked(options.data) as lock:
+        survey = _survey(options.data, _stored(options.data), lock)
+        found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
+    _print(options, map(_row, found))
+    damaged = sum(not each.is_note for each in found)
+    ending = f"{damaged} damaged, {counted(len(found) - damaged, 'note')}; {summary}"
+    _say(options, f"{ending}; {time.monotonic() - began:.1f} seconds")
+    if damaged:
+        _say(options, f"`ledgerfold repair {options.data}` shows what can be done.")
+    return DAMAGED if damaged else DONE
+
+
+def _repair(options: argparse.Namespace) -> int:
+    from ledgerfold.storage.repair.plan import make_plan
+    from ledgerfold.storage.repair_manifest import unfinished_repairs
+
+    with _locked(options.data) as lock:
+        stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
+        plan = make_plan(_survey(options.data, stored, lock), now_ms)
+        _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
+        missing = _missing_option(options, plan)
+        if not missing:
+            _do(options, plan, stored, now_ms)
+    if missing and (plan.steps or unfinished_repairs(options.data, _files())):
+        _say(options, f"{_loss(plan.steps)} Nothing was done yet: {missing}")
+        return DAMAGED
+    return DAMAGED if plan.refused or plan.rebuilds_metadata else DONE
+
+
+def _missing_option(options: argparse.Namespace, plan: RepairPlan) -> str:
+    """Says what the command must be given to do it; "" if it was."""
+    if plan.rebuilds_metadata and not options.rebuild_metadata:
+        return (
+            "the metadata have lost records, which nobody can tell of. If you have a copy of "
+            f"{options.data} from before, use it. To go on with what the ledgers tell, add --yes "
+            "--rebuild-metadata."
+        )
+    return "" if options.yes else "add --yes to do it."
+
+
+def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
+    from ledgerfold.storage.owner_only import narrow
+    from ledgerfold.storage.repair.repair import Repair
+    from ledgerfold.storage.rocks import RocksKeyValue
+
+    narrow(options.data)
+    repair = Repair(
+        options.data,
+        stored.pairs,
+        RocksKeyValue,
+        _files(),
+        now_ms,
+        is_unusable=stored.is_unusable,
+    )
+    folder = repair.do(plan)
+    if folder is not None:
+        _say(options, f"{_loss(plan.steps)} Done; {folder} has what was there before, and a list.")
+
+
+def _loss(steps: list[Step]) -> str:
+    from ledgerfold.storage.repair.repair import messages_lost
+
+    known, may_be_more = messages_lost(steps)
+    more = ", and others that nobody can count" if may_be_more else ""
+    return (
+        f"{counted(known, 'message')} lost{more}."
+        if known or may_be_more
+        else "No message is lost, as far as the files tell."
+    )
+
+
+# -- the directory ---------------------------------------------------------------------------
+
+
+@contextmanager
+def _locked(data: Path) -> Iterator[DirectoryLock]:
+    """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
+    from ledgerfold.storage.lock import DirectoryLock
+    from ledgerfold.storage.names import ledgers_dir, metadata_dir
+    from ledgerfold.version import __version__
+
+    if not (metadata_dir(data).is_dir() or ledgers_dir(data).is_dir()):
+        missing = str(metadata_dir(data))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
+    with DirectoryLock(data, __version__) as lock:
+        yield lock
+
+
+def _stored(data: Path) -> StoredPairs:
+    from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.storage.rocks_reading import read_pairs
+
+    return read_pairs(metadata_dir(data))
+
+
+def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock) -> Survey:
+    from ledgerfold.storage.repair.survey import take
+
+    return take(
+        data,
+        stored.pairs,
+        _files(),
+        stored.damage,
+        is_tail=stored.is_tail,
+        is_same_boot=lock.is_same_boot,
+    )
+
+
+def _files() -> Files:
+    from ledgerfold.storage.files import REAL
+
+    return REAL
+
+
+def _repairs(data: Path) -> list[Finding]:
+    from ledgerfold.storage.repair.verify import Finding
+    from ledgerfold.storage.repair_manifest import unfinished_repairs
+
+    return [
+        Finding(
+            "repair",
+            "a repair that came to its end",
+            "one that did not; repeat it",
+            path=f"repairs/{name}",
+            is_note=True,
+        )
+        for name in unfinished_repairs(data, _files())
+    ]
+
+
+# -- printing --------------------------------------------------------------------------------
+
+
+def _row(finding: Finding) -> Row:
+    return {
+        "kind": finding.kind,
+        "level": "note" if finding.is_note else "damage",
+        "topic": finding.topic,
+        "ledger": finding.ledger_id if finding.ledger_id >= 0 else "",
+        "file": finding.path,
+        "byte": finding.offset if finding.offset >= 0 else "",
+        "expected": finding.expected,
+        "found": finding.found,
+    }
+
+
+def _step_row(step: Step) -> Row:
+    return {
+        "topic": step.topic,
+        "ledger": step.ledger_id if step.ledger_id >= 0 else "",
+        "entries": step.entries,
+        "messages_lost": "unknown" if step.messages is None else step.messages,
+        "what": step.what,
+    }
+
+
+def _refused_row(step: Step) -> Row:
+    return {**_step_row(step), "what": f"left as it is: {step.what}"}
+
+
+def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:
+    """A table, or one array; an absent value is null there."""
+    listed = list(rows)
+    if wants_table(options):
+        if listed:
+            print(aligned(listed, width_of(options)))
+        return
+    nothing = {"": None, "unknown": None}
+    print_document(
+        [{name: nothing.get(value, value) for name, value in row.items()} for row in listed]
+    )
+
+
+def _say(options: argparse.Namespace, sentence: str) -> None:
+    """For people; beside the array, not in it."""
+    print(sentence, file=sys.stdout if wants_table(options) else sys.stderr)

@@ -1,0 +1,217 @@
+"""`export kafka-log`: a Kafka topic as a partition's folder that Kafka opens.
+
+    ledgerfold export kafka-log orders copies/orders-0 --checkpoints
+
+Batches, segments and times are the topic's, indexes are new (storage/kafka/folder_writer.py).
+The cleaner leaves the topic alone meanwhile. What is appended after it began is not exported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from ledgerfold.broker.cli.connecting import add_name
+from ledgerfold.broker.cli.ending import interruptible
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
+from ledgerfold.storage.text import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
+    from ledgerfold.broker.kafka.log.checkpoint_file import TopicPartition
+    from ledgerfold.storage.kafka.folder_writer import FolderWriter, Producer
+    from ledgerfold.storage.kafka.txn_index import Aborted
+    from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
+
+Commands = argparse._SubParsersAction
+LOG_START_FILE = "log-start-offset-checkpoint"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+_ID = re.compile(r"[-_0-9A-Za-z]{22}")
+# As Kafka names topics; others would make the files beside the folder unreadable.
+_FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
+
+
+def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("export", help="write a topic as another system's files")
+    kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
+    kafka = kinds.add_parser("kafka-log", help="a Kafka topic as a partition's folder")
+    kafka.set_defaults(run=_export)
+    add_name(kafka)
+    kafka.add_argument("folder", metavar="DIR", help="a new one, named TOPIC-PARTITION")
+    kafka.add_argument(
+        "--checkpoints",
+        action="store_true",
+        help="note in the files beside DIR where it starts, is clean to, and ends",
+    )
+    kafka.add_argument(
+        "--topic-id", metavar="ID", help="as kafka-topics.sh shows it; default: a new one"
+    )
+
+
+def _export(options: argparse.Namespace) -> None:
+    from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
+
+    folder = absolute_path(options.folder)
+    with interruptible(), KafkaLogs(options.url) as logs:
+        log = export_folder(
+            logs,
+            options.topic,
+            folder,
+            topic_id=uuid4() if options.topic_id is None else _topic_id(options.topic_id),
+            checkpoints=options.checkpoints,
+        )
+    print(
+        f"{counted(len(log.segments), 'segment')} of "
+        f"{sum(each.size_bytes for each in log.segments):,} bytes exported to {folder}: offsets "
+        f"from {log.log_start_offset} to {log.log_end_offset}",
+        file=sys.stderr,
+    )
+    first = log.segments[0].base_offset
+    if log.log_start_offset > first and not options.checkpoints:
+        print(
+            f"ledgerfold: in {folder} itself the log starts at {first}: that it starts at "
+            f"{log.log_start_offset} Kafka knows by the files that --checkpoints writes beside it.",
+            file=sys.stderr,
+        )
+
+
+def export_folder(
+    logs: KafkaLogs, topic: str, folder: Path, *, topic_id: UUID, checkpoints: bool = False
+) -> DescribeLogResponse:
+    """What the log was that was exported. Raises InvalidRequest, DiskFailure, ServiceError."""
+    from ledgerfold.storage.kafka.folder_writer import FolderWriter
+
+    if not _FOLDER.fullmatch(folder.name):
+        raise InvalidRequest(
+            f"{folder}: name it as Kafka does, TOPIC-PARTITION, such as orders-0: letters, digits, "
+            "'.', '_' and '-', at most 249 of them, and a number."
+        )
+    if checkpoints:
+        # What is wrong with them shows before there is a folder.
+        _noted(folder)
+    logs.pause_cleaning(topic)
+    try:
+        log = logs.describe(topic)
+        interval_bytes = int(logs.config(topic)["index.interval.bytes"].value)
+        with FolderWriter(folder, topic_id=topic_id, index_interval_bytes=interval_bytes) as writer:
+            _write(writer, log, logs, topic)
+    finally:
+        logs.resume_cleaning(topic)
+    if checkpoints:
+        note_checkpoints(folder, log)
+    return log
+
+
+def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topic: str) -> None:
+    from ledgerfold.storage.kafka.batch import read_batch_header
+
+    bases = [each.base_offset for each in log.segments]
+    aborted = _aborted_by_segment(log, bases)
+
+    def end(number: int) -> None:
+        modified_ms = log.segments[number].modified_ms
+        writer.end_segment(modified_ms=modified_ms, aborted=aborted[number])
+
+    at = 0
+    writer.begin_segment(bases[0])
+    for batch in logs.batches(topic):
+        offset = read_batch_header(batch).base_offset
+        if offset >= log.log_end_offset:
+            break
+        while at + 1 < len(bases) and offset >= bases[at + 1]:
+            end(at)
+            at += 1
+            writer.begin_segment(bases[at])
+        writer.append(batch)
+    end(at)
+    for number in range(at + 1, len(bases)):
+        writer.begin_segment(bases[number])
+        end(number)
+    # Kafka would load the others, and forget them at once.
+    known = (each for each in log.producers if not each.is_forgotten)
+    writer.note_producers(map(_producer, known), log.log_end_offset)
+
+
+def _producer(known: KafkaProducerInfo) -> Producer:
+    from ledgerfold.storage.kafka.folder_writer import Producer
+
+    return Producer(
+        known.producer_id,
+        known.producer_epoch,
+        known.last_sequence,
+        known.last_data_offset,
+        known.last_offset_delta,
+        known.last_timestamp_ms,
+        known.coordinator_epoch,
+        known.transaction_first_offset,
+    )
+
+
+def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[list[Aborted]]:
+    """An aborted transaction is noted where its marker lies."""
+    from ledgerfold.storage.kafka.txn_index import Aborted
+
+    found: list[list[Aborted]] = [[] for _ in bases]
+    for each in log.aborted:
+        at = max(bisect_right(bases, each.last_offset) - 1, 0)
+        found[at].append(
+            Aborted(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+        )
+    return found
+
+
+def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
+    """In the files beside the folder, which may be there, with other partitions in them."""
+    from ledgerfold.broker.kafka.log.checkpoint_file import (
+        CHECKPOINT_FILE,
+        TopicPartition,
+        checkpoint_text,
+    )
+    from ledgerfold.storage.kafka.folder import partition_of
+    from ledgerfold.storage.kafka.folder_writer import write_beside
+
+    partition = TopicPartition(*partition_of(folder))
+    first = log.segments[0].base_offset
+    offsets = {
+        CHECKPOINT_FILE: log.checkpoint if log.HasField("checkpoint") else None,
+        # As Kafka, which notes a start only where it is not the first segment's.
+        LOG_START_FILE: log.log_start_offset if log.log_start_offset > first else None,
+        RECOVERY_POINT_FILE: log.log_end_offset,
+    }
+    for name, known in _noted(folder).items():
+        known.pop(partition, None)
+        offset = offsets[name]
+        if offset is not None:
+            known[partition] = offset
+        write_beside(folder, name, checkpoint_text(known).encode())
+
+
+def _noted(folder: Path) -> dict[str, dict[TopicPartition, int]]:
+    """What the files beside the folder say. Raises Corruption, OSError."""
+    from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE, read_checkpoint
+
+    found = {}
+    for name in (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE):
+        path = folder.resolve().parent / name
+        found[name] = (
+            read_checkpoint(path.read_text("utf-8", "replace"), name) if path.exists() else {}
+        )
+    return found
+
+
+def _topic_id(text: str) -> UUID:
+    """
+    >>> _topic_id("AAAAAAAAAAAAAAAAAAAABw").int
+    7
+    """
+    if not _ID.fullmatch(text):
+        raise InvalidRequest(f"--topic-id {text}: 22 letters, digits, - and _, as Kafka shows it.")
+    return UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))

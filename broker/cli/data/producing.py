@@ -1,0 +1,247 @@
+"""`produce`: messages from the command line, from files, or from the lines of standard input.
+
+ledgerfold produce prices -k p3 -m 10 -p currency=EUR
+ledgerfold produce prices -K : < prices.txt        # p3:10, a line each
+ledgerfold produce prices -k p3 --tombstone
+
+Options are those of `pulsar-client produce` where it has them. One difference: -m is taken as it
+is, commas and all (-s says otherwise). Ids are printed as `read` prints them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ledgerfold.broker.cli.connecting import add_name, client_of
+from ledgerfold.broker.cli.output import message_id_text, row_printer
+from ledgerfold.broker.cli.units import parse_count, parse_positive
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.paths import absolute_path
+from ledgerfold.storage.text import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client import MessageId, Producer, Result
+
+Commands = argparse._SubParsersAction
+# Messages, and ms: beyond what a command sends, and any time that it takes.
+_UNBOUNDED = 2**31 - 1
+# An entry holds no more, whatever the broker's limit is: above that the client takes it apart.
+_BATCH_BYTES_MAX = 15 * 1024 * 1024
+
+
+class Outgoing(NamedTuple):
+    """One message to publish. `value` None is a tombstone, `event_time_ms` None is not set."""
+
+    key: str | None
+    value: bytes | None
+    event_time_ms: int | None = None
+
+
+def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("produce", help="publish messages")
+    parser.set_defaults(run=_produce)
+    add = parser.add_argument
+    add_name(parser)
+    add("-m", "--message", "--messages", action="append", default=[], help="taken as it is")
+    add("-s", "--separator", help="what separates several messages in one -m")
+    add(
+        *("-f", "--file", "--files"),
+        action="append",
+        default=[],
+        type=absolute_path,
+        help="one message each",
+    )
+    add("-k", "--key", help="of every message")
+    add(
+        *("-p", "--property", "--properties"),
+        action="append",
+        default=[],
+        metavar="NAME=VALUE[,...]",
+        help="may be repeated",
+    )
+    add("-n", "--times", "--num-produce", type=parse_positive, default=1, help="of -m and -f")
+    add("--event-time", type=parse_count, metavar="MS", help="since the epoch")
+    add("--tombstone", action="store_true", help="a message without a value")
+    add("--batch", action="store_true", help="all messages as one batch, up to 15 MiB")
+    add(
+        "--compression",
+        type=str.lower,
+        choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
+        help="of values; default none; a Kafka topic knows gzip, and the others zlib",
+    )
+    add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
+    add("-Z", "--empty-is-tombstone", action="store_true", help="an empty value becomes none")
+    add("-v", "--verbose", action="store_true", help="print message ids")
+    formats = ("table", "json", "jsonl")
+    add("-o", "--output", choices=formats, help="print message ids so; default: a line each")
+
+
+def _check(options: argparse.Namespace) -> None:
+    given = bool(options.message or options.file)
+    if options.tombstone and given:
+        raise InvalidRequest("A tombstone has no value: --tombstone goes without -m and -f.")
+    if options.tombstone and options.key is None:
+        raise InvalidRequest("A tombstone needs a key: -k KEY.")
+    if options.key_delimiter is not None and (given or options.tombstone or options.key):
+        raise InvalidRequest("-K takes keys from the lines of standard input: no -k, -m or -f.")
+    if options.key_delimiter == "":
+        raise InvalidRequest("-K needs at least one character.")
+    if not (given or options.tombstone):
+        if options.times > 1:
+            raise InvalidRequest("-n repeats -m and -f; standard input is read once.")
+        if sys.stdin.isatty():
+            raise InvalidRequest(
+                "Nothing to publish: -m MESSAGE, -f FILE, or lines on standard input."
+            )
+
+
+def _properties(options: argparse.Namespace) -> dict[str, str] | None:
+    pairs = [pair for text in options.property for pair in text.split(",")]
+    for pair in pairs:
+        if "=" not in pair:
+            raise InvalidRequest(f"-p {pair!r}: write NAME=VALUE, several with commas between.")
+    return dict(pair.split("=", 1) for pair in pairs) or None
+
+
+def _outgoing(options: argparse.Namespace) -> Iterator[Outgoing]:
+    if options.tombstone:
+        for _ in range(options.times):
+            yield Outgoing(options.key, None, options.event_time)
+    elif options.message or options.file:
+        for _ in range(options.times):
+            for value in _values(options):
+                yield _with_empty(options, options.key, value)
+    else:
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            yield _from_line(options, number, line.rstrip(b"\r\n"))
+
+
+def _values(options: argparse.Namespace) -> Iterator[bytes]:
+    for text in options.message:
+        parts = text.split(options.separator) if options.separator else [text]
+        yield from map(os.fsencode, parts)
+    for path in options.file:
+        yield path.read_bytes()
+
+
+def _from_line(options: argparse.Namespace, number: int, line: bytes) -> Outgoing:
+    if options.key_delimiter is None:
+        return _with_empty(options, options.key, line)
+    key, found, value = line.partition(os.fsencode(options.key_delimiter))
+    if not found:
+        raise InvalidRequest(f"Line {number} has no {options.key_delimiter!r}: {line[:60]!r}.")
+    return _with_empty(options, os.fsdecode(key), value)
+
+
+def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> Outgoing:
+    is_tombstone = options.empty_is_tombstone and not value
+    return Outgoing(key, None if is_tombstone else value, options.event_time)
+
+
+def _produce(options: argparse.Namespace) -> None:
+    _check(options)
+    properties = _properties(options)
+    client = client_of(options)
+    try:
+        with _id_printer(options) as on_stored:
+            count = send_all(
+                client.create_producer(options.topic, **_producer_options(options)),
+                _outgoing(options),
+                properties=properties,
+                on_stored=on_stored,
+            )
+    finally:
+        client.close()
+    print(f"{counted(count, 'message')} published to {options.topic}", file=sys.stderr)
+
+
+def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
+    from ledgerfold.broker.client import CompressionType
+
+    found: dict[str, Any] = {"batching_enabled": not (options.message or options.file)}
+    if options.compression:
+        names = {each.name.lower(): each for each in CompressionType}
+        found["compression_type"] = names[options.compression]
+    if options.batch:
+        found |= {
+            "batching_enabled": True,
+            "batching_max_messages": _UNBOUNDED,
+            "batching_max_allowed_size_in_bytes": _BATCH_BYTES_MAX,
+            "batching_max_publish_delay_ms": _UNBOUNDED,
+            "max_pending_messages": 0,
+        }
+    return found
+
+
+@contextmanager
+def _id_printer(options: argparse.Namespace) -> Iterator[Callable[[MessageId], None] | None]:
+    """Prints ids as they come, but as a table, which is as wide as its widest."""
+    if options.output is None:
+        yield _print_id if options.verbose else None
+        return
+    options.no_truncate = True
+    with row_printer(options) as show:
+        yield lambda message_id: show({"id": message_id_text(message_id)})
+
+
+def _print_id(message_id: MessageId) -> None:
+    print(message_id_text(message_id), flush=True)
+
+
+def send_all(
+    producer: Producer,
+    messages: Iterable[Outgoing],
+    *,
+    properties: dict[str, str] | None = None,
+    on_stored: Callable[[MessageId], object] | None = None,
+) -> int:
+    """Publishes until all are stored; how many. Raises what the first of them failed with.
+
+    `on_stored` hears the ids, in order, in the client's thread. When `messages` ends with an error,
+    those before it are stored.
+    """
+    receipts = None if on_stored is None else _Receipts(on_stored)
+    count = 0
+    try:
+        for message in messages:
+            producer.send_async(
+                message.value,
+                receipts,
+                properties=properties,
+                partition_key=message.key,
+                event_timestamp=message.event_time_ms,
+            )
+            count += 1
+    finally:
+        producer.flush()
+    if receipts is not None:
+        receipts.check()
+    return count
+
+
+class _Receipts:
+    """Passes ids on as they come, and remembers what went wrong."""
+
+    def __init__(self, on_stored: Callable[[MessageId], object]) -> None:
+        self._on_stored = on_stored
+        self._error: LedgerfoldError | OSError | None = None
+
+    def __call__(self, result: Result, message_id: MessageId | None) -> None:
+        if message_id is None:
+            self._error = self._error or LedgerfoldError(f"Not stored: {result.name}.")
+            return
+        try:
+            self._on_stored(message_id)
+        except OSError as error:
+            # Whoever read the ids is gone; the messages are not.
+            self._error = self._error or error
+
+    def check(self) -> None:
+        """Raises the first error."""
+        if self._error is not None:
+            raise self._error

@@ -1,0 +1,1 @@
+"""`demo`: demonstrations on real data."""

@@ -1,0 +1,1 @@
+"""Verbs of Kafka topics: settings, logs, the cleaner."""

@@ -1,0 +1,208 @@
+"""`topics roll`, `delete-records`, `truncate-log`, `describe-log`: of a Kafka topic's log.
+
+ledgerfold topics describe-log orders --batches
+ledgerfold topics describe-log orders --from 50000
+ledgerfold topics delete-records orders 1000
+ledgerfold topics truncate-log orders 90000
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
+from ledgerfold.broker.cli.output import (
+    add_answer,
+    add_output,
+    print_answer,
+    print_object,
+    wants_table,
+    width_of,
+)
+from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.units import parse_count
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client.administration.kafka_answers import LogDescription
+
+Commands = argparse._SubParsersAction
+_ALL = -1
+
+
+def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    roll = verbs.add_parser("roll", help="end a Kafka topic's active segment")
+    add_name(roll)
+    roll.set_defaults(run=_roll)
+    add_answer(roll)
+    delete = verbs.add_parser(
+        "delete-records", help="of a Kafka topic: nothing below an offset is read any more"
+    )
+    add_name(delete)
+    offset = "the first that stays; -1: none does, up to the high watermark"
+    delete.add_argument("offset", type=_offset, help=offset)
+    delete.set_defaults(run=_delete)
+    add_answer(delete)
+    truncate = verbs.add_parser(
+        "truncate-log", help="of a Kafka topic: delete what lies at or behind an offset"
+    )
+    add_name(truncate)
+    end = "the log's end, from then on; a batch that reaches behind it goes whole"
+    truncate.add_argument("offset", type=parse_count, help=end)
+    truncate.set_defaults(run=_truncate)
+    add_answer(truncate)
+    describe = verbs.add_parser(
+        "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
+    )
+    add_name(describe)
+    describe.add_argument("--batches", action="store_true", help="batches, too, a page of 4 MiB")
+    from_help = "the page begins at this offset; default: at the log's start"
+    describe.add_argument(
+        "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
+    )
+    add_output(describe, ("table", "jsonl", "json"))
+    describe.set_defaults(run=_describe)
+
+
+def _offset(text: str) -> int:
+    try:
+        offset = int(text)
+    except ValueError:
+        offset = -2
+    if offset < _ALL or offset >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no offset: 0 or more, or -1")
+    return offset
+
+
+def _roll(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    topics = partitions_of(admin, options.topic)
+    # One after the other, as they come: one may fail.
+    rolled = ((each, admin.kafka.roll_segment(each)) for each in topics)
+
+    def line(topic: str, base: int) -> str:
+        whose = "" if topic == options.topic else f" of {topic}"
+        return f"The active segment{whose} begins at offset {base}."
+
+    rows = ({"topic": topic, "base_offset": base} for topic, base in rolled)
+    print_answer(options, rows, starmap(line, rolled))
+
+
+def _delete(options: argparse.Namespace) -> None:
+    offset = None if options.offset == _ALL else options.offset
+    start = admin_of(options).kafka.set_log_start(options.topic, offset)
+    print_object(options, {"log_start_offset": start}, f"The log begins at offset {start}.")
+
+
+def _truncate(options: argparse.Namespace) -> None:
+    left = admin_of(options).kafka.truncate_log(options.topic, options.offset)
+    cleaned = "" if left.checkpoint is None else f" It is clean up to {left.checkpoint}."
+    print_object(
+        options,
+        {"log_end_offset": left.log_end_offset, "checkpoint": left.checkpoint},
+        f"The log ends at offset {left.log_end_offset}.{cleaned}",
+    )
+
+
+def _describe(options: argparse.Namespace) -> None:
+    wants_batches = options.batches or options.start is not None
+    admin = admin_of(options)
+    documents = dict[str, Any]()
+    for topic in partitions_of(admin, options.topic):
+        told = admin.kafka.describe_log(
+            topic, batches=wants_batches, batches_from=options.start or 0
+        )
+        documents[topic] = log_document(told, batches=wants_batches)
+    is_whole = list(documents) == [options.topic]
+    if not wants_table(options):
+        whole = documents[options.topic] if is_whole else {"partitions": documents}
+        print_object(options, whole)
+        return
+    for at, (topic, document) in enumerate(documents.items()):
+        if not is_whole:
+            print(f"{chr(10) if at else ''}{topic}")
+        _print_table(document, width_of(options))
+
+
+def _print_table(document: dict[str, Any], width: int | None) -> None:
+    for name, value in document.items():
+        if not isinstance(value, list):
+            print(f"{name:<20}{'-' if value in (None, '') else value}")
+    for name, rows in document.items():
+        if isinstance(rows, list) and rows:
+            print(f"\n{name}\n{aligned(rows, width)}")
+
+
+def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "log_start_offset": told.log_start_offset,
+        "log_end_offset": told.log_end_offset,
+        "high_watermark": told.high_watermark,
+        "last_stable_offset": told.last_stable_offset,
+        "checkpoint": told.checkpoint,
+        "cleaning_state": told.cleaning_state,
+        "uncleanable": told.uncleanable_reason,
+        "uncleanable_kind": told.uncleanable_kind,
+        "segments": [
+            {
+                "base_offset": each.base_offset,
+                "next_offset": each.next_offset,
+                "size_bytes": each.size_bytes,
+                "largest_timestamp_ms": each.largest_timestamp_ms,
+                "modified_ms": each.modified_ms,
+                "active": each.is_active,
+                "cleaned": each.is_cleaned,
+            }
+            for each in told.segments
+        ],
+        "producers": [
+            {
+                "producer_id": each.producer_id,
+                "epoch": each.producer_epoch,
+                "last_sequence": each.last_sequence,
+                "last_offset": each.last_data_offset,
+                "last_timestamp_ms": each.last_timestamp_ms,
+                "transaction_from": each.transaction_first_offset,
+                "forgotten": each.is_forgotten,
+            }
+            for each in told.producers
+        ],
+        "aborted": [
+            {
+                "producer_id": each.producer_id,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "last_stable_offset": each.last_stable_offset,
+            }
+            for each in told.aborted
+        ],
+    }
+    if batches:
+        document["batches"] = list(_batches(told.batches))
+        document["more_from"] = told.more_from
+    return document
+
+
+def _batches(batches: Iterable[bytes]) -> Iterable[Row]:
+    from ledgerfold.storage.kafka.batch import read_batch_header
+    from ledgerfold.storage.kafka.compression import KafkaCompression
+    from ledgerfold.storage.kafka.records import marker_type
+
+    for batch in batches:
+        header, marker = read_batch_header(batch), marker_type(batch)
+        yield {
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
+            "records": header.record_count,
+            "size_bytes": header.size_bytes,
+            "compression": KafkaCompression(header.compression).name.lower(),
+            "max_timestamp_ms": header.max_timestamp_ms,
+            "producer_id": header.producer_id,
+            "epoch": header.producer_epoch,
+            "first_sequence": header.base_sequence,
+            "transactional": header.is_transactional,
+            "marker": "" if marker is None else marker.name.lower(),
+            "delete_horizon_ms": header.delete_horizon_ms,
+        }

@@ -1,0 +1,1 @@
+"""Verbs of topics, namespaces and subscriptions, as pulsar-admin has them."""

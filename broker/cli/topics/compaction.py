@@ -1,0 +1,325 @@
+"""`topics compact`, `compaction-status`, `cancel-compaction`, and `runs`: pulsar-admin's texts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.connecting import add_name, admin_of, tell_of_waiting, why_waiting
+from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
+from ledgerfold.broker.cli.output import (
+    add_answer,
+    add_output,
+    print_object,
+    print_rows,
+    wants_table,
+)
+from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
+from ledgerfold.storage.errors import (
+    CompactedLedgerDamaged,
+    Corruption,
+    MissingFile,
+    Timeout,
+)
+from ledgerfold.storage.text import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.client.administration.admin import Admin
+    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+    from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
+
+Commands = argparse._SubParsersAction
+# As the catalogue has it, which `--help` need not load.
+DEFAULT_STRATEGY = "publishing-order"
+_DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
+
+
+def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
+    compact = verbs.add_parser("compact", help="compact a topic")
+    add_name(compact)
+    compact.add_argument("--wait", action="store_true", help="until it is done")
+    compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="with --wait")
+    compact.set_defaults(run=_compact)
+    add_answer(compact)
+    status = verbs.add_parser("compaction-status", help="how the last compaction went")
+    add_name(status)
+    status.add_argument("-w", "--wait-complete", action="store_true", help="until it is done")
+    status.set_defaults(run=_status)
+    add_answer(status)
+    cancel = verbs.add_parser("cancel-compaction", help="end the compaction on its way")
+    add_name(cancel)
+    cancel.set_defaults(run=_cancel)
+    add_answer(cancel)
+
+
+def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("runs", help="the history of compactions, newest first")
+    parser.add_argument("topic", nargs="?", default="", help="default: of all")
+    parser.add_argument("-n", "--number", type=parse_count, default=20, help="0: all; default 20")
+    add_output(parser, ("table", "json", "jsonl"))
+    parser.set_defaults(run=_runs)
+
+
+def _compact(options: argparse.Namespace) -> int:
+    admin = admin_of(options)
+    number = admin.trigger_compaction(options.topic)
+    if number == 0:
+        return report_nothing_new(options)
+    if not options.wait:
+        document = {"topic": options.topic, "run": number, "state": "requested"}
+        print_object(options, document, f"Topic compaction requested for {options.topic}.")
+        if why := why_waiting(admin, ends_at_once=True):
+            print(why, file=sys.stderr)
+        return DONE
+    return see_to_its_end(options, admin, options.timeout)
+
+
+def report_nothing_new(options: argparse.Namespace) -> int:
+    document = {"topic": options.topic, "run": None, "state": "nothing new"}
+    print_object(options, document, f"Nothing new to compact in {options.topic}.")
+    return DONE
+
+
+def see_to_its_end(options: argparse.Namespace, admin: Admin, timeout_ms: int | None = None) -> int:
+    """Of the run on its way; the exit code."""
+    tell_of_waiting(admin)
+    return show_end(options, wait_for_end(admin, options.topic, timeout_ms))
+
+
+def show_end(options: argparse.Namespace, status: GetCompactionStatusResponse) -> int:
+    """As report_end, or as `runs` shows them; the exit code."""
+    if options.output is None:
+        return report_end(status)
+    runs = [each.run for each in status.partitions] or [status.run]
+    print_rows(options, map(_json, runs))
+    return max(_code(run) for run in runs)
+
+
+def wait_for_end(
+    admin: Admin, topic: str, timeout_ms: int | None = None
+) -> GetCompactionStatusResponse:
+    """Watches a run to its end, with a progress bar where a person looks on. Raises Timeout."""
+    timeout_s = None if timeout_ms is None else timeout_ms / 1000
+    last = None
+    try:
+        with progress_bar() as show:
+            for status in admin.watch_compaction(topic, timeout_seconds=timeout_s):
+                last = status
+                show(status)
+    except Timeout:
+        raise Timeout(f"the compaction of {topic} is still on its way.") from None
+    return last if last is not None else admin.compaction_status(topic)
+
+
+def report_end(status: GetCompactionStatusResponse) -> int:
+    """One line of figures, or the error, for each partition; the exit code."""
+    if not status.partitions:
+        return _report_run(status.run)
+    runs = [each.run for each in status.partitions]
+    return max(_report_run(run, f"{_shown(run.topic)}: ") for run in runs)
+
+
+def _report_run(run: RunRecord, whose: str = "") -> int:
+    from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
+
+    if run.state != RUN_STATE_SUCCESS:
+        why = run.error_message or "the compaction failed"
+        print(f"ledgerfold: {whose}{why}", file=sys.stderr)
+    else:
+        print(f"{whose}{figures(run)}")
+    return _code(run)
+
+
+def _code(run: RunRecord) -> int:
+    from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
+
+    if run.state == RUN_STATE_SUCCESS:
+        return DONE
+    return DAMAGED if run.error_reason in _DAMAGE else FAILED
+
+
+def _shown(topic: str) -> str:
+    return topic.removeprefix("persistent://")
+
+
+def figures(run: RunRecord) -> str:
+    counts = run.counts
+    return (
+        f"run {run.number}: {counts.messages_in:,} -> {counted(counts.messages_out, 'message')}, "
+        f"{counted(counts.removed_events, 'removed event')}, "
+        f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
+        f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
+        f"horizon {_horizon(run)}{_told_by(run)}"
+    )
+
+
+def _told_by(run: RunRecord) -> str:
+    """Pulsar's own order goes without saying."""
+    strategy = _strategy(run)
+    return "" if strategy in ("", DEFAULT_STRATEGY) else f", by {strategy}"
+
+
+def _strategy(run: RunRecord) -> str:
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+    return _told(CompactionStrategy(name=run.strategy, settings=run.strategy_settings))
+
+
+def _told(strategy: CompactionStrategy) -> str:
+    from ledgerfold.strategies.catalogue import told
+
+    return told(strategy)
+
+
+def _horizon(run: RunRecord) -> str:
+    """Of a run that found nothing there is none."""
+    horizon = run.horizon
+    return f"{horizon.ledger_id}:{horizon.entry_id}" if run.HasField("horizon") else "none"
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
+    """What is shown a status at each change; where nobody looks on, nothing is drawn."""
+    if not sys.stderr.isatty():
+        yield lambda status: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<10}"), BarColumn(), TextColumn("{task.fields[note]}"))
+    console = Console(stderr=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("queued", total=1, note="")
+
+        def show(status: GetCompactionStatusResponse) -> None:
+            from ledgerfold.v1.admin_pb2 import CompactionPhase
+
+            at = status.progress
+            name = CompactionPhase.Name(at.phase).removeprefix("COMPACTION_PHASE_").lower()
+            note = f"{at.tasks_done}/{at.tasks_total} tasks, {counted(at.messages, 'message')}"
+            progress.update(
+                task,
+                description=f"phase {name}" if name in ("one", "two") else name,
+                completed=at.bytes,
+                total=at.bytes_total or None,
+                note=note,
+            )
+
+        yield show
+
+
+def _status(options: argparse.Namespace) -> int:
+    admin = admin_of(options)
+    status = admin.compaction_status(options.topic)
+    if options.wait_complete:
+        status = wait_for_end(admin, options.topic)
+    if options.output is None:
+        return print_status(status)
+    print_object(options, _status_json(status))
+    return _status_code(status)
+
+
+def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
+    """pulsar-admin's two fields, with the runs and the strategy of the next one."""
+    from ledgerfold.v1.admin_pb2 import CompactionStatus
+
+    runs = [each.run for each in status.partitions] or [status.run]
+    return {
+        "status": CompactionStatus.Name(status.status).removeprefix("COMPACTION_STATUS_"),
+        "last_error": status.last_error,
+        "strategy": _told(status.strategy),
+        "runs": [_json(run) for run in runs if run.number],
+    }
+
+
+def _status_code(status: GetCompactionStatusResponse) -> int:
+    from ledgerfold.v1 import admin_pb2
+
+    if status.status != admin_pb2.COMPACTION_STATUS_ERROR:
+        return DONE
+    runs = [each.run for each in status.partitions] or [status.run]
+    return DAMAGED if any(run.error_reason in _DAMAGE for run in runs) else FAILED
+
+
+def print_status(status: GetCompactionStatusResponse) -> int:
+    """pulsar-admin's four texts, and the strategies where they are not Pulsar's order; the exit
+    code, after an error that of the run.
+    """
+    code = _print_outcome(status)
+    runs = [each.run for each in status.partitions] or [status.run]
+    last = {told for run in runs if (told := _strategy(run))}
+    coming = _told(status.strategy)
+    if {*last, coming} - {"", DEFAULT_STRATEGY}:
+        by = f"By {' and '.join(sorted(last))}; the" if last else "The"
+        print(f"{by} next run's strategy is {coming}.")
+    return code
+
+
+def _print_outcome(status: GetCompactionStatusResponse) -> int:
+    from ledgerfold.v1 import admin_pb2
+
+    if status.status == admin_pb2.COMPACTION_STATUS_NOT_RUN:
+        print("Compaction has not been run for this topic.")
+    elif status.status == admin_pb2.COMPACTION_STATUS_RUNNING:
+        print("Compaction is currently running.")
+    elif status.status == admin_pb2.COMPACTION_STATUS_SUCCESS:
+        print("Compaction was a success.")
+    else:
+        print(f"Error in compaction: {status.last_error}", file=sys.stderr)
+    return _status_code(status)
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    number = admin_of(options).cancel_compaction(options.topic)
+    text = f"Run {number} cancelled." if number else "No compaction is on its way."
+    print_object(options, {"topic": options.topic, "run": number or None}, text)
+    return DONE
+
+
+def _runs(options: argparse.Namespace) -> int:
+    runs = admin_of(options).runs(options.topic, limit=options.number)
+    print_rows(options, _table(runs) if wants_table(options) else map(_json, runs))
+    return DONE
+
+
+def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
+    """What fits into a usual terminal; no error is no column, nor is Pulsar's order alone."""
+    has_errors = any(run.error_message for run in runs)
+    has_strategies = any(map(_told_by, runs))
+    for run in runs:
+        row, counts = _json(run), run.counts
+        shown = {name: row[name] for name in ("topic", "run", "state", "trigger")}
+        shown |= {
+            "messages": f"{counts.messages_in:,} -> {counts.messages_out:,}",
+            "size": f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}",
+            "took": f"{row['duration_ms'] / 1000:.2f} s" if run.ended_ms else "",
+            "horizon": row["horizon"],
+        }
+        shown |= {"strategy": _strategy(run)} if has_strategies else {}
+        yield shown | ({"error": row["error"]} if has_errors else {})
+
+
+def _json(run: RunRecord) -> dict[str, Any]:
+    from ledgerfold.v1.records_pb2 import RunState, RunTrigger
+
+    return {
+        "topic": _shown(run.topic),
+        "run": run.number,
+        "state": RunState.Name(run.state).removeprefix("RUN_STATE_").lower(),
+        "trigger": RunTrigger.Name(run.trigger).removeprefix("RUN_TRIGGER_").lower(),
+        "strategy": run.strategy,
+        "strategy_settings": dict(run.strategy_settings),
+        "strategy_version": run.strategy_version,
+        "messages_in": run.counts.messages_in,
+        "messages_out": run.counts.messages_out,
+        "removed_events": run.counts.removed_events,
+        "bytes_in": run.counts.bytes_in,
+        "bytes_out": run.counts.bytes_out,
+        "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
+        "ledger": run.ledger_id,
+        "horizon": _horizon(run),
+        "error": run.error_message,
+    }

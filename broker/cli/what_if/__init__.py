@@ -1,0 +1,1 @@
+"""`what-if`: its options, its answers as rows, tables and pictures."""

@@ -1,0 +1,104 @@
+"""`what-if`: what strategies, and times to compact, would come to; of a Kafka topic, settings of
+its cleaner. Nothing changes.
+
+    ledgerfold what-if prices --strategy publishing-order --strategy keep-n:n=2 --diff
+    ledgerfold what-if prices --threshold 1M,10M --every 1h
+    ledgerfold what-if --csv prices.csv --strategy publishing-order --strategy event-time
+    ledgerfold what-if addresses --config min.cleanable.dirty.ratio=0.1,0.5,0.9
+
+Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is about: `input`,
+`strategy`, `difference`, `replay`, `cleaning`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import add_output, json_printer, wants_table, width_of
+from ledgerfold.broker.cli.tables import Row
+from ledgerfold.broker.cli.what_if.file import add_file, ask_about_file, file_of
+from ledgerfold.broker.cli.what_if.options import Question, add_question, question_of
+from ledgerfold.broker.cli.what_if.plot import check_plot, write_plot
+from ledgerfold.broker.cli.what_if.rows import (
+    cleaning_row,
+    compared_names,
+    difference_row,
+    input_row,
+    replay_row,
+    strategy_row,
+)
+from ledgerfold.broker.cli.what_if.tables import print_tables
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+Commands = argparse._SubParsersAction
+
+
+def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "what-if",
+        help="what strategies, times to compact or settings of Kafka's cleaner would come to",
+        description="Looks at a topic, or at a file, and changes nothing.",
+    )
+    add_question(parser)
+    add_file(parser)
+    parser.add_argument("--plot", metavar="FILE", help="draw it into a .svg, .png or .html")
+    add_output(parser, ("table", "json", "jsonl"))
+    parser.set_defaults(run=_what_if)
+
+
+def _what_if(options: argparse.Namespace) -> None:
+    question = question_of(options)
+    if options.plot is not None:
+        check_plot(options.plot)
+    found = _ask(options, question)
+    if options.plot is not None:
+        write_plot(options.plot, found)
+    if wants_table(options):
+        for each in found:
+            print_tables(each, width_of(options))
+    else:
+        with json_printer(options) as show:
+            for row in _rows(found):
+                show(row)
+
+
+def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatIf]:
+    file = file_of(options)
+    if file is not None:
+        about = ask_about_file(
+            file,
+            question,
+            spark_master=options.spark_master,
+            retain_null_key=options.retain_null_key,
+        )
+        return [about]
+    with admin_of(options) as admin:
+        return admin.what_if(
+            options.topic,
+            question.strategies,
+            differences_max=question.differences_max,
+            replays=question.replays,
+            trials=question.trials,
+        )
+
+
+def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
+    for each in found:
+        topic = {"topic": each.topic}
+        yield topic | {"about": "input"} | input_row(each.input)
+        for forecast in each.forecasts:
+            yield topic | {"about": "strategy"} | strategy_row(forecast)
+        names = compared_names(each)
+        for difference in each.differences.listed:
+            yield topic | {"about": "difference"} | difference_row(difference, names)
+        if each.HasField("differences"):
+            yield topic | {"about": "differences", "keys": each.differences.keys}
+        for replay in each.replays:
+            yield topic | {"about": "replay"} | replay_row(replay)
+        for cleaning in each.cleanings:
+            yield topic | {"about": "cleaning"} | cleaning_row(cleaning)

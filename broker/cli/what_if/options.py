@@ -1,0 +1,147 @@
+"""What `what-if` is asked: strategies, whether to list what differs, times to compact; of a Kafka
+topic, settings of its cleaner.
+
+>>> parse_strategy("keep-n:n=2").settings["n"]
+'2'
+>>> parse_thresholds("1K,2M")
+[1024, 2097152]
+>>> parse_trials(["min.cleanable.dirty.ratio=0.1,0.5", "cleanup.policy=compact,delete"])[1]
+{'min.cleanable.dirty.ratio': '0.5', 'cleanup.policy': 'compact,delete'}
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from itertools import chain, product
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledgerfold.broker.cli.units import parse_count, parse_size, parse_time_ms, settings_of
+from ledgerfold.storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+    from ledgerfold.v1.what_if_pb2 import ReplaySetting
+
+_DIFFERENCES = 20
+
+
+class Question(NamedTuple):
+    """`differences_max` 0: not asked."""
+
+    strategies: list[CompactionStrategy]
+    differences_max: int
+    replays: list[ReplaySetting]
+    trials: list[dict[str, str]]
+
+
+def add_question(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "topic", nargs="?", help="NAME, TENANT/NAMESPACE/NAME, or with persistent://"
+    )
+    parser.add_argument(
+        "--strategy",
+        action="append",
+        default=[],
+        metavar="NAME[:FIELD=VALUE,...]",
+        help="one to look at, several times for several; default the topic's own",
+    )
+    parser.add_argument(
+        "--diff",
+        nargs="?",
+        type=parse_count,
+        const=_DIFFERENCES,
+        default=0,
+        metavar="KEYS",
+        help=f"list so many keys that the strategies leave with other messages ({_DIFFERENCES})",
+    )
+    parser.add_argument(
+        "--threshold",
+        action="append",
+        type=parse_thresholds,
+        default=[],
+        metavar="SIZE,...",
+        help="replay the history: a run when more than SIZE is behind the horizon",
+    )
+    parser.add_argument(
+        "--every",
+        action="append",
+        type=parse_intervals,
+        default=[],
+        metavar="TIME,...",
+        help="replay the history: a run each TIME",
+    )
+    parser.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="of a Kafka topic: replay its log under each value of a setting, by Kafka's name; "
+        "several times for several, in all combinations",
+    )
+
+
+def question_of(options: argparse.Namespace) -> Question:
+    """Raises InvalidRequest."""
+    from ledgerfold.v1.what_if_pb2 import ReplaySetting
+
+    if options.diff and len(options.strategy) < 2:
+        raise InvalidRequest("--diff compares strategies: name two at least, by --strategy.")
+    thresholds = chain.from_iterable(options.threshold)
+    intervals = chain.from_iterable(options.every)
+    return Question(
+        [parse_strategy(each) for each in options.strategy],
+        options.diff,
+        [
+            *(ReplaySetting(threshold_bytes=each) for each in thresholds),
+            *(ReplaySetting(interval_ms=each) for each in intervals),
+        ],
+        parse_trials(options.config),
+    )
+
+
+def parse_trials(texts: Sequence[str]) -> list[dict[str, str]]:
+    """All combinations of the settings' values; a policy is one value. Raises InvalidRequest."""
+    from ledgerfold.broker.whatif.kafka_trials import check_count
+
+    values: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        if not name or not equals:
+            raise InvalidRequest(f"--config {text}: say NAME=VALUE, or NAME=VALUE,VALUE,...")
+        if name in values:
+            raise InvalidRequest(f"--config {name} twice: say its values one behind the other.")
+        values[name] = [rest] if name == "cleanup.policy" else rest.split(",")
+    check_count(prod(map(len, values.values())))
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values()) if each]
+
+
+def parse_strategy(text: str) -> CompactionStrategy:
+    """NAME or NAME:field=value,field=value; one's own is named "module:Class", settings behind it.
+
+    Raises InvalidRequest.
+    """
+    from ledgerfold.strategies.catalogue import checked
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+
+    name, colon, rest = text.rpartition(":")
+    if not colon or "=" not in rest:
+        name, rest = text, ""
+    settings = settings_of(filter(None, rest.split(",")))
+    return checked(CompactionStrategy(name=name, settings=settings))
+
+
+def parse_thresholds(text: str) -> list[int]:
+    return _parsed(text, parse_size)
+
+
+def parse_intervals(text: str) -> list[int]:
+    return _parsed(text, parse_time_ms)
+
+
+def _parsed(text: str, parse: Callable[[str], int]) -> list[int]:
+    values = [parse(each) for each in text.split(",")]
+    if 0 in values:
+        raise argparse.ArgumentTypeError("1 is the least")
+    return values

@@ -1,0 +1,161 @@
+"""The pictures of `what-if --plot FILE`: SVG, PNG, or a page that holds the SVG.
+
+What each strategy would leave, as bars; the space over time, as a line for each replay; and what
+each replay costs: what is rewritten against what a reader has to read. Of a Kafka topic the space
+over time under each trial's settings, and what is rewritten against the peak of the space.
+
+Drawn by matplotlib, which is in the extra `plot`.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import io
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.cli.what_if.rows import setting_row, strategy_text, trial_text
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ledgerfold.v1.what_if_pb2 import Replay, TopicWhatIf
+
+_ENDINGS = ("svg", "png", "html")
+_PANEL_INCHES = (8.0, 3.2)
+_LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+# The same figures give the same file.
+_STYLE: Any = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size": 9}
+
+
+def check_plot(name: str) -> None:
+    """Before anybody is asked. Raises InvalidRequest."""
+    if _ending(name) not in _ENDINGS:
+        raise InvalidRequest(f"--plot {name}: the file's ending is one of {', '.join(_ENDINGS)}.")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InvalidRequest(
+            "--plot needs matplotlib. Install Ledgerfold with its extra `plot`, from where it "
+            "came: pip install 'WHEEL-OR-CHECKOUT[plot]'."
+        )
+
+
+def write_plot(name: str, found: Sequence[TopicWhatIf]) -> None:
+    """Raises OSError."""
+    ending = _ending(name)
+    picture = _drawn(found, "png" if ending == "png" else "svg")
+    if ending == "html":
+        title = html.escape("What if: " + ", ".join(each.topic for each in found))
+        svg = picture[picture.index(b"<svg") :].decode()
+        page = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>'
+        picture = f"{page}\n{svg}</html>\n".encode()
+    absolute_path(name).write_bytes(picture)
+
+
+def _ending(name: str) -> str:
+    return Path(name).suffix.lstrip(".").lower()
+
+
+def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    panels = [(draw, each) for each in found for draw in _panels(each)]
+    width, height = _PANEL_INCHES
+    with mpl.rc_context(_STYLE):
+        figure: Figure = Figure(figsize=(width, height * len(panels)), layout="constrained")
+        rows = figure.subplots(len(panels), squeeze=False)
+        for (draw, each), (axes,) in zip(panels, rows, strict=True):
+            draw(axes, each)
+        out = io.BytesIO()
+        figure.savefig(out, format=kind, metadata={"Date": None} if kind == "svg" else {})
+    return out.getvalue()
+
+
+def _panels(found: TopicWhatIf) -> tuple[Callable[[Axes, TopicWhatIf], None], ...]:
+    if found.cleanings:
+        return (_cleanings, _cleaning_costs)
+    return (_strategies, _spaces, _costs) if found.replays else (_strategies,)
+
+
+def _strategies(axes: Axes, found: TopicWhatIf) -> None:
+    forecasts = [each for each in found.forecasts if not each.not_forecast]
+    names = ["(now)", *(strategy_text(each.strategy) for each in forecasts)]
+    sizes = [found.input.bytes, *(each.bytes for each in forecasts)]
+    at = range(len(names))
+    bars = axes.barh(at, sizes, color=["0.7", *["C0"] * len(forecasts)])
+    axes.bar_label(bars, [format_size(size) for size in sizes], padding=3)
+    axes.set_yticks(at, names)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set_title(f"{found.topic}: what a run would leave")
+    _in_sizes(axes.xaxis)
+
+
+def _spaces(axes: Axes, found: TopicWhatIf) -> None:
+    for replay in found.replays:
+        times = [_moment(at.publish_time_ms) for at in replay.points]
+        sizes = [at.bytes for at in replay.points]
+        axes.plot(times, sizes, label=_when(replay), linewidth=1)  # type: ignore[arg-type]
+    axes.set_title(f"{found.topic}: space over publish time (UTC)")
+    axes.legend()
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _costs(axes: Axes, found: TopicWhatIf) -> None:
+    for replay in found.replays:
+        axes.scatter(replay.write_amplification, replay.rewind_mean_bytes)
+        place = replay.write_amplification, replay.rewind_mean_bytes
+        axes.annotate(_when(replay), place, xytext=(5, 5), textcoords="offset points")
+    axes.set_title(f"{found.topic}: what is rewritten, and what a reader has to read")
+    axes.set_xlabel("bytes rewritten by bytes published")
+    axes.set_ylabel("mean rewind")
+    axes.margins(0.2)
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _cleanings(axes: Axes, found: TopicWhatIf) -> None:
+    for cleaning in found.cleanings:
+        times = [_moment(at.publish_time_ms) for at in cleaning.points]
+        sizes = [at.bytes for at in cleaning.points]
+        label = trial_text(cleaning.trial)
+        axes.plot(times, sizes, label=label, linewidth=1)  # type: ignore[arg-type]
+    axes.set_title(f"{found.topic}: space over the time of its records (UTC)")
+    axes.legend()
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _cleaning_costs(axes: Axes, found: TopicWhatIf) -> None:
+    for cleaning in found.cleanings:
+        place = cleaning.write_amplification, cleaning.space_peak_bytes
+        axes.scatter(*place)
+        label = trial_text(cleaning.trial)
+        axes.annotate(label, place, xytext=(5, 5), textcoords="offset points")
+    axes.set_title(f"{found.topic}: what is rewritten, and the space that it takes")
+    axes.set_xlabel("bytes rewritten by bytes appended")
+    axes.set_ylabel("peak space")
+    axes.margins(0.2)
+    axes.set_ylim(bottom=0)
+    _in_sizes(axes.yaxis)
+
+
+def _moment(time_ms: int) -> datetime:
+    """A clock may have been as wrong as it likes; a date has four digits for the year."""
+    return datetime.fromtimestamp(min(time_ms / 1000, _LAST_SECOND), UTC)
+
+
+def _when(replay: Replay) -> str:
+    return str(setting_row(replay.setting)["when"])
+
+
+def _in_sizes(axis: Any) -> None:
+    axis.set_major_formatter(lambda size, _: format_size(size))

@@ -1,0 +1,174 @@
+"""The answers of `what-if` as rows: the same names in JSON and in tables.
+
+`estimated` names those figures of a row that are: what follows from the bytes of entries that would
+be built anew. The others are exact.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.common.traffic import iso_time
+from ledgerfold.storage.message_ids import id_text
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
+    from ledgerfold.v1.what_if_pb2 import (
+        CleaningReplay,
+        CleaningTrial,
+        KeptMessages,
+        KeyDifference,
+        Replay,
+        ReplaySetting,
+        StrategyForecast,
+        TopicWhatIf,
+        WhatIfInput,
+    )
+
+Row = dict[str, Any]
+_OF_STRATEGY = ["bytes", "reclaimable_bytes", "garbage_ratio"]
+_OF_REPLAY = [
+    "read_bytes",
+    "rewritten_bytes",
+    "write_amplification",
+    "peak_space_bytes",
+    "mean_space_bytes",
+]
+_OF_CLEANING = ["end_space_bytes", "deleted_bytes"]
+
+
+def input_row(given: WhatIfInput) -> Row:
+    return {
+        "messages": given.messages,
+        "entries": given.entries,
+        "bytes": given.bytes,
+        "tombstones": given.tombstones,
+        "null_keys": given.null_keys,
+    }
+
+
+def strategy_row(forecast: StrategyForecast) -> Row:
+    row: Row = {"strategy": strategy_text(forecast.strategy)}
+    if forecast.not_forecast:
+        return row | {"not_forecast": forecast.not_forecast}
+    return row | {
+        "survivors": forecast.messages,
+        "entries": forecast.entries,
+        "bytes": forecast.bytes,
+        "bytes_estimated": forecast.bytes_estimated,
+        "keys": forecast.keys,
+        "removed_events": forecast.removed_events,
+        "reclaimable_bytes": forecast.bytes_reclaimable,
+        "garbage_ratio": round(forecast.garbage_ratio, 4),
+        "estimated": _OF_STRATEGY if forecast.bytes_estimated else [],
+    }
+
+
+def strategy_text(strategy: CompactionStrategy) -> str:
+    """As the option has it."""
+    settings = ",".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
+    return f"{strategy.name}:{settings}" if settings else str(strategy.name)
+
+
+def compared_names(found: TopicWhatIf) -> list[str]:
+    """Of the strategies whose messages are compared."""
+    return [strategy_text(each.strategy) for each in found.forecasts if not each.not_forecast]
+
+
+def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
+    key, encoding = _text(difference.key)
+    row: Row = {"key": key}
+    if encoding is not None:
+        row["key_encoding"] = encoding
+    kept = zip(strategies, difference.kept, strict=True)
+    return row | {"kept": [{"strategy": name} | _kept(each) for name, each in kept]}
+
+
+def _kept(kept: KeptMessages) -> Row:
+    if not kept.count:
+        return {"messages": 0, "last": None, "value": None, "value_bytes": 0}
+    value, encoding = _text(kept.value, is_cut=kept.value_bytes > len(kept.value))
+    at = kept.last
+    row: Row = {
+        "messages": kept.count,
+        "last": id_text(at.ledger_id, at.entry_id, at.partition, at.batch_index),
+        "value": value,
+        "value_bytes": kept.value_bytes,
+    }
+    return row if encoding is None else row | {"encoding": encoding}
+
+
+def replay_row(replay: Replay) -> Row:
+    return setting_row(replay.setting) | {
+        "runs": replay.runs,
+        "read_bytes": replay.bytes_read,
+        "rewritten_bytes": replay.bytes_rewritten,
+        "write_amplification": round(replay.write_amplification, 3),
+        "peak_space_bytes": replay.space_peak_bytes,
+        "mean_space_bytes": round(replay.space_mean_bytes),
+        "mean_rewind_bytes": round(replay.rewind_mean_bytes),
+        # What runs leave is counted by the shares of messages; what is published is not.
+        "estimated": [*_OF_REPLAY, "mean_rewind_bytes"] if replay.runs else [],
+        "why_no_run": replay.why_no_run or None,
+    }
+
+
+def cleaning_row(cleaning: CleaningReplay) -> Row:
+    return {
+        "settings": trial_text(cleaning.trial),
+        "rounds": cleaning.rounds,
+        "read_bytes": cleaning.bytes_read,
+        "rewritten_bytes": cleaning.bytes_rewritten,
+        "estimated_bytes": cleaning.bytes_estimated,
+        "write_amplification": round(cleaning.write_amplification, 3),
+        "peak_space_bytes": cleaning.space_peak_bytes,
+        "mean_space_bytes": round(cleaning.space_mean_bytes),
+        "end_space_bytes": cleaning.space_end_bytes,
+        "deleted_bytes": cleaning.bytes_deleted,
+        "segments": cleaning.segments_end,
+        "records": cleaning.records_end,
+        "tombstones": cleaning.tombstones_end,
+        "begins": iso_time(cleaning.begin_ms),
+        "ends": iso_time(cleaning.end_ms),
+        "estimated": [*_OF_REPLAY, *_OF_CLEANING] if cleaning.bytes_estimated else [],
+        "why_no_round": cleaning.why_no_round or None,
+    }
+
+
+def trial_text(trial: CleaningTrial) -> str:
+    """What was tried, by Kafka's names."""
+    texts = (f"{name}={value}" for name, value in sorted(trial.config.items()))
+    return " ".join(texts) or "(as they are)"
+
+
+def setting_row(setting: ReplaySetting) -> Row:
+    """What was tried, in the words of the options."""
+    if setting.WhichOneof("when") == "interval_ms":
+        return {"when": f"every {_time_text(setting.interval_ms)}"}
+    return {"when": f"threshold {_size_text(setting.threshold_bytes)}"}
+
+
+def _size_text(size_bytes: int) -> str:
+    for unit, power in (("T", 4), ("G", 3), ("M", 2), ("K", 1)):
+        if size_bytes and size_bytes % 1024**power == 0:
+            return f"{size_bytes // 1024**power}{unit}"
+    return str(size_bytes)
+
+
+def _time_text(time_ms: int) -> str:
+    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if time_ms % unit_ms == 0:
+            return f"{time_ms // unit_ms}{unit}"
+    return f"{time_ms}ms"
+
+
+def _text(data: bytes, *, is_cut: bool = False) -> tuple[str, str | None]:
+    """A value that was cut may end within a character."""
+    for end in range(len(data), len(data) - 4 if is_cut else len(data) - 1, -1):
+        try:
+            return data[:end].decode() + ("…" if is_cut else ""), None
+        except UnicodeDecodeError:
+            continue
+    return base64.b64encode(data).decode(), "base64"

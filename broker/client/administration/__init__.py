@@ -1,0 +1,1 @@
+"""Administration over gRPC: topics, policies, compaction, Kafka logs."""

@@ -1,0 +1,86 @@
+"""The calls of Admin (broker/client/administration/admin.py) about policies.
+
+>>> from ledgerfold.broker.client.administration.admin import Admin
+>>> with Admin("127.0.0.1:7650") as admin:
+...     admin.set_compaction_strategy("keep-n", {"n": 3}, namespace="public/lab")
+...     print(admin.compaction_strategy(namespace="public/lab").name)
+keep-n
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import admin_pb2, records_pb2
+
+_STRATEGY = "compaction_strategy"
+
+
+class PolicyCalls(ABC):
+    """Each is about one topic or one namespace: name one of them."""
+
+    _admin: Any
+
+    @abstractmethod
+    def _call(self, method: Any, request: object) -> Any: ...
+
+    def policies(
+        self, *, topic: str = "", namespace: str = "", applied: bool = False
+    ) -> records_pb2.Policies:
+        """Those set on it; `applied`: with what it inherits."""
+        request = admin_pb2.GetPoliciesRequest(scope=_scope(topic, namespace), applied=applied)
+        policies: records_pb2.Policies = self._call(self._admin.GetPolicies, request).policies
+        return policies
+
+    def update_policies(
+        self,
+        *,
+        topic: str = "",
+        namespace: str = "",
+        values: records_pb2.Policies | None = None,
+        remove: Iterable[str] = (),
+    ) -> None:
+        """Sets the fields present in `values` and removes those named; the others stay."""
+        request = admin_pb2.UpdatePoliciesRequest(
+            scope=_scope(topic, namespace), set=values, remove=list(remove)
+        )
+        self._call(self._admin.UpdatePolicies, request)
+
+    def set_compaction_strategy(
+        self,
+        name: str,
+        settings: Mapping[str, object] | None = None,
+        *,
+        topic: str = "",
+        namespace: str = "",
+    ) -> None:
+        """Which message of a key compaction keeps, from the next run that starts (STRATEGIES.md).
+
+        Raises InvalidRequest: there is no such strategy, or it cannot have such settings.
+        """
+        given = {setting: str(value) for setting, value in (settings or {}).items()}
+        strategy = records_pb2.CompactionStrategy(name=name, settings=given)
+        values = records_pb2.Policies(compaction_strategy=strategy)
+        self.update_policies(topic=topic, namespace=namespace, values=values)
+
+    def compaction_strategy(
+        self, *, topic: str = "", namespace: str = "", applied: bool = False
+    ) -> records_pb2.CompactionStrategy | None:
+        """The one set on it, None when there is none; `applied`: the one in force."""
+        policies = self.policies(topic=topic, namespace=namespace, applied=applied)
+        return policies.compaction_strategy if policies.HasField(_STRATEGY) else None
+
+    def remove_compaction_strategy(self, *, topic: str = "", namespace: str = "") -> None:
+        """It inherits one."""
+        self.update_policies(topic=topic, namespace=namespace, remove=[_STRATEGY])
+
+
+def _scope(topic: str, namespace: str) -> admin_pb2.PolicyScope:
+    if bool(topic) == bool(namespace):
+        raise InvalidRequest("Policies belong to one topic or to one namespace: name one of them.")
+    return (
+        admin_pb2.PolicyScope(topic=topic) if topic else admin_pb2.PolicyScope(namespace=namespace)
+    )

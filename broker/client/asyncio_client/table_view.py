@@ -1,0 +1,53 @@
+"""Table views for asyncio. The synchronous ones explain the rules (table_view.py).
+
+    >>> import asyncio
+    >>> from ledgerfold.broker.client.asyncio_client.client import Client
+    >>> async def example() -> None:
+    ...     async with Client("127.0.0.1:7650") as client:
+    ...         producer = await client.create_producer("prices")
+    ...         await producer.send(b"10", partition_key="p3")
+    ...         async with await client.create_table_view("prices") as view:
+    ...             view.for_each_and_listen(lambda key, value: print(key, value))
+    >>> asyncio.run(example())
+    p3 b'10'
+
+Listeners are plain functions, called on the event loop between two of its turns: they must not
+block, and start a task for what takes time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+from ledgerfold.broker.client.core.table_view_core import BaseTableView, TableViewCore
+
+
+async def run_here(call: Callable[[], None]) -> None:
+    """Runs it on the event loop, after giving others a turn."""
+    await asyncio.sleep(0)
+    call()
+
+
+class TableView(BaseTableView):
+    """The last value of each key. See `ledgerfold.TableView`."""
+
+    def __init__(self, core: TableViewCore, forget: Callable[[object], None]) -> None:
+        super().__init__(core)
+        self._forget = forget
+
+    async def refresh(self) -> None:
+        """Returns when everything that is in the topic now is in the view. Raises AlreadyClosed."""
+        await self._core.refresh()
+
+    async def close(self) -> None:
+        """Ends reading and listening."""
+        self._forget(self)
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

@@ -1,0 +1,1 @@
+"""Producers, consumers, readers and table views without their waiting: both APIs share them."""

@@ -1,0 +1,364 @@
+"""What the two APIs share of a consumer: everything but the waiting.
+
+`poll` and the acknowledging methods may be called from any thread; the coroutines run on the event
+loop. Source of the rules: Pulsar's ConsumerImpl, NegativeAcksTracker and UnAckedMessageTracker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledgerfold.broker.client.messages.arguments import name_choices, one_topic
+from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.options import ConsumerType, InitialPosition
+from ledgerfold.broker.client.messages.start import start_of
+from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
+from ledgerfold.broker.client.streams.inbox import Inbox
+from ledgerfold.broker.client.streams.last_message import last_message_id, without_latest
+from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
+from ledgerfold.broker.client.streams.subscribe_stream import SubscribeStream
+from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, DelayedPositions
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.v1 import data_pb2
+
+# Messages that wait for one consumer of a partitioned topic, all partitions together.
+RECEIVER_QUEUE_MAX = 50_000
+_WIRE_TYPES = {
+    ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
+    ConsumerType.Shared: data_pb2.SUBSCRIPTION_TYPE_SHARED,
+    ConsumerType.Failover: data_pb2.SUBSCRIPTION_TYPE_FAILOVER,
+    ConsumerType.KeyShared: data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """What `Client.subscribe` says (its docstring explains each)."""
+
+    topic: str
+    subscription_name: str
+    consumer_type: ConsumerType = ConsumerType.Exclusive
+    receiver_queue_size: int = 1000
+    consumer_name: str | None = None
+    unacked_messages_timeout_ms: int | None = None
+    negative_ack_redelivery_delay_ms: int = 60_000
+    is_read_compacted: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+    initial_position: InitialPosition = InitialPosition.Latest
+    start_message_id_inclusive: bool = False
+    max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
+
+    def __post_init__(self) -> None:
+        one_topic(self.topic)
+        name_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
+        if not self.subscription_name or not isinstance(self.subscription_name, str):
+            raise InvalidRequest("A subscription needs a name.")
+        if self.receiver_queue_size < 1:
+            raise InvalidRequest("receiver_queue_size is 1 message or more.")
+        if self.max_total_receiver_queue_size_across_partitions < 1:
+            raise InvalidRequest(
+                "max_total_receiver_queue_size_across_partitions is 1 message or more."
+            )
+        if self.negative_ack_redelivery_delay_ms < 0:
+            raise InvalidRequest("negative_ack_redelivery_delay_ms is 0 or more.")
+        if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
+            raise InvalidRequest("unacked_messages_timeout_ms is None (off) or more than 0.")
+        if self.is_read_compacted and self.is_shared:
+            raise NotAllowed(
+                "is_read_compacted works with Exclusive and Failover subscriptions and with "
+                "readers: a compacted view has one order, for one reader."
+            )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether others may get what this consumer does not take."""
+        return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
+
+    def opening(self) -> data_pb2.SubscribeOpen:
+        is_earliest = self.initial_position == InitialPosition.Earliest
+        return data_pb2.SubscribeOpen(
+            topic=self.topic,
+            subscription=self.subscription_name,
+            type=_WIRE_TYPES[self.consumer_type],
+            durable=True,
+            start=data_pb2.StartPosition(earliest=True)
+            if is_earliest
+            else data_pb2.StartPosition(latest=True),
+            read_compacted=self.is_read_compacted,
+            consumer_name=self.consumer_name or "",
+            properties=self.properties,
+        )
+
+
+class _ConsumerReceiver(Receiver):
+    """Hands out what was not acknowledged before."""
+
+    core: ConsumerCore
+
+    def _rows_wanted(self, entry: ReceivedEntry) -> Sequence[int]:
+        return self.core.rows_to_deliver(entry, super()._rows_wanted(entry))
+
+
+class ConsumerCore:
+    """Stream, receiver and memory of one consumer. Made on the event loop."""
+
+    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+        self.config = config
+        self._connection = connection
+        self.inbox = Inbox()
+        self.stream = SubscribeStream(
+            connection,
+            config.opening(),
+            self.inbox,
+            queue_size=config.receiver_queue_size,
+            on_disconnect=self._on_disconnect,
+            on_moved=self._forget_all,
+        )
+        self._receiver = _ConsumerReceiver(
+            self.inbox,
+            full_topic_name(config.topic),
+            config.receiver_queue_size,
+            self.stream.return_permits,
+        )
+        self._receiver.core = self
+        # NOTE: re-entrant, for poll reaches rows_to_deliver through the receiver.
+        self._lock = threading.RLock()
+        self._acknowledgements = BatchAcknowledgements()
+        self._negative = DelayedPositions(config.negative_ack_redelivery_delay_ms)
+        self._unacked: DelayedPositions | None = None
+        if config.unacked_messages_timeout_ms is not None:
+            self._unacked = DelayedPositions(config.unacked_messages_timeout_ms)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms: int | None = None
+        self._last_received = MessageId.earliest
+        # One seek at a time: each has the stream to itself while it is not connected.
+        self._moving = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, connection: Connection, config: ConsumerConfig) -> ConsumerCore:
+        """Subscribes. Raises SubscriptionBusy, and what else the broker answers."""
+        core = cls(connection, config)
+        await core.stream.open()
+        return core
+
+    @property
+    def consumer_name(self) -> str:
+        return self.stream.consumer_name
+
+    @property
+    def is_connected(self) -> bool:
+        return self.stream.is_connected
+
+    # Receiving.
+
+    def poll(self) -> Message | None:
+        """The next message, or None while there is none."""
+        with self._lock:
+            message = self._receiver.poll()
+            if message is None:
+                return None
+            self._last_received = message.message_id()
+            if self._unacked is not None:
+                self._unacked.add(self._last_received.position, self._now_ms())
+                self._set_timer()
+        self.inbox.pass_on()
+        return message
+
+    def has_message_now(self) -> bool:
+        with self._lock:
+            return self._receiver.has_row()
+
+    def rows_to_deliver(self, entry: ReceivedEntry, rows: Sequence[int]) -> Sequence[int]:
+        """Which of an entry's rows to hand out. Called under the lock, through `poll`."""
+        if entry.header.is_plain and rows:
+            return rows
+        position, batch = entry.header.position, entry.batch
+        indexes = [batch.batch_index(row) for row in rows]
+        wanted = self._acknowledgements.opened(position, indexes) if rows else ()
+        if not wanted:
+            # All of it lies before a seek: nobody else would acknowledge it.
+            self.stream.acknowledge(position)
+            return ()
+        if len(wanted) == len(rows):
+            return rows
+        left = set(wanted)
+        return [row for row, index in zip(rows, indexes, strict=True) if index in left]
+
+    # Acknowledging.
+
+    def acknowledge(self, message: Message | MessageId) -> None:
+        message_id = _id_of(message)
+        self._raise_ended()
+        with self._lock:
+            position = message_id.position
+            if self._acknowledgements.acknowledge(position, message_id.batch_index()):
+                self._negative.discard(position)
+                if self._unacked is not None:
+                    self._unacked.discard(position)
+                self.stream.acknowledge(position)
+
+    def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        if self.config.is_shared:
+            raise NotAllowed(
+                "Shared and KeyShared subscriptions know no cumulative acknowledgement."
+            )
+        message_id = _id_of(message)
+        self._raise_ended()
+        with self._lock:
+            upto = self._acknowledgements.acknowledge_cumulative(
+                message_id.position, message_id.batch_index()
+            )
+            if upto is not None:
+                self._negative.discard_upto(upto)
+                if self._unacked is not None:
+                    self._unacked.discard_upto(upto)
+                self.stream.acknowledge_cumulative(upto)
+
+    def negative_acknowledge(self, message: Message | MessageId) -> None:
+        self._raise_ended()
+        with self._lock:
+            position = _id_of(message).position
+            self._negative.add(position, self._now_ms())
+            if self._unacked is not None:
+                self._unacked.discard(position)
+            self._set_timer()
+
+    def _raise_ended(self) -> None:
+        if self.stream.error is not None:
+            raise self.stream.error
+
+    # Redelivery.
+
+    def _now_ms(self) -> int:
+        return int(self.stream.loop.time() * 1000)
+
+    def _set_timer(self) -> None:
+        """Under the lock: has the loop look again when the next entry is due."""
+        waiting = [self._negative.next_due_ms, self._unacked and self._unacked.next_due_ms]
+        due_ms = min((due for due in waiting if isinstance(due, int)), default=None)
+        if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
+            self._timer_due_ms = due_ms
+            self.stream.loop.call_soon_threadsafe(self._start_timer, due_ms)
+
+    def _start_timer(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        # One ms late: the clock above cuts fractions off.
+        self._timer = self.stream.loop.call_at((due_ms + 1) / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        with self._lock:
+            self._timer = self._timer_due_ms = None
+            now_ms = self._now_ms()
+            due = self._negative.take_due(now_ms)
+            if self._unacked is not None:
+                due += self._unacked.take_due(now_ms)
+            if due and self.stream.error is None:
+                self._redeliver(due)
+            self._set_timer()
+
+    def _redeliver(self, positions: Sequence[Position]) -> None:
+        if self.config.is_shared:
+            self.stream.redeliver(positions)
+        else:
+            # An ordered subscription comes again from the first that is missing.
+            self._redeliver_all()
+
+    def _redeliver_all(self) -> None:
+        self._forget_timers()
+        self.stream.redeliver_all()
+
+    def _forget_timers(self) -> None:
+        self._negative.clear()
+        if self._unacked is not None:
+            self._unacked.clear()
+
+    async def redeliver_unacknowledged(self) -> None:
+        self._raise_ended()
+        with self._lock:
+            self._redeliver_all()
+
+    def _on_disconnect(self) -> None:
+        with self._lock:
+            self._forget_timers()
+            if self.config.is_shared:
+                # Others may get, and acknowledge, what this consumer had.
+                self._acknowledgements.clear()
+
+    # Moving, asking, leaving.
+
+    async def seek(self, place: MessageId | int) -> None:
+        """The broker moves the subscription while this consumer is not connected."""
+        self._raise_ended()
+        async with self._moving:
+            await self._seek(place)
+
+    async def _seek(self, place: MessageId | int) -> None:
+        config = self.config
+        inclusive = config.start_message_id_inclusive
+        if inclusive:
+            place = await without_latest(
+                self._connection, config.topic, place, config.is_read_compacted
+            )
+        request = data_pb2.SeekRequest(
+            topic=config.topic,
+            subscription=config.subscription_name,
+            start=start_of(place, inclusive=inclusive),
+        )
+        await self.stream.pause()
+        try:
+            answer = await self._connection.call(self._connection.stub.Seek, request)
+            self.stream.moved(answer.incarnation)
+            if isinstance(place, MessageId):
+                self._receiver.first = FirstMessage(place, inclusive=inclusive)
+        finally:
+            self.stream.resume()
+
+    def _forget_all(self) -> None:
+        """After a seek, this consumer's or another's."""
+        with self._lock:
+            self._forget_timers()
+            self._acknowledgements.clear()
+            self._receiver.forget()
+            self._receiver.first = None
+            self._last_received = MessageId.earliest
+
+    async def last_message_id(self) -> MessageId:
+        self._raise_ended()
+        return await last_message_id(
+            self._connection, self.config.topic, self.config.is_read_compacted
+        )
+
+    async def is_behind(self) -> bool:
+        """Whether the topic's last message lies behind the last one that was received."""
+        return await self.last_message_id() > self._last_received
+
+    async def unsubscribe(self) -> None:
+        self._raise_ended()
+        await self.close()
+        request = data_pb2.UnsubscribeRequest(
+            topic=self.config.topic, subscription=self.config.subscription_name
+        )
+        await self._connection.call(self._connection.stub.Unsubscribe, request)
+
+    async def shut_down(self) -> None:
+        """At once: acknowledgements without an answer may be lost."""
+        await self.stream.close(grace_s=0)
+
+    async def close(self) -> None:
+        await self.stream.close()
+        # What waits here is not received any more.
+        self.inbox.clear()
+
+
+def _id_of(message: Message | MessageId) -> MessageId:
+    if isinstance(message, Message):
+        return message.message_id()
+    if isinstance(message, MessageId):
+        return message
+    raise InvalidRequest(f"A message or a message id, not {type(message).__name__}.")

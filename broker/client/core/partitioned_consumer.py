@@ -1,0 +1,143 @@
+"""A consumer of a partitioned topic: one consumer on each partition, taking turns.
+
+Rules (Pulsar's MultiTopicsConsumerImpl):
+
+* Messages of one partition come in order; of several, as the turns go (rotation.py).
+* An acknowledgement goes to the partition that its id names; a cumulative one covers that partition
+  alone.
+* A seek to a message id moves the id's partition and leaves the others where they are; to earliest,
+  to latest and to a time, all of them.
+* There is no last message id of all partitions together.
+
+A partition that comes later is read from its beginning: whatever is in it was published after this
+consumer had subscribed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from dataclasses import replace
+
+from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.core.partition_set import PartitionSet
+from ledgerfold.broker.client.core.rotation import Rotation
+from ledgerfold.broker.client.messages.message import Message
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.options import InitialPosition
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.inbox import MergedInbox
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+
+
+class PartitionedConsumerCore:
+    """What ConsumerCore is to a topic that is not partitioned. Made on the event loop."""
+
+    def __init__(self, connection: Connection, config: ConsumerConfig, count: int) -> None:
+        self.config = config_of_each(config, count)
+        self.inbox = MergedInbox()
+        self._connection = connection
+        self._rotation: Rotation[ConsumerCore] = Rotation()
+        self._partitions = PartitionSet(connection, config.topic, self._open_one, self._on_opened)
+        self._lock = threading.Lock()
+
+    @classmethod
+    async def open(
+        cls, connection: Connection, config: ConsumerConfig, count: int
+    ) -> PartitionedConsumerCore:
+        """Subscribes to so many partitions. Raises as ConsumerCore.open."""
+        core = cls(connection, config, count)
+        await core._partitions.open(count)
+        return core
+
+    async def _open_one(self, topic: str, is_new: bool) -> ConsumerCore:
+        config = replace(self.config, topic=topic)
+        if is_new:
+            config = replace(config, initial_position=InitialPosition.Earliest)
+        return await ConsumerCore.open(self._connection, config)
+
+    def _on_opened(self, core: ConsumerCore) -> None:
+        self._rotation.members += (core,)
+        self.inbox.add(core.inbox)
+
+    @property
+    def consumer_name(self) -> str:
+        """The same on every partition."""
+        return self.config.consumer_name or ""
+
+    @property
+    def is_connected(self) -> bool:
+        """To every partition."""
+        return all(core.is_connected for core in self._partitions.cores)
+
+    # Receiving.
+
+    def poll(self) -> Message | None:
+        """The next message, or None while there is none."""
+        with self._lock:
+            return self._rotation.take(ConsumerCore.poll)
+
+    def has_message_now(self) -> bool:
+        with self._lock:
+            return self._rotation.find(ConsumerCore.has_message_now)
+
+    # Acknowledging.
+
+    def acknowledge(self, message: Message | MessageId) -> None:
+        self._of(message).acknowledge(message)
+
+    def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        self._of(message).acknowledge_cumulative(message)
+
+    def negative_acknowledge(self, message: Message | MessageId) -> None:
+        self._of(message).negative_acknowledge(message)
+
+    def _of(self, message: Message | MessageId) -> ConsumerCore:
+        if isinstance(message, Message):
+            message = message.message_id()
+        if not isinstance(message, MessageId):
+            raise InvalidRequest(f"A message or a message id, not {type(message).__name__}.")
+        return self._partitions.of(message)
+
+    async def redeliver_unacknowledged(self) -> None:
+        await self._partitions.for_each(lambda core: core.redeliver_unacknowledged())
+
+    # Moving, asking, leaving.
+
+    async def seek(self, place: MessageId | int) -> None:
+        if isinstance(place, MessageId) and not place.is_boundary:
+            await self._partitions.of(place).seek(place)
+        else:
+            await self._partitions.for_each(lambda core: core.seek(place))
+
+    async def last_message_id(self) -> MessageId:
+        raise NotAllowed(
+            f"{self._partitions.topic} has a last message in each partition: ask a consumer of one."
+        )
+
+    async def is_behind(self) -> bool:
+        """Whether some partition's last message lies behind the last one received of it."""
+        return any(await self._partitions.for_each(lambda core: core.is_behind()))
+
+    async def unsubscribe(self) -> None:
+        await self._partitions.stop_following()
+        await self._partitions.for_each(lambda core: core.unsubscribe())
+
+    async def shut_down(self) -> None:
+        """At once: acknowledgements without an answer may be lost."""
+        await self._partitions.stop_following()
+        await self._partitions.for_each(lambda core: core.shut_down())
+
+    async def close(self) -> None:
+        await self._partitions.close()
+
+
+def config_of_each(config: ConsumerConfig, count: int) -> ConsumerConfig:
+    """For a consumer on one of so many partitions: its name and its share of the queue."""
+    share = max(1, config.max_total_receiver_queue_size_across_partitions // count)
+    return replace(
+        config,
+        # As long as the broker's, which would give another one on each partition.
+        consumer_name=config.consumer_name or secrets.token_hex(5),
+        receiver_queue_size=min(config.receiver_queue_size, share),
+    )

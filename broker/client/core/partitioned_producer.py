@@ -1,0 +1,167 @@
+"""A producer of a partitioned topic: one producer on each partition, and a router before them.
+
+Each partition has a queue, batches, sequence ids and receipts of its own; all have one name. A
+message stays with the partition it was given to, also when there are more partitions later.
+Source: Pulsar's PartitionedProducerImpl.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ledgerfold.broker.client.core.partition_set import PartitionSet
+from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.options import PartitionsRoutingMode
+from ledgerfold.broker.client.messages.routing import (
+    DELAYS_PER_TURN,
+    HASHES,
+    RoundRobinRouter,
+    Router,
+    SinglePartitionRouter,
+)
+from ledgerfold.broker.client.streams.batching import Listener, QuickRows
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import LedgerfoldError
+
+
+def router_for(
+    config: ProducerConfig,
+    partitions: int,
+    clock_ms: Callable[[], int],
+    chance: Callable[[int], int] = random.randrange,
+) -> Router:
+    """`chance(n)` is a number below n: where a producer begins, so that not all begin at one."""
+    hash_key, first = HASHES[config.hashing_scheme], chance(partitions)
+    if config.message_routing_mode == PartitionsRoutingMode.UseSinglePartition:
+        return SinglePartitionRouter(hash_key, first)
+    delays = DELAYS_PER_TURN if config.batching_enabled else 0
+    return RoundRobinRouter(
+        hash_key, first, delays * config.batching_max_publish_delay_ms, clock_ms
+    )
+
+
+class RoutedQueue:
+    """The queues of all partitions as one. Methods may be called from any thread."""
+
+    def __init__(self, partitions: PartitionSet[ProducerCore], router: Router) -> None:
+        self._partitions, self._router = partitions, router
+        # Never open: which queue a message belongs to is told by its key.
+        self.quick = QuickRows(lambda: None)
+
+    def _queues(self) -> list[SendQueue]:
+        return [core.queue for core in self._partitions.cores]
+
+    @property
+    def last_sequence_id_stored(self) -> int:
+        """The highest of all partitions."""
+        return max(queue.last_sequence_id_stored for queue in self._queues())
+
+    def add(
+        self,
+        content: Buffer | None,
+        listener: Listener = None,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        *more: Any,
+        **options: Any,
+    ) -> None:
+        """As SendQueue.add."""
+        cores = self._partitions.cores
+        core = cores[self._router.choose(partition_key, len(cores))]
+        core.queue.add(content, listener, properties, partition_key, *more, **options)
+
+    def seal(self) -> None:
+        """Makes entries of all messages so far."""
+        for queue in self._queues():
+            queue.seal()
+
+    def flush(self) -> None:
+        """As SendQueue.flush, of all; raises the first error."""
+        self.seal()
+        errors = [error for queue in self._queues() if (error := _failure_of(queue.flush))]
+        if errors:
+            raise errors[0]
+
+    async def change(self) -> None:
+        """Until something was answered, whichever partition it is."""
+        # NOTE: asked of all before the loop may run a receipt; one that came first would be missed.
+        waiting = [queue.change() for queue in self._queues()]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+
+
+def _failure_of(call: Callable[[], object]) -> LedgerfoldError | None:
+    try:
+        call()
+    except LedgerfoldError as error:
+        return error
+    return None
+
+
+class PartitionedProducerCore:
+    """What ProducerCore is to a topic that is not partitioned. Made on the event loop."""
+
+    def __init__(
+        self, config: ProducerConfig, partitions: PartitionSet[ProducerCore], router: Router
+    ) -> None:
+        self.config = config
+        self.queue = RoutedQueue(partitions, router)
+        self._partitions = partitions
+
+    @classmethod
+    async def open(
+        cls,
+        connection: Connection,
+        config: ProducerConfig,
+        is_io_thread: Callable[[], bool],
+        count: int,
+    ) -> PartitionedProducerCore:
+        """Connects to so many partitions. Raises as ProducerCore.open."""
+        each = config_of_each(config, count)
+
+        async def open_one(topic: str, is_new: bool) -> ProducerCore:
+            return await ProducerCore.open(connection, replace(each, topic=topic), is_io_thread)
+
+        partitions = PartitionSet(connection, config.topic, open_one)
+        await partitions.open(count)
+        return cls(each, partitions, router_for(config, count, connection.settings.clock_ms))
+
+    @property
+    def producer_name(self) -> str:
+        return self.config.producer_name or ""
+
+    @property
+    def is_connected(self) -> bool:
+        """To every partition."""
+        return all(core.is_connected for core in self._partitions.cores)
+
+    async def flush(self) -> None:
+        await self._partitions.for_each(lambda core: core.flush())
+
+    async def close(self) -> None:
+        await self._partitions.close()
+
+    async def shut_down(self) -> None:
+        await self._partitions.stop_following()
+        await self._partitions.for_each(lambda core: core.shut_down())
+
+
+def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:
+    """For a producer on one of so many partitions: its name and its share of what may wait."""
+    share = max(1, config.max_pending_messages_across_partitions // count)
+    return replace(
+        config,
+        producer_name=config.producer_name or f"ledgerfold-{secrets.token_hex(4)}",
+        # 0, no limit, stays none.
+        max_pending_messages=min(config.max_pending_messages, share),
+    )

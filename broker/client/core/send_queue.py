@@ -1,0 +1,376 @@
+"""From a person's `send` to entries: batching, limits, and who is told what became of a message.
+
+The queue is the meeting point of the threads that send and the event loop that carries the entries.
+One lock guards it; a message costs one short hold of it. The rules:
+
+* A batch is sealed when it holds `batching_max_messages` or `batching_max_allowed_size_in_bytes`,
+  when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
+* At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; then the caller waits or
+  gets Overloaded.
+* A batch above the broker's limit is halved until its parts are below; a message that is too large
+  alone fails alone, with MessageTooLarge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ledgerfold.broker.client.messages.new_message import INT64_MAX, NewMessage, checked_message
+from ledgerfold.broker.client.streams.batching import (
+    Batch,
+    Container,
+    DefaultContainer,
+    Listener,
+    QuickRows,
+)
+from ledgerfold.broker.client.streams.listeners import tell
+from ledgerfold.broker.client.streams.pending import EntryMaker, PendingEntry
+from ledgerfold.broker.client.streams.publish_stream import NOWHERE, Outcome, PublishStream
+from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    InvalidRequest,
+    LedgerfoldError,
+    MessageTooLarge,
+    NotAllowed,
+    Overloaded,
+)
+from ledgerfold.storage.text import counted
+
+_log = logging.getLogger(__name__)
+# Built entries that wait for receipts, together. One larger entry may pass alone.
+BYTES_PENDING_MAX = 64 * 1024 * 1024
+# Near the end of sequence ids each is looked at: the quick way does not count them.
+_QUICK_SEQUENCE_ID_MAX = INT64_MAX - 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class SendLimits:
+    """When a batch is sealed, and how much may be on its way. 0 pending messages = no limit."""
+
+    batch_messages: int
+    batch_bytes: int
+    batch_delay_s: float
+    pending_messages: int
+
+
+class SendQueue:
+    """A producer's messages until their receipts. Methods may be called from any thread."""
+
+    def __init__(
+        self,
+        stream: PublishStream,
+        container: Container,
+        limits: SendLimits,
+        *,
+        entries: EntryMaker,
+        clock_ms: Callable[[], int],
+        is_io_thread: Callable[[], bool],
+    ) -> None:
+        self._stream = stream
+        self._container = container
+        self._limits = limits
+        self._maker = entries
+        self._clock_ms = clock_ms
+        self._is_io_thread = is_io_thread
+        self._loop = stream.loop
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
+        self._threads_waiting = 0
+        # In the order they came.
+        self._tasks_waiting: dict[asyncio.Future[None], None] = {}
+        self._error: LedgerfoldError | None = None
+        self._unheard: LedgerfoldError | None = None
+        self._last_seal_s = 0.0
+        # Of entries: built and given to the stream, and answered. Messages and bytes count as
+        # answered before the callbacks run, entries after.
+        self._entries_in = self._entries_out = 0
+        self._messages_in = self._messages_out = 0
+        self._bytes_in = self._bytes_out = 0
+        self.last_sequence_id_stored = container.last_sequence_id
+        # How many messages the open batch may hold: less than the limit when the queue fills up.
+        self._rows_max = 0
+        self.quick = QuickRows(self.watch)
+        self.quick.size_max = limits.batch_bytes
+        self._refresh()
+
+    # Adding.
+
+    def add(
+        self,
+        content: Buffer | None,
+        listener: Listener = None,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        event_timestamp: int | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Adds one message. `wait`: for room, instead of raising Overloaded.
+
+        `Producer.send_async` knows a quicker way that ends in the same state.
+        """
+        message = checked_message(
+            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+        )
+        self._maker.check(message)
+        with self.lock:
+            self._sync()
+            try:
+                self._add(message, listener, wait)
+            finally:
+                self._refresh()
+
+    def watch(self) -> None:
+        """Someone added the quick way and found that nobody watches."""
+        with self.lock:
+            if self._error is not None:
+                self._fail_quick(self._error)
+                raise self._error
+            self._set_timer()
+
+    def _sync(self) -> None:
+        """Puts what came the quick way into the batch."""
+        items = self.quick.take()
+        if items and isinstance(self._container, DefaultContainer):
+            if self._container.names_sequence_ids:
+                self._submit(self._container.take())
+            self._container.extend(items, self.quick.size_bytes)
+
+    def _fail_quick(self, error: LedgerfoldError) -> None:
+        """Under the lock: what came the quick way comes too late."""
+        listeners = self.quick.take()[2::3]
+        if None in listeners:
+            self._note_unheard(error)
+        entry = PendingEntry(b"", -1, listeners, False)
+        # Not here: the lock is held, and a callback may send.
+        self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
+
+    def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
+        container, limits = self._container, self._limits
+        size = message.size_bytes
+        while True:
+            if self._error is not None:
+                raise self._error
+            if container.rows and container.size_bytes + size > limits.batch_bytes:
+                self._seal()
+            self._refresh()
+            if container.rows < self._rows_max:
+                break
+            self._seal()
+            self._refresh()
+            if not self._rows_max:
+                self._wait_for_room(wait)
+        last = container.last_sequence_id
+        if 0 <= message.sequence_id <= last:
+            raise InvalidRequest(
+                f"Sequence id {message.sequence_id} is not above {last}, the last one."
+            )
+        if last >= INT64_MAX:
+            raise InvalidRequest(
+                f"No sequence id is left above {last}, the last one. Use a producer of another "
+                "name."
+            )
+        container.add(message, listener)
+        if container.rows >= self._rows_max or container.size_bytes >= limits.batch_bytes:
+            self._seal()
+        else:
+            self._set_timer()
+
+    def _wait_for_room(self, wait: bool) -> None:
+        if not wait:
+            raise Overloaded(
+                f"{counted(self._limits.pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
+                f"bytes, wait for receipts of the {self._stream.what}."
+            )
+        if self._is_io_thread():
+            raise Overloaded("The queue is full, and a callback must not wait for room in it.")
+        # NOTE: on_done counts without the lock and then looks whether someone waits; so whoever
+        # waits says so first and looks at the counts afterwards. Here and in wait_for.
+        self._threads_waiting += 1
+        try:
+            self._refresh()
+            if not self._rows_max and self._error is None:
+                self._changed.wait()
+        finally:
+            self._threads_waiting -= 1
+
+    def _refresh(self) -> None:
+        """Computes anew how far the open batch may grow and whether the quick way is open."""
+        limits, container = self._limits, self._container
+        rows_max = 1 if container.is_plain else limits.batch_messages
+        if limits.pending_messages:
+            pending = self._messages_in - self._messages_out
+            rows_max = min(rows_max, limits.pending_messages - pending)
+        if self._bytes_in - self._bytes_out >= BYTES_PENDING_MAX:
+            rows_max = 0
+        self._rows_max = max(rows_max, 0)
+        quick = self.quick
+        quick.items_max = 0
+        if self._error is None and type(container) is DefaultContainer:
+            quick.size_bytes = container.size_bytes
+            # Whoever fills the batch takes the long way, which seals it.
+            is_far_from_end = container.last_sequence_id <= _QUICK_SEQUENCE_ID_MAX
+            if is_far_from_end and not container.names_sequence_ids:
+                quick.items_max = 3 * (self._rows_max - container.rows - 1)
+
+    # Sealing.
+
+    def seal(self) -> int:
+        """Makes entries of all messages so far. Answers a mark for `wait_for`."""
+        with self.lock:
+            self._seal()
+            self._refresh()
+            return self._entries_in
+
+    def _seal(self) -> None:
+        self._sync()
+        self._submit(self._container.take())
+
+    def _submit(self, batches: Sequence[Batch]) -> None:
+        self._last_seal_s = self._loop.time()
+        for batch in batches:
+            for entry in self._entries(batch):
+                self._entries_in += 1
+                self._messages_in += len(entry.listeners)
+                self._bytes_in += entry.size_bytes
+                self._stream.submit(entry)
+
+    def _entries(self, batch: Batch) -> Iterator[PendingEntry]:
+        entry = self._maker.pending(batch, self._clock_ms())
+        messages, limit = len(batch.listeners), self._stream.entry_bytes_max
+        size_bytes = entry_bytes_after_rebuild_max(entry.size_bytes, messages)
+        if messages > 1 and (size_bytes > limit or self._maker.is_too_large(entry)):
+            for half in batch.halves():
+                yield from self._entries(half)
+        elif size_bytes <= limit:
+            yield entry
+        else:
+            error = MessageTooLarge(entry.size_bytes, 1, size_bytes, limit)
+            if batch.listeners[0] is None:
+                self._note_unheard(error)
+            # Not here: the lock is held, and a callback may send.
+            self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
+
+    def _set_timer(self) -> None:
+        if not self.quick.is_watched:
+            self.quick.is_watched = True
+            delay_s = self._limits.batch_delay_s
+            self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        with self.lock:
+            # NOTE: false before what is there is taken, so that who adds later sets it again.
+            self.quick.is_watched = False
+            self._sync()
+            if not self._container.rows or self._error is not None:
+                self._refresh()
+                return
+            # The batch is no older than the last one that was sealed: while batches fill before
+            # their time, one timer serves one after the other.
+            left_s = self._last_seal_s + self._limits.batch_delay_s - self._loop.time()
+            if left_s > 0:
+                self.quick.is_watched = True
+                self._loop.call_later(left_s, self._on_timer)
+            else:
+                self._seal()
+            self._refresh()
+
+    # Receipts; on the event loop.
+
+    def on_done(self, outcomes: Sequence[Outcome]) -> None:
+        """Entries were answered, in order."""
+        self._messages_out += sum(len(outcome.entry.listeners) for outcome in outcomes)
+        self._bytes_out += sum(outcome.entry.size_bytes for outcome in outcomes)
+        for outcome in outcomes:
+            if outcome.error is None:
+                self.last_sequence_id_stored = outcome.entry.sequence_id
+            elif None in outcome.entry.listeners:
+                self._note_unheard(outcome.error)
+            self._tell(outcome)
+        self._entries_out += len(outcomes)
+        self._wake_waiting()
+
+    def on_end(self, error: LedgerfoldError) -> None:
+        """The stream ended for good: so does everything that is still here."""
+        with self.lock:
+            # Into the stream, which fails it behind everything that was sent before.
+            self._seal()
+            self._error = error
+            self._refuse_quick()
+        self._wake_waiting()
+
+    def _tell(self, outcome: Outcome) -> None:
+        tell(outcome, self._stream.partition)
+
+    def _note_unheard(self, error: LedgerfoldError) -> None:
+        if self._unheard is None:
+            _log.warning("A message that nobody waits for failed: %s", error)
+            self._unheard = error
+
+    def _wake_waiting(self) -> None:
+        if self._threads_waiting:
+            with self.lock:
+                self._changed.notify_all()
+        waiting, self._tasks_waiting = self._tasks_waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    # Waiting.
+
+    def flush(self) -> None:
+        """Until everything so far is answered. Raises what no listener heard of."""
+        self.wait_for(self.seal())
+
+    async def flush_async(self) -> None:
+        await self.wait_for_async(self.seal())
+
+    def close_for_new(self) -> None:
+        """From here on adding raises AlreadyClosed."""
+        with self.lock:
+            self._seal()
+            self._error = self._error or AlreadyClosed(f"The {self._stream.what} is closed.")
+            self._refuse_quick()
+            self._changed.notify_all()
+
+    def _refuse_quick(self) -> None:
+        self.quick.items_max = 0
+        self.quick.is_watched = False
+        if self._error is not None and self.quick.items:
+            self._fail_quick(self._error)
+
+    def wait_for(self, mark: int) -> None:
+        """Until all up to `mark` is answered. Raises what no listener heard of since last time."""
+        if self._is_io_thread():
+            raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
+        with self.lock:
+            self._threads_waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._entries_out >= mark)
+            finally:
+                self._threads_waiting -= 1
+        self._raise_unheard()
+
+    async def wait_for_async(self, mark: int) -> None:
+        """The same for a task on the event loop."""
+        while self._entries_out < mark:
+            await self.change()
+        self._raise_unheard()
+
+    def change(self) -> asyncio.Future[None]:
+        """Done when something is answered; what is answered after this call counts."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._tasks_waiting[future] = None
+        future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
+        return future
+
+    def _raise_unheard(self) -> None:
+        error, self._unheard = self._unheard, None
+        if error is not None:
+            raise error

@@ -1,0 +1,1 @@
+"""Messages, ids and options: what a client's caller gives and gets."""

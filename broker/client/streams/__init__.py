@@ -1,0 +1,1 @@
+"""The connection to a broker, and the reconnecting streams on it."""

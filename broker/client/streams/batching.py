@@ -1,0 +1,275 @@
+"""How messages become entries.
+
+A container holds the messages that wait for company; `take` gives the batches that become one entry
+each (or several, where one would be too large), in the order in which they must be sent: sequence
+ids rise from message to message over all of them, because the broker takes an entry whose id is not
+above the last one for a resent one.
+
+* `PlainContainer`: no batching. Every message is an entry and has no batch index.
+* `DefaultContainer`: all messages share a batch (Pulsar's BatchMessageContainer).
+* `KeyBasedContainer`: one batch per key (Pulsar's BatchMessageKeyBasedContainer). The limits hold
+  for the container as a whole. Messages are numbered in the order of the batches.
+
+    >>> container = KeyBasedContainer("p", -1)
+    >>> for key in (b"a", b"b", b"a"):
+    ...     container.add(NewMessage(b"v", key), None)
+    >>> [(len(batch.builder), batch.sequence_id) for batch in container.take()]
+    [(1, 0), (2, 2)]
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future as ThreadFuture
+from typing import Any, Protocol, TypeVar
+
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.new_message import NewMessage
+from ledgerfold.broker.client.messages.options import BatchingType, Result
+from ledgerfold.storage.native import NativeBatchBuilder
+
+Cell = TypeVar("Cell")
+# Who learns what became of a message: a callback, someone who waits, nobody.
+Listener = (
+    Callable[[Result, MessageId | None], object]
+    | ThreadFuture[MessageId]
+    | asyncio.Future[MessageId]
+    | None
+)
+
+
+class Batch:
+    """The messages of one entry, and who waits for each."""
+
+    __slots__ = ("builder", "listeners", "sequence_id")
+
+    def __init__(self, producer_name: str) -> None:
+        self.builder = NativeBatchBuilder(producer_name)
+        self.listeners: list[Listener] = []
+        # The last message's.
+        self.sequence_id = -1
+
+    def add(self, message: NewMessage, listener: Listener, *, names_sequence_id: bool) -> None:
+        self.builder.add(
+            message.value,
+            message.key,
+            properties=message.properties,
+            event_time_ms=message.event_time_ms,
+            ordering_key=message.ordering_key,
+            sequence_id=message.sequence_id if names_sequence_id else None,
+        )
+        self.listeners.append(listener)
+        self.sequence_id = message.sequence_id
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The same messages, under the same sequence ids, in two batches."""
+        middle = len(self.listeners) // 2
+        return self._part(0, middle), self._part(middle, len(self.listeners))
+
+    def _part(self, first: int, end: int) -> Batch:
+        whole, part = self.builder, Batch(self.builder.producer_name)
+        whole.complete_flags()
+        builder, rows = part.builder, range(first, end)
+        builder.keys, builder.values = whole.keys[first:end], whole.values[first:end]
+        builder.flags = whole.flags[first:end]
+        builder.sequence_ids = whole.sequence_ids[first:end]
+        builder.event_times = _of_rows(whole.event_times, rows)
+        builder.properties = _of_rows(whole.properties, rows)
+        builder.ordering_keys = _of_rows(whole.ordering_keys, rows)
+        part.listeners = self.listeners[first:end]
+        part.sequence_id = self.sequence_id - len(self.listeners) + end
+        if builder.sequence_ids:
+            part.sequence_id = builder.sequence_ids[-1]
+        return part
+
+
+def _of_rows(column: dict[int, Cell], rows: range) -> dict[int, Cell]:
+    return {row - rows.start: cell for row, cell in column.items() if row in rows}
+
+
+class Container(Protocol):
+    """Messages that wait for company.
+
+    A message whose sequence id is -1 gets the next one; one that was given is above
+    `last_sequence_id`, that of the last message so far.
+    """
+
+    is_plain: bool
+    size_bytes: int
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def last_sequence_id(self) -> int: ...
+
+    def add(self, message: NewMessage, listener: Listener) -> None: ...
+
+    def take(self) -> list[Batch]:
+        """All batches, in order of sequence id; the container is empty then."""
+        ...
+
+
+class QuickRows:
+    """The quick way in: messages of content and key, before they are put into their batch.
+
+    `items` holds content, key, listener of one message after the other. Adding the three at once is
+    one step under the interpreter's lock, so it takes no other; whoever seals takes all at once.
+    `size_bytes` may lag a little when several threads send.
+    """
+
+    __slots__ = ("is_watched", "items", "items_max", "size_bytes", "size_max", "watch")
+
+    def __init__(self, watch: Callable[[], None]) -> None:
+        self.items: list[Any] = []
+        self.items_max = 0
+        self.size_bytes = 0
+        self.size_max = 0
+        # A timer will come and seal what is here. Whoever finds it false must call `watch`.
+        self.is_watched = False
+        self.watch = watch
+
+    def take(self) -> list[Any]:
+        count = len(self.items)
+        taken = self.items[:count]
+        del self.items[:count]
+        return taken
+
+
+class DefaultContainer:
+    """One batch for all."""
+
+    is_plain = False
+
+    def __init__(self, producer_name: str, last_sequence_id: int) -> None:
+        self._producer_name = producer_name
+        self._base_sequence_id = last_sequence_id
+        self._begin()
+
+    def _begin(self) -> None:
+        self.batch = Batch(self._producer_name)
+        self.size_bytes = 0
+        # Sequence ids that do not just rise by one are named, each.
+        self.names_sequence_ids = False
+
+    @property
+    def rows(self) -> int:
+        return len(self.batch.listeners)
+
+    @property
+    def last_sequence_id(self) -> int:
+        if self.names_sequence_ids:
+            return self.batch.sequence_id
+        return self._base_sequence_id + len(self.batch.listeners)
+
+    def add(self, message: NewMessage, listener: Listener) -> None:
+        batch, rows, expected = self.batch, self.rows, self.last_sequence_id + 1
+        if message.sequence_id < 0:
+            message = message._replace(sequence_id=expected)
+        elif message.sequence_id != expected and not self.names_sequence_ids:
+            if rows:
+                batch.builder.sequence_ids = list(range(expected - rows, expected))
+                self.names_sequence_ids = True
+            else:
+                self._base_sequence_id = message.sequence_id - 1
+        batch.add(message, listener, names_sequence_id=self.names_sequence_ids)
+        self.size_bytes += message.size_bytes
+
+    def extend(self, items: list[Any], size_bytes: int) -> None:
+        """Adds what `QuickRows.take` gave; `size_bytes` is the batch's then.
+
+        Not while sequence ids are named.
+        """
+        builder = self.batch.builder
+        builder.complete_flags()
+        builder.values += items[0::3]
+        builder.keys += items[1::3]
+        self.batch.listeners += items[2::3]
+        self.size_bytes = max(self.size_bytes, size_bytes)
+
+    def take(self) -> list[Batch]:
+        if not self.rows:
+            return []
+        batch = self.batch
+        batch.sequence_id = self._base_sequence_id = self.last_sequence_id
+        self._begin()
+        return [batch]
+
+
+class PlainContainer(DefaultContainer):
+    """One message, which becomes an entry that is no batch."""
+
+    is_plain = True
+
+
+class KeyBasedContainer:
+    """A batch per key; the ordering key goes before the partition key, as in Pulsar.
+
+    Batches stand in the order of their last messages. They are numbered when they are taken, one
+    after the other: so all of an entry's messages come before all of the next one's, also where a
+    batch is taken apart later, and the broker drops none for a higher one that it has stored.
+
+    A sequence id that the caller gave cannot be moved: such a message shares a batch only with its
+    neighbours of the same key that have one, too.
+    """
+
+    is_plain = False
+
+    def __init__(self, producer_name: str, last_sequence_id: int) -> None:
+        self._producer_name = producer_name
+        # What takes no more messages, and the last sequence id of it.
+        self._closed: list[Batch] = []
+        self._last_closed_id = last_sequence_id
+        self._open: dict[bytes | None, Batch] = {}
+        # Whether the sequence ids of the open batches were given by the caller.
+        self._is_given = False
+        self._last_sequence_id = last_sequence_id
+        self.rows = 0
+        self.size_bytes = 0
+
+    @property
+    def last_sequence_id(self) -> int:
+        return self._last_sequence_id
+
+    def add(self, message: NewMessage, listener: Listener) -> None:
+        key = message.key if message.ordering_key is None else message.ordering_key
+        is_given = message.sequence_id >= 0
+        if is_given != self._is_given or (is_given and key not in self._open):
+            self._close_open()
+            self._is_given = is_given
+        # Put in again: the one with the last message stands last.
+        batch = self._open.pop(key) if key in self._open else Batch(self._producer_name)
+        self._open[key] = batch
+        batch.add(message, listener, names_sequence_id=is_given)
+        self._last_sequence_id = message.sequence_id if is_given else self._last_sequence_id + 1
+        self.rows += 1
+        self.size_bytes += message.size_bytes
+
+    def _close_open(self) -> None:
+        for batch in self._open.values():
+            if not self._is_given:
+                batch.sequence_id = self._last_closed_id + len(batch.listeners)
+            self._last_closed_id = batch.sequence_id
+            self._closed.append(batch)
+        self._open = {}
+
+    def take(self) -> list[Batch]:
+        self._close_open()
+        batches, self._closed = self._closed, []
+        self.rows = self.size_bytes = 0
+        return batches
+
+
+def container_for(
+    producer_name: str,
+    last_sequence_id: int,
+    *,
+    batching_enabled: bool,
+    batching_type: BatchingType,
+) -> Container:
+    if not batching_enabled:
+        return PlainContainer(producer_name, last_sequence_id)
+    if batching_type == BatchingType.KeyBased:
+        return KeyBasedContainer(producer_name, last_sequence_id)
+    return DefaultContainer(producer_name, last_sequence_id)

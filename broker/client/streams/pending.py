@@ -1,0 +1,209 @@
+"""An entry on its way to the broker, and how it is made of a batch: for each kind of topic its own.
+
+A producer learns the kind when its stream opens (PublishReady.codec).
+
+* Native topics: columns (storage/native.py). The id of a message is its entry's, with its index.
+* Kafka topics: record batches (storage/kafka). The id of the message at offset o is 0:o. Properties
+  are the headers, the event time is the timestamp, without one it is the publish time. A null value
+  is a tombstone, an empty one is a value.
+
+    >>> batch = Batch("p")
+    >>> batch.add(NewMessage(b"v", b"k", sequence_id=0), None, names_sequence_id=False)
+    >>> KafkaEntries(CompressionType.GZIP).pending(batch, publish_time_ms=5).size_bytes > 61
+    True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.new_message import NewMessage
+from ledgerfold.broker.client.messages.options import CompressionType
+from ledgerfold.broker.client.streams.batching import Batch, Listener
+from ledgerfold.storage.decoded import key_bytes
+from ledgerfold.storage.entry import HEADER_BYTES, Compression, Position
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, BatchHeader
+from ledgerfold.storage.kafka.compression import KafkaCompression
+from ledgerfold.storage.kafka.entries import entry_of_parts
+from ledgerfold.storage.kafka.records import batch_parts
+from ledgerfold.storage.kafka.section import Headers
+from ledgerfold.storage.native import HAS_KEY, NULL_VALUE
+
+_KAFKA_COMPRESSIONS = {
+    CompressionType.NONE: KafkaCompression.NONE,
+    CompressionType.GZIP: KafkaCompression.GZIP,
+    CompressionType.SNAPPY: KafkaCompression.SNAPPY,
+    CompressionType.LZ4: KafkaCompression.LZ4,
+    CompressionType.ZSTD: KafkaCompression.ZSTD,
+}
+
+
+class PendingEntry:
+    """An entry on its way, and who waits for each of its messages."""
+
+    __slots__ = ("data", "deadline_s", "is_plain", "listeners", "sequence_id", "size_bytes")
+
+    def __init__(
+        self, data: bytes, sequence_id: int, listeners: list[Listener], is_plain: bool
+    ) -> None:
+        self.data = data
+        self.size_bytes = len(data)
+        self.sequence_id = sequence_id
+        self.listeners = listeners
+        self.is_plain = is_plain
+        self.deadline_s = 0.0
+
+    def message_id(self, partition: int, position: Position, index: int) -> MessageId:
+        """Of its message of that index, once the entry is stored there."""
+        return MessageId(partition, *position, -1 if self.is_plain else index)
+
+
+class PendingRecords(PendingEntry):
+    """A record batch on its way. It is an entry once it has its sequence numbers."""
+
+    __slots__ = ("_header", "_publish_time_ms", "_section", "base_sequence", "is_resent")
+
+    def __init__(
+        self,
+        header: BatchHeader,
+        section: bytes,
+        sequence_id: int,
+        listeners: list[Listener],
+        publish_time_ms: int,
+    ) -> None:
+        super().__init__(b"", sequence_id, listeners, False)
+        self.size_bytes = HEADER_BYTES + BATCH_HEADER_BYTES + len(section)
+        self._header, self._section = header, section
+        self._publish_time_ms = publish_time_ms
+        # None: it has none yet, or none any more, and lies nowhere.
+        self.base_sequence: int | None = None
+        # Under these numbers: it may lie there already.
+        self.is_resent = False
+
+    @property
+    def batch_bytes(self) -> int:
+        """As the topic's max.message.bytes counts."""
+        return BATCH_HEADER_BYTES + len(self._section)
+
+    def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """The sequence numbers by which the broker knows it when it is sent again."""
+        self.base_sequence = base_sequence
+        header = self._header._replace(
+            producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
+        )
+        self.data = entry_of_parts(
+            header,
+            self._section,
+            sequence_id=self.sequence_id,
+            publish_time_ms=self._publish_time_ms,
+        )
+
+    def forget_numbers(self) -> None:
+        """It lies nowhere: it is sent as if it never was."""
+        self.base_sequence, self.is_resent = None, False
+
+    def message_id(self, partition: int, position: Position, index: int) -> MessageId:
+        return MessageId(partition, 0, position.entry_id + index)
+
+
+class EntryMaker(Protocol):
+    """Of one producer."""
+
+    def check(self, message: NewMessage) -> None:
+        """Raises InvalidRequest: a topic of this kind has no such thing."""
+        ...
+
+    def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry: ...
+
+    def is_too_large(self, entry: PendingEntry) -> bool:
+        """Whether a batch of several messages is to be taken apart, whatever the entry takes."""
+        ...
+
+
+class NativeEntries:
+    """Raises InvalidRequest for a compression that only Kafka has."""
+
+    def __init__(self, compression: CompressionType, *, is_plain: bool) -> None:
+        if compression not in Compression._value2member_map_:
+            raise InvalidRequest(
+                f"{compression.name} is for Kafka topics. This one takes LZ4, ZLib, ZSTD, SNAPPY."
+            )
+        self._compression, self._is_plain = compression, is_plain
+
+    def check(self, message: NewMessage) -> None:
+        pass
+
+    def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
+        data = batch.builder.build(
+            sequence_id=batch.sequence_id,
+            publish_time_ms=publish_time_ms,
+            compression=self._compression,
+            plain=self._is_plain,
+        )
+        return PendingEntry(data, batch.sequence_id, batch.listeners, self._is_plain)
+
+    def is_too_large(self, entry: PendingEntry) -> bool:
+        return False
+
+
+class KafkaEntries:
+    """`batch_bytes_max`: the topic's max.message.bytes, as it was told last."""
+
+    def __init__(
+        self, compression: CompressionType, batch_bytes_max: Callable[[], int] = int
+    ) -> None:
+        found = _KAFKA_COMPRESSIONS.get(CompressionType(compression))
+        if found is None:
+            raise InvalidRequest(
+                f"Kafka knows no {CompressionType(compression).name}: a Kafka topic takes GZIP, "
+                "SNAPPY, LZ4, ZSTD, or no compression."
+            )
+        self._compression = found
+        self._batch_bytes_max = batch_bytes_max
+
+    def check(self, message: NewMessage) -> None:
+        if message.ordering_key is not None:
+            raise InvalidRequest("A Kafka topic knows no ordering keys: leave it out.")
+        if message.sequence_id >= 0:
+            raise InvalidRequest(
+                "A Kafka topic keeps no sequence ids of the sender's: leave it out. What is sent "
+                "again after a lost connection is stored once all the same."
+            )
+
+    def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
+        builder = batch.builder
+        builder.complete_flags()
+        rows = len(builder.values)
+        keys: Sequence[bytes | None] = _encoded(builder.keys)
+        values: Sequence[bytes | None] = builder.values
+        if builder.flags.count(HAS_KEY) != rows:
+            flags = builder.flags
+            keys = [key if flag & HAS_KEY else None for key, flag in zip(keys, flags, strict=True)]
+            values = [
+                None if flag & NULL_VALUE else value
+                for value, flag in zip(values, flags, strict=True)
+            ]
+        times = [publish_time_ms] * rows
+        for row, time_ms in builder.event_times.items():
+            times[row] = time_ms
+        headers = {row: _headers(each) for row, each in builder.properties.items()}
+        header, section = batch_parts(keys, values, times, headers, compression=self._compression)
+        return PendingRecords(header, section, batch.sequence_id, batch.listeners, publish_time_ms)
+
+    def is_too_large(self, entry: PendingEntry) -> bool:
+        assert isinstance(entry, PendingRecords)
+        return entry.batch_bytes > self._batch_bytes_max()
+
+
+def _encoded(keys: Sequence[bytes | str]) -> list[bytes]:
+    try:
+        return list(map(str.encode, keys))  # type: ignore[arg-type]
+    except (TypeError, UnicodeEncodeError):  # some are bytes, or no text
+        return [key_bytes(key) for key in keys]
+
+
+def _headers(properties: dict[str, str]) -> Headers:
+    return tuple((name, text.encode()) for name, text in properties.items())

@@ -1,0 +1,253 @@
+"""The stream of a producer: entries out, receipts back, nothing lost or doubled in between.
+
+1. `submit` queues an entry; the sender puts several small ones into one frame.
+2. Receipts come in order. An entry stays in `_sent` until its own came.
+3. After a lost connection the producer's name is opened again and everything without a receipt is
+   sent again, in order. The broker drops what it has stored already (the entry's sequence id is not
+   above the highest it knows) and answers with position (-1, -1).
+4. If the broker knows a higher sequence id then than was ever sent, another producer published
+   under the name meanwhile: what has no receipt would be taken for its. It fails, with NotAllowed.
+5. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
+6. On a Kafka topic it is the numbers in a batch by which one that is sent again is known, and what
+   is refused ends nothing (sequences.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.pending import PendingEntry
+from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
+from ledgerfold.broker.client.streams.sequences import Sequences
+from ledgerfold.broker.wire.frames import encode_publish
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
+from ledgerfold.storage.error_codec import decode_error
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
+from ledgerfold.storage.partition_names import partition_index
+from ledgerfold.v1 import data_pb2
+
+# A frame costs about as much as 100 KB of it: small entries travel together.
+FRAME_BYTES = 512 * 1024
+_FRAME_ENTRIES_MAX = 1000
+
+
+class Outcome(NamedTuple):
+    """What became of an entry: where it lies, or why not."""
+
+    entry: PendingEntry
+    position: Position
+    error: LedgerfoldError | None = None
+
+
+NOWHERE = Position(-1, -1)
+
+
+def _nobody(_: object) -> None:
+    """Hears of an event while nobody is attached; nothing can have been submitted then."""
+
+
+class PublishStream(KeptStream):
+    """One producer's stream. `submit` may be called from any thread."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        producer_name: str,
+        *,
+        send_timeout_s: float,
+    ) -> None:
+        super().__init__(connection, f"producer {producer_name!r} of topic {topic}")
+        self._topic = topic
+        self.partition = partition_index(topic)
+        self.producer_name = producer_name
+        # As the broker said when the stream was first opened.
+        self.last_sequence_id = -1
+        # Also of what has no receipt.
+        self._highest_sent = -1
+        self.entry_bytes_max = ENTRY_BYTES_MAX
+        # As the broker said when the stream was first opened.
+        self.codec = data_pb2.ENTRY_CODEC_NATIVE
+        # Of Kafka topics.
+        self.batch_bytes_max = 0
+        self.sequences: Sequences | None = None
+        self._send_timeout_s = send_timeout_s
+        self._done: Callable[[Sequence[Outcome]], None] = _nobody
+        self._ended: Callable[[LedgerfoldError], None] = _nobody
+        self._unsent: deque[PendingEntry] = deque()
+        self._sent: deque[PendingEntry] = deque()
+        self._is_woken = False
+        self._watch: asyncio.TimerHandle | None = None
+
+    def attach(
+        self,
+        on_done: Callable[[Sequence[Outcome]], None],
+        on_end: Callable[[LedgerfoldError], None],
+    ) -> None:
+        """Says who hears of answered entries (in order) and of the end; before `submit`."""
+        self._done, self._ended = on_done, on_end
+        if self.error is not None:
+            on_end(self.error)
+
+    def submit(self, entry: PendingEntry) -> None:
+        """Queues an entry. Sequence ids must rise from call to call."""
+        entry.deadline_s = time.monotonic() + self._send_timeout_s
+        self._unsent.append(entry)
+        if not self._is_woken:
+            self._is_woken = True
+            self.loop.call_soon_threadsafe(self._on_work)
+
+    def _on_work(self) -> None:
+        self.wake()
+        if self.error is not None:
+            self._fail_all(self.error)
+        elif self._send_timeout_s and self._watch is None:
+            self._watch = self.loop.call_later(self._send_timeout_s, self._expire)
+
+    # The stream's own rules.
+
+    def _start_call(self) -> Any:
+        return self.connection.publish()
+
+    def _open_frame(self) -> bytes:
+        step = data_pb2.PublishOpen(topic=self._topic, producer_name=self.producer_name)
+        return bytes(data_pb2.PublishRequest(open=step).SerializeToString())
+
+    def _on_open(self, response: data_pb2.PublishResponse) -> None:
+        ready = response.ready
+        if not self._opened.done():
+            self.producer_name = ready.producer_name
+            self.last_sequence_id = ready.last_sequence_id
+            self.what = f"producer {ready.producer_name!r} of topic {self._topic}"
+            self._highest_sent = ready.last_sequence_id
+            self.codec = ready.codec
+        elif ready.codec != self.codec:
+            raise NotAllowed(
+                f"{self._topic} was deleted, and made again as a topic of another kind: the "
+                f"{self.what} does not fit it. Make a new producer."
+            )
+        elif ready.last_sequence_id > self._highest_sent:
+            raise NotAllowed(
+                f"Another producer published up to sequence id {ready.last_sequence_id} under the "
+                f"name of the {self.what} while this one was not connected. Its messages without a "
+                "receipt may not be stored: make a new producer, and send them again."
+            )
+        self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
+        self.batch_bytes_max = ready.kafka.batch_bytes_max
+
+    def _next_frame(self) -> bytes | None:
+        unsent = self._unsent
+        self._close_gap()
+        if not unsent:
+            self._is_woken = False
+            if not unsent:  # again: a submit may have seen the flag before it fell
+                return None
+        entries: list[bytes] = []
+        size = 0
+        while unsent and size < FRAME_BYTES and len(entries) < _FRAME_ENTRIES_MAX:
+            if self.sequences is not None:
+                if not self.sequences.may_send(unsent[0]):
+                    break
+                self.sequences.number(unsent[0])
+            entry = unsent.popleft()
+            self._sent.append(entry)
+            entries.append(entry.data)
+            size += len(entry.data)
+        if not entries:
+            return None  # receipts must come first: they wake the sender
+        self._highest_sent = max(self._highest_sent, self._sent[-1].sequence_id)
+        return encode_publish(entries)
+
+    def _close_gap(self) -> None:
+        sequences = self.sequences
+        if sequences is None or not sequences.has_gap or self._sent:
+            return
+        if sequences.is_settled(self._unsent):
+            self._unsent.extendleft(reversed(sequences.close_gap()))
+
+    def _on_response(self, response: data_pb2.PublishResponse) -> None:
+        outcomes: list[Outcome] = []
+        for receipt in response.receipts:
+            if not self._sent or self._sent[0].sequence_id != receipt.sequence_id:
+                self._done(outcomes)
+                raise ServiceError(
+                    f"A receipt for sequence id {receipt.sequence_id}, which is not the oldest."
+                )
+            entry = self._sent.popleft()
+            position = Position(receipt.ledger_id, receipt.entry_id)
+            outcomes += self._outcomes(entry, position, _refusal_of(receipt))
+        self._done(outcomes)
+        if self.sequences is not None:
+            self.wake()
+
+    def _outcomes(
+        self, entry: PendingEntry, position: Position, refusal: LedgerfoldError | None
+    ) -> list[Outcome]:
+        sequences = self.sequences
+        if sequences is None:
+            return [Outcome(entry, position, refusal)]
+        answers = sequences.answered(entry, refusal)
+        if not self._sent and sequences.is_settled(self._unsent):
+            answers += sequences.refused_ones()
+        return [
+            Outcome(each.entry, position if each.entry is entry else NOWHERE, each.refusal)
+            for each in answers
+        ]
+
+    def _on_disconnect(self) -> None:
+        returned: Sequence[PendingEntry] = self._sent
+        if self.sequences is not None:
+            returned = self.sequences.on_disconnect(self._sent)
+        self._unsent.extendleft(reversed(returned))
+        self._sent.clear()
+
+    def _on_end(self, error: LedgerfoldError) -> None:
+        if self._watch is not None:
+            # It would hold on to the producer, and to the connection, until it is due.
+            self._watch.cancel()
+        self._ended(error)
+        self._fail_all(error)
+
+    def _fail_all(self, error: LedgerfoldError) -> None:
+        taken_back = [] if self.sequences is None else self.sequences.all_taken_back()
+        failed = [*taken_back, *self._sent, *self._unsent]
+        self._sent.clear()
+        self._unsent.clear()
+        self._done([Outcome(entry, NOWHERE, error) for entry in failed])
+
+    def _expire(self) -> None:
+        """Fails what is older than the send timeout."""
+        now_s = self.loop.time()
+        expired = [] if self.sequences is None else self.sequences.take_due(now_s)
+        was_sent = bool(self._sent) and self._sent[0].deadline_s <= now_s
+        for queue in (self._sent, self._unsent):
+            while queue and queue[0].deadline_s <= now_s:
+                expired.append(queue.popleft())
+        oldest = (self._sent or self._unsent or (None,))[0]
+        self._watch = None
+        if oldest is not None:
+            self._watch = self.loop.call_at(oldest.deadline_s, self._expire)
+        if was_sent:
+            # Receipts of what was given up must not be taken for those of what follows.
+            self.drop()
+        if self.sequences is not None:
+            for entry in expired:
+                self.sequences.give_up(entry)
+        if expired:
+            error = Timeout(
+                f"No receipt within {self._send_timeout_s:g} s for the {self.what}. "
+                "The message may have been stored."
+            )
+            self._done([Outcome(entry, NOWHERE, error) for entry in expired])
+
+
+def _refusal_of(receipt: data_pb2.Receipt) -> LedgerfoldError | None:
+    if not receipt.HasField("refusal"):
+        return None
+    refusal = receipt.refusal
+    return decode_error(refusal.reason, refusal.message, refusal.attributes)

@@ -1,0 +1,246 @@
+"""The stream of a reader: entries in, permits, questions and seeks out.
+
+* Permits (messages) that the broker holds, plus messages that wait to be read, make up the receiver
+  queue size. After a lost connection the broker holds none, and gets the difference.
+* A new connection goes on behind the last entry that came, so nothing is lost or repeated. For the
+  same reason a start at "latest" is turned into a message id before the first connection.
+* A Kafka topic's place is an offset; the broker names the first one with each start, because what
+  comes begins with a whole batch.
+* A check ("is there more?") and a seek that were under way are asked again.
+* An offset that the log does not have, because it begins later by now, or was sought, ends the
+  stream with Kafka's error; a seek begins it anew, as it is with Kafka's consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+from ledgerfold.broker.client.messages.start import start_at_offset, start_behind
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
+from ledgerfold.broker.client.streams.permits import Permits
+from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
+from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
+from ledgerfold.storage.entry import Codec, read_header
+from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
+from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.v1 import data_pb2
+
+
+class ReadStream(KeptStream):
+    """One reader's stream. All on the event loop, but for `return_permits`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        start: data_pb2.StartPosition,
+        inbox: Inbox,
+        *,
+        read_compacted: bool,
+        read_committed: bool,
+        reader_name: str,
+        subscription: str,
+        queue_size: int,
+    ) -> None:
+        super().__init__(connection, f"reader {reader_name!r} of topic {topic}")
+        self._topic = topic
+        # Where the next connection starts, and where the last one did.
+        self._start = start
+        self._opened_at = start
+        self._inbox = inbox
+        self._read_compacted, self._read_committed = read_compacted, read_committed
+        self._reader_name, self._subscription = reader_name, subscription
+        self._permits = Permits(queue_size)
+        self._ids = count(1)
+        self._checks: dict[int, asyncio.Future[bool]] = {}
+        self._seek: tuple[int, asyncio.Future[None]] | None = None
+        self._requests: deque[bytes] = deque()
+        self.is_kafka = False
+        # Kafka topics: where the last start was.
+        self._first_offset = 0
+        # What the broker said: no compaction takes this reader below its horizon any more.
+        self._is_raw = False
+        # The topic was terminated, and all of it came.
+        self.has_reached_end = False
+
+    # What the reader asks for.
+
+    def return_permits(self, messages: int) -> None:
+        """So many messages were taken. From any thread."""
+        self.loop.call_soon_threadsafe(self._taken, messages)
+
+    def _taken(self, messages: int) -> None:
+        self._permits.taken(messages)
+        self._grant()
+
+    def _grant(self) -> None:
+        if self.is_connected and (more := self._permits.to_grant()):
+            self._ask(data_pb2.ReadRequest(permits=more))
+
+    def _ask(self, request: data_pb2.ReadRequest) -> None:
+        self._requests.append(request.SerializeToString())
+        self.wake()
+
+    async def check(self) -> bool:
+        """Whether there is more to take than was taken. True: an entry came.
+
+        Raises as `answered`.
+        """
+        self._raise_ended()
+        if not self._inbox.is_empty:
+            return True
+        check_id = next(self._ids)
+        answer: asyncio.Future[bool] = self.loop.create_future()
+        self._checks[check_id] = answer
+        if self.is_connected:
+            self._ask(data_pb2.ReadRequest(check_id=check_id))
+        try:
+            return await self.answered(answer)
+        finally:
+            self._checks.pop(check_id, None)
+
+    async def seek(self, start: data_pb2.StartPosition) -> None:
+        """Starts again from there. From this call on nothing of the old position comes.
+
+        Raises as `answered`; the stream goes on from there all the same, once it is connected. So
+        does one that ended at a place that its log does not have.
+        """
+        if _is_out_of_range(self.error):
+            self._begin_anew()
+            self._inbox.recover()
+        self._raise_ended()
+        seek_id, answer = next(self._ids), self.loop.create_future()
+        self._start = start
+        self._is_raw = self.has_reached_end = False
+        self._seek = seek_id, answer
+        self._permits.taken(self._inbox.clear())
+        if self.is_connected:
+            self._ask_seek(seek_id)
+            self._grant()
+        await self.answered(answer)
+
+    def _ask_seek(self, seek_id: int) -> None:
+        seek = data_pb2.ReadSeek(start=self._start, seek_id=seek_id)
+        self._ask(data_pb2.ReadRequest(seek=seek))
+
+    def _raise_ended(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    # The stream's own rules.
+
+    def _start_call(self) -> Any:
+        return self.connection.read()
+
+    def _open_frame(self) -> bytes:
+        self._opened_at = self._start
+        step = data_pb2.ReadOpen(
+            topic=self._topic,
+            start=self._start,
+            read_compacted=self._read_compacted,
+            reader_name=self._reader_name,
+            subscription=self._subscription,
+            is_raw=self._is_raw,
+            read_committed=self._read_committed,
+        )
+        return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
+
+    def _on_open(self, response: bytes) -> None:
+        self._requests.clear()
+        ready = data_pb2.ReadResponse.FromString(response).ready
+        self.is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
+        if self._seek is not None and self._opened_at is not self._start:
+            self._ask_seek(self._seek[0])
+        else:
+            # The connection was opened at the place that was sought, if one was.
+            self._start_at(ready.first_offset)
+            self._settle_seek()
+        self._grant()
+        for check_id in self._checks:
+            self._ask(data_pb2.ReadRequest(check_id=check_id))
+
+    def _next_frame(self) -> bytes | None:
+        return self._requests.popleft() if self._requests else None
+
+    def _on_response(self, response: bytes) -> None:
+        if is_bulk(response):
+            self._on_entries(decode_field(response, BULK_FIELD))
+            return
+        message = data_pb2.ReadResponse.FromString(response)
+        if self._seek is None:
+            self._is_raw |= message.is_raw
+            self.has_reached_end |= message.end_of_topic
+        self._on_entries(memoryview(entry) for entry in message.entries)
+        if self._seek is not None and message.seek_id == self._seek[0]:
+            self._start_at(message.first_offset)
+            self._settle_seek()
+        for check_id in message.end_of_data_check_ids:
+            self._settle_check(check_id, False)
+        for check_id in message.more_check_ids:
+            self._settle_check(check_id, True)
+
+    def _on_entries(self, entries: Iterable[memoryview]) -> None:
+        first = self._first_offset
+        deliveries = [Delivery(read_header(entry), entry, 0, first) for entry in entries]
+        if not deliveries:
+            return
+        messages = sum(delivery.header.message_count for delivery in deliveries)
+        self._permits.came(messages)
+        if self._seek is not None:
+            # Of the old position.
+            self._permits.taken(messages)
+            self._grant()
+            return
+        self._start = _behind(deliveries[-1])
+        self._inbox.put(deliveries)
+        # An answer by itself; the broker's own may have to wait for permits.
+        for check_id in self._checks:
+            self._settle_check(check_id, True)
+
+    def _start_at(self, first_offset: int) -> None:
+        """The broker stands there now."""
+        if self.is_kafka:
+            self._first_offset = first_offset
+            self._start = start_at_offset(first_offset)
+
+    def _settle_seek(self) -> None:
+        if self._seek is None:
+            return
+        answer = self._seek[1]
+        self._seek = None
+        if not answer.done():
+            answer.set_result(None)
+
+    def _settle_check(self, check_id: int, has_more: bool) -> None:
+        answer = self._checks.get(check_id)
+        if answer is not None and not answer.done():
+            answer.set_result(has_more)
+
+    def _on_disconnect(self) -> None:
+        self._permits.disconnected()
+
+    def _on_end(self, error: LedgerfoldError) -> None:
+        self._inbox.fail(error)
+        answers: list[asyncio.Future[Any]] = list(self._checks.values())
+        if self._seek is not None:
+            answers.append(self._seek[1])
+        for answer in answers:
+            if not answer.done():
+                answer.set_exception(error)
+
+
+def _is_out_of_range(error: LedgerfoldError | None) -> bool:
+    return isinstance(error, KafkaError) and error.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+
+
+def _behind(delivery: Delivery) -> data_pb2.StartPosition:
+    """Where the entry after that one begins."""
+    header = delivery.header
+    if header.codec == Codec.KAFKA:
+        return start_at_offset(read_batch_header(delivery.data, header.header_bytes).next_offset)
+    return start_behind(header.position)

@@ -1,0 +1,142 @@
+"""From delivered entries to messages.
+
+An entry is verified and decoded once, when its turn comes; then its rows are handed out one by
+one. Its permits go back to the broker at that moment, in bulk: so the next entries are on their way
+while this one is read, and no more than the queue and one entry are ever held.
+
+A damaged entry stays in the way: every further call raises the same error, until a seek.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import length_hint
+
+from ledgerfold.broker.client.messages.message import Message, ReceivedEntry, ReceivedRecords
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
+from ledgerfold.storage.codec import decode, decoding
+from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.entry import verify_sections
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.kafka.entries import KafkaBatch
+from ledgerfold.storage.partition_names import partition_index
+
+
+class FirstMessage:
+    """Where in its first entry a read begins: the rows before are not wanted.
+
+    The broker starts at whole entries (data.proto, StartPosition). An inclusive start wants the
+    message itself, an exclusive one those behind it. An id without a batch index is no message of
+    a batch: that comes whole, as from Pulsar.
+    """
+
+    def __init__(self, message_id: MessageId, *, inclusive: bool) -> None:
+        self.position = message_id.position
+        self._batch_index = message_id.batch_index() + (0 if inclusive else 1)
+        self._is_inclusive = inclusive
+        self._is_whole = message_id.batch_index() < 0
+
+    def first_row(self, batch: DecodedBatch) -> int:
+        """The first row wanted of the entry at `position`; its row count when none is."""
+        is_alone = batch.batch_index(0) < 0
+        if self._is_whole or (is_alone and self._is_inclusive):
+            return 0
+        # Rows stand in order of batch index, with gaps after a compaction.
+        return bisect_left(range(batch.rows), self._batch_index, key=batch.batch_index)
+
+
+class Receiver:
+    """Hands out messages. For one thread at a time."""
+
+    def __init__(
+        self, inbox: Inbox, topic: str, queue_size: int, return_permits: Callable[[int], None]
+    ) -> None:
+        self.first: FirstMessage | None = None
+        self._inbox = inbox
+        self._topic, self._partition = topic, partition_index(topic)
+        self._return_permits = return_permits
+        self._return_at = max(1, queue_size // 2)
+        self._unreturned = 0
+        self._generation = inbox.generation
+        self._damage: LedgerfoldError | None = None
+        # The rows of the current entry that are left, and the messages made of them.
+        self._rows_left: Iterator[int] = iter(())
+        self._messages: Iterator[Message] = iter(())
+        inbox.rest = lambda: length_hint(self._rows_left)
+
+    def poll(self) -> Message | None:
+        """The next message, or None while there is none.
+
+        Raises Corruption, and what ended the stream.
+        """
+        if self._generation == self._inbox.generation:
+            message = next(self._messages, None)
+            if message is not None:
+                return message
+        return next(self._messages, None) if self.has_row() else None
+
+    def entry_messages(self) -> Iterator[Message]:
+        """What is left of the current entry, after `has_row`.
+
+        May be abandoned, and mixed with `poll`; `forget` ends it.
+        """
+        return self._messages
+
+    def has_row(self) -> bool:
+        """Whether `poll` gives a message now."""
+        if self._generation != self._inbox.generation:
+            self.forget()
+        if self._damage is not None:
+            raise self._damage
+        while not length_hint(self._rows_left):
+            taken = self._inbox.take()
+            if taken is None:
+                return False
+            self._generation, delivery = taken
+            try:
+                self._open(delivery)
+            except LedgerfoldError as error:
+                self._damage = error
+                raise
+        return True
+
+    def forget(self) -> None:
+        """Drops what is left of the current entry."""
+        # Consumed rather than replaced: someone may be looping over it.
+        for _ in self._rows_left:
+            pass
+        self._damage = None
+
+    def flush_permits(self) -> None:
+        """Returns what is owed, however little."""
+        owed, self._unreturned = self._unreturned, 0
+        if owed:
+            self._return_permits(owed)
+
+    def _open(self, delivery: Delivery) -> None:
+        header, data, redelivery_count, first_offset = delivery
+        self._unreturned += header.message_count
+        if self._unreturned >= self._return_at:
+            self.flush_permits()
+        path = f"entry {header.position} of {self._topic}"
+        verify_sections(data, header, path=path)
+        with decoding(path):
+            batch = decode(data, header)
+            shared = (header, batch, self._topic, redelivery_count, self._partition)
+            if isinstance(batch, KafkaBatch):
+                entry: ReceivedEntry = ReceivedRecords(*shared)
+                rows: Sequence[int] = range(batch.first_row_at(first_offset), batch.rows)
+            else:
+                entry = ReceivedEntry(*shared)
+                rows = self._rows_wanted(entry)
+        self._rows_left = iter(rows)
+        self._messages = map(Message, zip(repeat(entry), self._rows_left))
+
+    def _rows_wanted(self, entry: ReceivedEntry) -> Sequence[int]:
+        first_row = 0
+        if self.first is not None and entry.header.position == self.first.position:
+            first_row = self.first.first_row(entry.batch)
+        return range(first_row, entry.batch.rows)

@@ -1,0 +1,293 @@
+"""Streams to a broker that come back by themselves.
+
+A `KeptStream` is one bidirectional call that is opened again, with back-off, whenever it breaks in
+a way that a retry can mend (storage/errors.py, `retryable`). What is resent or resumed then is the
+subclass's: publish_stream.py, read_stream.py, subscribe_stream.py. All on the event loop of its
+connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.errors import (
+    AlreadyClosed,
+    InvalidRequest,
+    LedgerfoldError,
+    Moved,
+    ProducerBusy,
+    SubscriptionBusy,
+    Timeout,
+    Unavailable,
+)
+
+_log = logging.getLogger(__name__)
+# How long a close waits for the broker to say that it has seen everything.
+CLOSE_GRACE_S = 5.0
+Answer = TypeVar("Answer")
+_END: Any = vars(grpc.aio)["EOF"]
+
+
+class KeptStream(ABC):
+    """A bidirectional call that is kept up until it is closed or can never succeed."""
+
+    def __init__(self, connection: Connection, what: str) -> None:
+        self.connection = connection
+        # Names the stream in errors and logs: "producer p of topic t".
+        self.what = what
+        self.loop = asyncio.get_running_loop()
+        self.is_connected = False
+        # Why it ended for good.
+        self.error: LedgerfoldError | None = None
+        self._wake = asyncio.Event()
+        self._may_connect = asyncio.Event()
+        self._may_connect.set()
+        self._disconnected = asyncio.Event()
+        self._disconnected.set()
+        self._opened: asyncio.Future[None] = self.loop.create_future()
+        self._closing = False
+        # The call was ended from this side, to begin another one.
+        self._is_dropped = False
+        self._exchange: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._last_error: LedgerfoldError | None = None
+
+    # What a subclass says.
+
+    @abstractmethod
+    def _start_call(self) -> Any:
+        """Begins the call."""
+
+    @abstractmethod
+    def _open_frame(self) -> bytes:
+        """The first request, serialized."""
+
+    @abstractmethod
+    def _on_open(self, response: Any) -> None:
+        """The first response came."""
+
+    @abstractmethod
+    def _on_response(self, response: Any) -> None:
+        """A later response came."""
+
+    @abstractmethod
+    def _next_frame(self) -> bytes | None:
+        """The next request to send, serialized; None when there is none."""
+
+    @abstractmethod
+    def _on_disconnect(self) -> None:
+        """The call ended; another one may follow."""
+
+    @abstractmethod
+    def _on_end(self, error: LedgerfoldError) -> None:
+        """The stream ended for good."""
+
+    # What its users call, on the loop.
+
+    async def open(self) -> None:
+        """Connects. Raises what the broker answers, or the last failure after the timeout."""
+        self._task = self.loop.create_task(self._run())
+        timeout_s = self.connection.settings.operation_timeout_s
+        try:
+            done, _ = await asyncio.wait({self._opened}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        if not done:
+            error = self._no_answer()
+            await self._stop()
+            raise error
+        self._opened.result()
+
+    async def answered(self, answer: asyncio.Future[Answer]) -> Answer:
+        """What the broker answers, across lost connections.
+
+        Raises the last failure, or Timeout, after the operation timeout.
+        """
+        try:
+            return await asyncio.wait_for(answer, self.connection.settings.operation_timeout_s)
+        except TimeoutError:
+            raise self._no_answer() from None
+
+    def _no_answer(self) -> LedgerfoldError:
+        if self._last_error is not None and not self.is_connected:
+            return self._last_error
+        timeout_s = self.connection.settings.operation_timeout_s
+        return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._wake.set()
+
+    async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
+        """Sends what is left, waits for the broker to end the call, at most `grace_s`."""
+        self._closing = True
+        self._wake.set()
+        if self._task is not None and self.is_connected:
+            await asyncio.wait({self._task}, timeout=grace_s)
+        await self._stop()
+
+    async def pause(self) -> None:
+        """Ends the call and makes no other until `resume`."""
+        self._may_connect.clear()
+        self.drop()
+        await self._disconnected.wait()
+
+    def resume(self) -> None:
+        self._may_connect.set()
+
+    def drop(self) -> None:
+        """Ends the call; another one begins at once.
+
+        NOTE: by way of the task, not of the call: gRPC's write, for one, does not notice that a
+        call was cancelled before the channel was connected (test_kept_stream.py).
+        """
+        if self._exchange is not None:
+            self._is_dropped = True
+            self._exchange.cancel()
+
+    async def _stop(self) -> None:
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self._end(AlreadyClosed(f"The {self.what} is closed."))
+
+    def _end(self, error: LedgerfoldError) -> None:
+        if self.error is None:
+            self.error = error
+            if not self._opened.done():
+                self._opened.set_exception(error)
+                self._opened.exception()  # an open that was given up does not ask
+            self._on_end(error)
+
+    def _begin_anew(self) -> None:
+        """One that has ended is there again. Raises AlreadyClosed."""
+        if self._closing:
+            raise AlreadyClosed(f"The {self.what} is closed.")
+        self.error = None
+        self._task = self.loop.create_task(self._run())
+
+    # The life of the stream.
+
+    async def _run(self) -> None:
+        try:
+            await self._keep_up()
+        except Exception as error:  # a defect: whoever waits for the stream must hear of it
+            _log.exception("The %s failed.", self.what)
+            self._end(LedgerfoldError(f"The {self.what} failed: {error!r}"))
+
+    async def _keep_up(self) -> None:
+        backoff = self.connection.backoff()
+        while not self._closing:
+            while not self._may_connect.is_set():
+                await self._may_connect.wait()
+            error, was_open = await self._one_call()
+            if self._closing:
+                break
+            if not self._is_worth_a_retry(error):
+                self._end(error)
+                return
+            self._last_error = error
+            if was_open:
+                backoff.reset()
+            if self._is_dropped:
+                continue
+            wait_s = backoff.next_s()
+            _log.info("The %s is not connected: %s Next try in %.1f s.", self.what, error, wait_s)
+            await asyncio.sleep(wait_s)
+
+    def _is_worth_a_retry(self, error: LedgerfoldError) -> bool:
+        # NOTE: after a lost connection it may be our own former self that is in the way
+        # (tests/unit/client/test_producer.py, the busy name).
+        is_own = self._opened.done() and isinstance(error, ProducerBusy | SubscriptionBusy)
+        return error.retryable or is_own
+
+    async def _one_call(self) -> tuple[LedgerfoldError, bool]:
+        """Why the call ended, and whether the broker had accepted it."""
+        self._disconnected.clear()
+        self._is_dropped = False
+        call = self._start_call()
+        self._exchange = self.loop.create_task(self._exchange_on(call))
+        try:
+            return await self._end_of(self._exchange), self.is_connected
+        finally:
+            call.cancel()
+            self._exchange = None
+            if self.is_connected:
+                self.is_connected = False
+                self._on_disconnect()
+            self._disconnected.set()
+
+    async def _end_of(self, exchange: asyncio.Task[None]) -> LedgerfoldError:
+        try:
+            await exchange
+            return Unavailable("The broker ended the stream.")
+        except grpc.RpcError as error:
+            return _error_of(error)
+        except LedgerfoldError as error:
+            return error
+        except asyncio.InvalidStateError:
+            return Unavailable("The call ended while it was opened.")
+        except DecodeError as error:
+            return InvalidRequest(f"The broker sent what is no response: {error}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task but the exchange was cancelled: pause() or drop().
+            return Moved("The call was dropped.")
+
+    async def _exchange_on(self, call: Any) -> None:
+        """Until the broker ends the call. Raises whatever else ends it."""
+        await call.write(self._open_frame())
+        response = await call.read()
+        if response is not _END:
+            self.is_connected = True
+            self._on_open(response)
+            if not self._opened.done():
+                self._opened.set_result(None)
+            await self._converse(call)
+
+    async def _converse(self, call: Any) -> None:
+        self._wake.set()
+        sender = self.loop.create_task(self._send(call))
+        try:
+            while (response := await call.read()) is not _END:
+                self._on_response(response)
+        finally:
+            sender.cancel()
+            await asyncio.wait({sender})
+
+    async def _send(self, call: Any) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while (frame := self._next_frame()) is not None:
+                    await call.write(frame)
+                if self._closing:
+                    await call.done_writing()
+                    return
+        except (grpc.RpcError, asyncio.InvalidStateError):
+            # The reading side learns why, and ends the call.
+            return
+
+
+def _error_of(error: grpc.RpcError) -> LedgerfoldError:
+    """What ended a stream.
+
+    NOTE: a write that meets a connection which just broke is INTERNAL to gRPC's Python layer, with
+    nothing from the broker in it (tests/grpc/test_client_reconnect.py, "kill").
+    """
+    if error.code() is grpc.StatusCode.INTERNAL and not tuple(error.trailing_metadata() or ()):
+        return Unavailable(error.details() or "The connection broke.")
+    return error_from_rpc(error)

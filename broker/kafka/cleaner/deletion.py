@@ -1,0 +1,116 @@
+"""Deleting what retention lets go (ledgerfold/kafka/retention.py), a log's in one synced write.
+
+    Deletion.of_compacted   each turn of the cleaner, of the compacted logs that are free
+    Deletion.of_others      the retention thread's pass
+
+A log that is unloaded or deleted meanwhile, or has failed before, is left for the next pass; the
+others go on. A disk that fails ends the pass: it is the others', too.
+
+Source: LogCleaner.CleanerThread.cleanFilthiestLog, LogManager.cleanupLogs of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.kafka.cleaner.states import States
+from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.kafka.retention import deletable
+from ledgerfold.storage.errors import Moved
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.records_pb2 import TopicRecord
+
+_log = logging.getLogger(__name__)
+
+
+class DeletionBroker(Protocol):
+    """What is needed of the broker (broker/topics/broker.py)."""
+
+    @property
+    def clock(self) -> Clock: ...
+    def partitions_of_kafka(self) -> Mapping[str, Partition]:
+        """The loaded ones, by the names of their topics."""
+        ...
+
+
+class Deletion:
+    """One per broker. `changed`: told that a log has left the state that it was in."""
+
+    def __init__(
+        self, broker: DeletionBroker, states: States, changed: Callable[[], object]
+    ) -> None:
+        self._broker, self._states, self._changed = broker, states, changed
+
+    async def of_compacted(self) -> int:
+        """How many segments went. Raises DiskFailure."""
+        deleted = 0
+        for name in self._names(is_compacted=True):
+            if self._states.is_uncleanable(name) or not self._states.begin(name):
+                continue
+            try:
+                deleted += await self._delete_old(name)
+            finally:
+                self._states.end_deleting(name)
+                self._changed()
+        return deleted
+
+    async def of_others(self) -> int:
+        """How many segments went. Raises DiskFailure."""
+        free, deleted = self._states.pause_free(self._names(is_compacted=False)), 0
+        try:
+            for name in free:
+                deleted += await self._delete_old(name)
+        finally:
+            for name in free:
+                self._states.end_pause(name)
+            self._changed()
+        return deleted
+
+    def _names(self, *, is_compacted: bool) -> list[str]:
+        partitions = self._broker.partitions_of_kafka()
+        return [
+            name for name, each in partitions.items() if each.config.is_compacted == is_compacted
+        ]
+
+    async def _delete_old(self, name: str) -> int:
+        partition = self._broker.partitions_of_kafka().get(name)
+        if partition is None or partition.log.state.failure is not None:
+            return 0
+        try:
+            return await delete_old_segments(partition, self._broker.clock.now_ms)
+        except Moved as error:
+            _log.info("%s: old segments stay for now: %s", name, error)
+            return 0
+
+
+async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int]) -> int:
+    """What the policy lets go; how many. Raises Moved, DiskFailure."""
+    log = partition.log
+
+    def found() -> tuple[int, int, bool]:
+        segments = [each.facts for each in log.segments]
+        going = deletable(
+            segments,
+            partition.config,
+            log_start=partition.log_start_offset,
+            high_watermark=partition.high_watermark,
+            now_ms=clock_ms(),
+        )
+        return going.count, going.log_start, going.must_roll
+
+    count, _, must_roll = found()
+    if not count:
+        return 0
+    if must_roll:
+        log.roll()
+
+    def start(record: TopicRecord, batch: MetadataBatch) -> None:
+        left = record.kafka.segments[0].base_offset
+        record.kafka.log_start_offset = max(record.kafka.log_start_offset, left)
+
+    deleted = await log.drop_first(lambda: found()[0], start)
+    await partition.begins_later()
+    return deleted

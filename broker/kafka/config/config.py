@@ -1,0 +1,309 @@
+"""What holds for a topic: its own settings over its broker's over Kafka's defaults.
+
+    >>> broker = BrokerConfig.of({"log.roll.hours": "1", "listeners": "PLAINTEXT://:9092"})
+    >>> topic = {"cleanup.policy": "compact", "max.compaction.lag.ms": "60000"}
+    >>> config = LogConfig.of(topic, broker)
+    >>> config.is_compacted, config.segment_ms, config.roll_ms
+    (True, 3600000, 60000)
+    >>> config.sources["segment.ms"], broker.ignored
+    ('log.roll.hours', ('listeners',))
+
+A name that no topic knows is refused, one that no broker knows is ignored: a broker's file has
+much in it that is not about logs.
+
+Source: LogConfig (validate, maxSegmentMs, randomSegmentJitter), KafkaConfig (validateValues,
+extractLogConfigMap), LogCleaner.validateReconfiguration and DynamicBrokerConfig of Kafka 4.1.
+`log.cleaner.threads=0` ends there in a division by zero; here it is refused in the words that Kafka
+has for a running broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS, DEDUPE_BYTES_LEAST
+from ledgerfold.broker.kafka.config.settings import INT_MAX, Setting, Value, invalid_config
+from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
+from ledgerfold.storage.errors import KafkaError
+
+DEFAULT = "default"
+TOPIC = "topic"
+# MD5, and the offset.
+_MAP_ENTRY_BYTES = 16 + 8
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """A broker's settings, checked. `given`: those that were set, as text."""
+
+    given: Mapping[str, str]
+    values: Mapping[str, Value]
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> BrokerConfig:
+        known = {name: text for name, text in given.items() if name in BROKER_SETTINGS}
+        values = {name: BROKER_SETTINGS[name].parse(text) for name, text in known.items()}
+        config = cls(known, values, tuple(name for name in given if name not in known))
+        config._check()
+        return config
+
+    def __getitem__(self, name: str) -> Value | None:
+        """What is set, or the default."""
+        return self.values.get(name, BROKER_SETTINGS[name].default)
+
+    def number(self, name: str) -> int:
+        value = self[name]
+        assert isinstance(value, int)
+        return value
+
+    def share(self, name: str) -> float:
+        value = self[name]
+        assert isinstance(value, int | float)
+        return float(value)
+
+    @property
+    def map_slots(self) -> int:
+        """Of the offset map of one thread."""
+        threads = self.number("log.cleaner.threads")
+        memory = min(self.number("log.cleaner.dedupe.buffer.size") // threads, INT_MAX)
+        return memory // _MAP_ENTRY_BYTES
+
+    @property
+    def map_keys_max(self) -> int:
+        """How many keys the offset map of one thread takes."""
+        return int(self.map_slots * self.share("log.cleaner.io.buffer.load.factor"))
+
+    def changed(self, given: Mapping[str, str | None]) -> BrokerConfig:
+        """With settings set while it runs; `None` takes one back. Refused where Kafka refuses."""
+        fixed = [each for each in given if each in BROKER_SETTINGS and not _is_dynamic(each)]
+        if fixed:
+            names = ", ".join(fixed)
+            raise invalid_config(f"Cannot update these configs dynamically: Set({names})")
+        merged = {**self.given, **given}
+        new = {name: text for name, text in merged.items() if text is not None}
+        if "log.cleaner.threads" in given:
+            text = new.get("log.cleaner.threads", "1")
+            threads = BROKER_SETTINGS["log.cleaner.threads"].parse(text)
+            assert isinstance(threads, int)
+            check_thread_change(self.number("log.cleaner.threads"), threads)
+        return BrokerConfig.of(new)
+
+    def _check(self) -> None:
+        """KafkaConfig.validateValues, as far as logs go, in its order."""
+        _require_least(self, "log.roll.ms", 1)
+        _require_least(self, "log.roll.jitter.ms", 0)
+        if _retention_ms(self.values) == 0:
+            raise _requirement(
+                "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
+            )
+        threads = self.number("log.cleaner.threads")
+        if threads < 1:
+            raise invalid_config("Log cleaner threads should be at least 1")
+        if self.number("log.cleaner.dedupe.buffer.size") // threads <= DEDUPE_BYTES_LEAST:
+            raise _requirement(
+                "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+            )
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What holds for one topic. `sources`: of each setting, "topic", a broker's name, "default".
+
+    Each append asks for some of it, so what was looked up once is kept.
+    """
+
+    values: Mapping[str, Value | None]
+    sources: Mapping[str, str]
+
+    @classmethod
+    def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
+        """Of a topic that is made, or changed. Raises KafkaError."""
+        config = cls.kept(topic, broker)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+            raise invalid_config(
+                f"conflict topic config setting min.compaction.lag.ms "
+                f"({config.min_compaction_lag_ms}) > max.compaction.lag.ms "
+                f"({config.max_compaction_lag_ms})",
+                "InvalidConfigurationException",
+            )
+        if config.values["remote.storage.enable"]:
+            raise invalid_config(
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be "
+                "configured with remote log storage."
+            )
+        return config
+
+    @classmethod
+    def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
+        """Of one that is there: it stays, whatever became of its broker's settings, as in Kafka."""
+        for name in topic:
+            if name not in TOPIC_SETTINGS:
+                raise invalid_config(
+                    f"Unknown topic config name: {name}", "InvalidConfigurationException"
+                )
+        values: dict[str, Value | None] = {}
+        sources = {}
+        for name, setting in TOPIC_SETTINGS.items():
+            if name in topic:
+                values[name], sources[name] = setting.parse(topic[name]), TOPIC
+            else:
+                values[name], sources[name] = _of_broker(setting, broker)
+        return cls(values, sources)
+
+    @classmethod
+    def changed(
+        cls, own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig
+    ) -> dict[str, str]:
+        """A topic's own settings; None takes one back. Raises KafkaError."""
+        merged = {**own, **changes}
+        values = {name: text for name, text in merged.items() if text is not None}
+        cls.of(values, broker)
+        return values
+
+    def number(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def word(self, name: str) -> str:
+        value = self.values[name]
+        assert isinstance(value, str)
+        return value
+
+    @cached_property
+    def policies(self) -> tuple[str, ...]:
+        value = self.values["cleanup.policy"]
+        assert isinstance(value, tuple)
+        return value
+
+    @cached_property
+    def is_compacted(self) -> bool:
+        return "compact" in self.policies
+
+    @cached_property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return "delete" in self.policies
+
+    @cached_property
+    def min_cleanable_ratio(self) -> float:
+        value = self.values["min.cleanable.dirty.ratio"]
+        assert isinstance(value, float)
+        return value
+
+    @cached_property
+    def min_compaction_lag_ms(self) -> int:
+        return self.number("min.compaction.lag.ms")
+
+    @cached_property
+    def max_compaction_lag_ms(self) -> int:
+        return self.number("max.compaction.lag.ms")
+
+    @cached_property
+    def delete_retention_ms(self) -> int:
+        return self.number("delete.retention.ms")
+
+    @cached_property
+    def segment_bytes(self) -> int:
+        own = self.values["internal.segment.bytes"]
+        return own if isinstance(own, int) else self.number("segment.bytes")
+
+    @cached_property
+    def segment_ms(self) -> int:
+        return self.number("segment.ms")
+
+    @cached_property
+    def roll_ms(self) -> int:
+        """The age at which a segment ends: so that what must be cleaned leaves the active one."""
+        if not self.is_compacted:
+            return self.segment_ms
+        return min(self.segment_ms, self.max_compaction_lag_ms)
+
+    def roll_jitter_ms(self, drawn: int) -> int:
+        """A new segment's share of segment.jitter.ms. `drawn`: a number of chance, from 0 on."""
+        most = min(self.number("segment.jitter.ms"), self.segment_ms)
+        return drawn % most if most else 0
+
+    @cached_property
+    def segment_index_bytes(self) -> int:
+        return self.number("segment.index.bytes")
+
+    @cached_property
+    def index_interval_bytes(self) -> int:
+        return self.number("index.interval.bytes")
+
+    @cached_property
+    def retention_ms(self) -> int:
+        return self.number("retention.ms")
+
+    @cached_property
+    def retention_bytes(self) -> int:
+        return self.number("retention.bytes")
+
+    @cached_property
+    def max_message_bytes(self) -> int:
+        return self.number("max.message.bytes")
+
+    @cached_property
+    def compression_type(self) -> str:
+        return self.word("compression.type")
+
+    @cached_property
+    def is_dated_at_append(self) -> bool:
+        return self.word("message.timestamp.type") == "LogAppendTime"
+
+    @cached_property
+    def timestamp_before_max_ms(self) -> int:
+        return self.number("message.timestamp.before.max.ms")
+
+    @cached_property
+    def timestamp_after_max_ms(self) -> int:
+        return self.number("message.timestamp.after.max.ms")
+
+
+def check_thread_change(now: int, wanted: int) -> None:
+    """How far the threads of a running cleaner may be changed at once."""
+    if wanted < 1:
+        raise invalid_config("Log cleaner threads should be at least 1")
+    if wanted < now // 2:
+        raise invalid_config(
+            f"Log cleaner threads cannot be reduced to less than half the current value {now}"
+        )
+    if wanted > now * 2:
+        raise invalid_config(
+            f"Log cleaner threads cannot be increased to more than double the current value {now}"
+        )
+
+
+def _is_dynamic(name: str) -> bool:
+    return BROKER_SETTINGS[name].is_dynamic
+
+
+def _of_broker(setting: Setting, broker: BrokerConfig | None) -> tuple[Value | None, str]:
+    """Of the broker's names for it, the first that is set counts."""
+    for name, factor in setting.synonyms if broker else ():
+        value = broker.values.get(name) if broker else None
+        if value is None:
+            continue
+        if setting.name == "retention.ms":
+            assert isinstance(value, int)
+            return max(-1, value * factor), name
+        return (value * factor if isinstance(value, int) and factor > 1 else value), name
+    return setting.default, DEFAULT
+
+
+def _retention_ms(values: Mapping[str, Value]) -> Value | None:
+    return _of_broker(TOPIC_SETTINGS["retention.ms"], BrokerConfig({}, values))[0]
+
+
+def _require_least(config: BrokerConfig, name: str, least: int) -> None:
+    value = config[name]
+    if isinstance(value, int) and value < least:
+        raise _requirement(f"{name} must be greater than or equal to {least}")
+
+
+def _requirement(text: str) -> KafkaError:
+    return invalid_config(f"requirement failed: {text}", "IllegalArgumentException")

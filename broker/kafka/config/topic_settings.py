@@ -1,0 +1,302 @@
+"""Every setting that a topic may have, as Kafka 4.1 knows them.
+
+    >>> TOPIC_SETTINGS["segment.ms"].synonyms
+    (('log.roll.ms', 1), ('log.roll.hours', 3600000))
+
+Source: LogConfig, TopicConfig, ServerTopicConfigSynonyms of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.kafka.config.settings import LONG_MAX, Setting
+
+MS_OF_MINUTE = 60_000
+MS_OF_HOUR = 60 * MS_OF_MINUTE
+_WEEK_MS = 7 * 24 * MS_OF_HOUR
+CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+POLICIES = ("compact", "delete")
+NO_EFFECT = "Taken as Kafka takes it; of no effect on a log without replicas or tiers."
+
+
+def _as(name: str, factor: int = 1) -> tuple[tuple[str, int], ...]:
+    return ((name, factor),)
+
+
+_CLEANING = [
+    Setting(
+        "cleanup.policy",
+        "LIST",
+        ("delete",),
+        "compact keeps each key's latest value; delete lets old segments go; both do both.",
+        one_of=POLICIES,
+        synonyms=_as("log.cleanup.policy"),
+    ),
+    Setting(
+        "min.cleanable.dirty.ratio",
+        "DOUBLE",
+        0.5,
+        "A log is cleaned when more than this share of what may be cleaned is new.",
+        least=0,
+        most=1,
+        synonyms=_as("log.cleaner.min.cleanable.ratio"),
+    ),
+    Setting(
+        "min.compaction.lag.ms",
+        "LONG",
+        0,
+        "How long a record stays as it is before cleaning may touch it.",
+        "ms",
+        least=0,
+        synonyms=_as("log.cleaner.min.compaction.lag.ms"),
+    ),
+    Setting(
+        "max.compaction.lag.ms",
+        "LONG",
+        LONG_MAX,
+        "How long a record may wait before its log is cleaned however clean it is.",
+        "ms",
+        least=1,
+        synonyms=_as("log.cleaner.max.compaction.lag.ms"),
+    ),
+    Setting(
+        "delete.retention.ms",
+        "LONG",
+        24 * MS_OF_HOUR,
+        "How long tombstones and transaction markers stay after the first round that copies them.",
+        "ms",
+        least=0,
+        synonyms=_as("log.cleaner.delete.retention.ms"),
+    ),
+]
+
+_SEGMENTS = [
+    Setting(
+        "segment.bytes",
+        "INT",
+        1024 * 1024 * 1024,
+        "The size at which a new segment begins.",
+        "bytes",
+        least=1024 * 1024,
+        synonyms=_as("log.segment.bytes"),
+    ),
+    Setting(
+        "internal.segment.bytes",
+        "INT",
+        None,
+        "segment.bytes without its lower bound, for tests; stands above it.",
+        "bytes",
+    ),
+    Setting(
+        "segment.ms",
+        "LONG",
+        _WEEK_MS,
+        "The age at which a new segment begins, at the next append.",
+        "ms",
+        least=1,
+        synonyms=(("log.roll.ms", 1), ("log.roll.hours", MS_OF_HOUR)),
+    ),
+    Setting(
+        "segment.jitter.ms",
+        "LONG",
+        0,
+        "The most that chance takes away from segment.ms, so that logs do not roll all at once.",
+        "ms",
+        least=0,
+        synonyms=(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", MS_OF_HOUR)),
+    ),
+    Setting(
+        "segment.index.bytes",
+        "INT",
+        10 * 1024 * 1024,
+        "The size of a segment's indexes at which a new segment begins.",
+        "bytes",
+        least=4,
+        synonyms=_as("log.index.size.max.bytes"),
+    ),
+    Setting(
+        "index.interval.bytes",
+        "INT",
+        4096,
+        "How many bytes of a segment one index entry stands for.",
+        "bytes",
+        least=0,
+        synonyms=_as("log.index.interval.bytes"),
+    ),
+    Setting(
+        "file.delete.delay.ms",
+        "LONG",
+        60_000,
+        "How long a deleted segment's file stays on the disk.",
+        "ms",
+        least=0,
+        synonyms=_as("log.segment.delete.delay.ms"),
+    ),
+    Setting(
+        "preallocate",
+        "BOOLEAN",
+        False,
+        "Whether a segment's file has its full size from the start.",
+        synonyms=_as("log.preallocate"),
+    ),
+]
+
+_RETENTION = [
+    Setting(
+        "retention.ms",
+        "LONG",
+        _WEEK_MS,
+        "With the policy delete: the age at which segments go. -1: never.",
+        "ms",
+        least=-1,
+        synonyms=(
+            ("log.retention.ms", 1),
+            ("log.retention.minutes", MS_OF_MINUTE),
+            ("log.retention.hours", MS_OF_HOUR),
+        ),
+    ),
+    Setting(
+        "retention.bytes",
+        "LONG",
+        -1,
+        "With the policy delete: the size of the log above which segments go. -1: no limit.",
+        "bytes",
+        synonyms=_as("log.retention.bytes"),
+    ),
+]
+
+_RECORDS = [
+    Setting(
+        "max.message.bytes",
+        "INT",
+        1024 * 1024 + 12,
+        "The largest record batch that is taken, compressed as it comes.",
+        "bytes",
+        least=0,
+        synonyms=_as("message.max.bytes"),
+    ),
+    Setting(
+        "compression.type",
+        "STRING",
+        "producer",
+        "How batches are compressed; producer: as their producer wants.",
+        one_of=CODECS,
+        synonyms=_as("compression.type"),
+    ),
+    Setting(
+        "compression.gzip.level",
+        "INT",
+        -1,
+        "The level where compression.type is gzip.",
+        least=1,
+        most=9,
+        or_else=-1,
+        synonyms=_as("compression.gzip.level"),
+    ),
+    Setting(
+        "compression.lz4.level",
+        "INT",
+        9,
+        "The level where compression.type is lz4.",
+        least=1,
+        most=17,
+        synonyms=_as("compression.lz4.level"),
+    ),
+    Setting(
+        "compression.zstd.level",
+        "INT",
+        3,
+        "The level where compression.type is zstd.",
+        least=-131072,
+        most=22,
+        synonyms=_as("compression.zstd.level"),
+    ),
+    Setting(
+        "message.timestamp.type",
+        "STRING",
+        "CreateTime",
+        "Whose clock dates records: the producer's, or the broker's at the append.",
+        one_of=TIMESTAMP_TYPES,
+        synonyms=_as("log.message.timestamp.type"),
+    ),
+    Setting(
+        "message.timestamp.before.max.ms",
+        "LONG",
+        LONG_MAX,
+        "How far a record's time may lie before the broker's.",
+        "ms",
+        least=0,
+        synonyms=_as("log.message.timestamp.before.max.ms"),
+    ),
+    Setting(
+        "message.timestamp.after.max.ms",
+        "LONG",
+        MS_OF_HOUR,
+        "How far a record's time may lie ahead of the broker's.",
+        "ms",
+        least=0,
+        synonyms=_as("log.message.timestamp.after.max.ms"),
+    ),
+]
+
+# Known, so that settings of a real cluster are taken, but of no meaning to a single log.
+_WITHOUT_EFFECT = [
+    Setting(
+        "flush.messages",
+        "LONG",
+        LONG_MAX,
+        "Every append is synced before it is acknowledged here.",
+        least=1,
+        synonyms=_as("log.flush.interval.messages"),
+    ),
+    Setting(
+        "flush.ms",
+        "LONG",
+        LONG_MAX,
+        "Every append is synced before it is acknowledged here.",
+        "ms",
+        least=0,
+        synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    ),
+    Setting(
+        "min.insync.replicas",
+        "INT",
+        1,
+        NO_EFFECT,
+        least=1,
+        synonyms=_as("min.insync.replicas"),
+    ),
+    Setting(
+        "unclean.leader.election.enable",
+        "BOOLEAN",
+        False,
+        NO_EFFECT,
+        synonyms=_as("unclean.leader.election.enable"),
+    ),
+    # True is refused (broker/kafka/config/config.py).
+    Setting("remote.storage.enable", "BOOLEAN", False, NO_EFFECT),
+    Setting("remote.log.copy.disable", "BOOLEAN", False, NO_EFFECT),
+    Setting("remote.log.delete.on.disable", "BOOLEAN", False, NO_EFFECT),
+    Setting(
+        "local.retention.ms",
+        "LONG",
+        -2,
+        NO_EFFECT,
+        "ms",
+        least=-2,
+        synonyms=_as("log.local.retention.ms"),
+    ),
+    Setting(
+        "local.retention.bytes",
+        "LONG",
+        -2,
+        NO_EFFECT,
+        "bytes",
+        least=-2,
+        synonyms=_as("log.local.retention.bytes"),
+    ),
+]
+
+TOPIC_SETTINGS: dict[str, Setting] = {
+    each.name: each for each in (*_CLEANING, *_SEGMENTS, *_RETENTION, *_RECORDS, *_WITHOUT_EFFECT)
+}

@@ -1,0 +1,1 @@
+"""A Kafka log on the broker's ledgers: segments, appends, reads, loading, truncation."""

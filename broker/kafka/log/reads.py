@@ -1,0 +1,178 @@
+"""Reads of a Kafka log by offset: through cleaned and raw ledgers, as one.
+
+A read at an offset that is not there gives what comes next (docs/KAFKA.md, "Reading"). Segments
+that a cleaning replaces, or retention deletes, while they are read do not fail the read: it looks
+the offset up again in those that there are then. Only what is durable is read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ledgerfold.broker.kafka.log.segments import LiveSegment, Part, Segments
+from ledgerfold.broker.log.files import LogFiles
+from ledgerfold.broker.log.raw_ledgers import RawLedgers
+from ledgerfold.broker.log.state import LogState
+from ledgerfold.storage.entry import LATEST, EntryHeader, Position
+from ledgerfold.storage.errors import MissingFile
+from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
+from ledgerfold.storage.ledger import LedgerReader, StoredEntry
+
+
+class StoredBatch(NamedTuple):
+    """An entry, and the header of the batch that it is."""
+
+    entry: StoredEntry
+    header: BatchHeader
+
+
+class Place(NamedTuple):
+    """Where a reader that reads on finds the batch at or behind an offset."""
+
+    offset: int
+    position: Position
+    ledger_id: int
+
+
+class KafkaRead(NamedTuple):
+    """Batches, the offset behind them, and where that is, if it is known.
+
+    None at all: there is nothing at or behind the offset that is asked for, or not yet.
+    """
+
+    batches: Sequence[StoredBatch]
+    next_offset: int
+    place: Place | None
+
+
+class KafkaReads:
+    """Used on the event loop only; what is not in memory is read on a thread."""
+
+    def __init__(
+        self, segments: Segments, ledgers: RawLedgers, files: LogFiles, state: LogState
+    ) -> None:
+        self._segments, self._ledgers = segments, ledgers
+        self._files, self._state = files, state
+
+    async def read(
+        self, offset: int, *, upto: int, bytes_max: int, place: Place | None = None
+    ) -> KafkaRead:
+        """Batches that end at or behind `offset` and before `upto`, in order, about `bytes_max`.
+
+        `place`: what an earlier read said of that offset. Raises Moved when the topic was unloaded,
+        Corruption, MissingFile.
+        """
+        while offset < upto:
+            if self._state.closed is not None:
+                raise self._state.closed
+            segment = self._segments.floor(offset)
+            at = segment.part_at(offset)
+            if segment.parts:
+                part = segment.parts[at]
+                try:
+                    with self._files.moved_if_closed():
+                        entries = await self._read_part(segment, part, offset, bytes_max, place)
+                except MissingFile:
+                    if self._segments.holds(part.ledger_id):
+                        raise
+                    place = None
+                    continue
+                batches = _before(entries, upto)
+                if entries:
+                    return _found(batches, part.ledger_id, offset)
+                if not self._segments.holds(part.ledger_id):
+                    # What has replaced it meanwhile may reach further.
+                    continue
+            following = self._behind(segment, at)
+            if following is None:
+                break
+            offset, place = max(offset, following), None
+        return KafkaRead((), offset, None)
+
+    def _behind(self, segment: LiveSegment, at: int) -> int | None:
+        """The first offset that may be in the part behind that one."""
+        if at + 1 < len(segment.parts):
+            return segment.parts[at + 1].base_offset
+        return self._segments.next_base(self._segments.index(segment.base_offset))
+
+    async def _read_part(
+        self, segment: LiveSegment, part: Part, offset: int, bytes_max: int, place: Place | None
+    ) -> list[StoredEntry]:
+        reader = self.reader(segment, part)
+        if place is not None and place.offset == offset and place.ledger_id == part.ledger_id:
+            start: Position | None = place.position
+        elif segment.is_cleaned:
+            # Its entries stand at (0, last offset of the batch).
+            start = Position(0, offset)
+        elif offset <= part.base_offset:
+            start = Position(part.ledger_id, 0)
+        else:
+            find = functools.partial(first_reaching, reader, part.ledger_id, offset)
+            start = await self._files.in_thread(find)
+        if start is None:
+            return []
+        return await self._files.read(reader, start, bytes_max, LATEST)
+
+    def reader(self, segment: LiveSegment, part: Part) -> LedgerReader:
+        """Raises MissingFile, Moved."""
+        closed = None if segment.is_cleaned else self._ledgers.closed_record(part.ledger_id)
+        return self._files.open_reader(part.ledger_id, closed)
+
+
+def _before(entries: Sequence[StoredEntry], upto: int) -> list[StoredBatch]:
+    batches = list[StoredBatch]()
+    for entry in entries:
+        header = read_batch_header(entry.data, entry.header.header_bytes)
+        if header.last_offset >= upto:
+            break
+        batches.append(StoredBatch(entry, header))
+    return batches
+
+
+def _found(batches: list[StoredBatch], ledger_id: int, offset: int) -> KafkaRead:
+    if not batches:
+        return KafkaRead((), offset, None)
+    last = batches[-1]
+    following = last.header.next_offset
+    return KafkaRead(
+        batches, following, Place(following, last.entry.header.position.next, ledger_id)
+    )
+
+
+def first_reaching(reader: LedgerReader, ledger_id: int, offset: int) -> Position | None:
+    """The first entry of a raw ledger that ends at or behind `offset`; None: none does.
+
+    By halves, for offsets rise with entry ids: a few reads, on a thread.
+    """
+    last = reader.last
+    if last is None:
+        return None
+    low, high = 0, last.entry_id + 1
+    while low < high:
+        middle = (low + high) // 2
+        # What a repair gave up is not there: the next one is.
+        entry = reader.read(Position(ledger_id, middle), bytes_max=1, end=last)[0]
+        if read_batch_header(entry.data, entry.header.header_bytes).last_offset < offset:
+            low = entry.header.entry_id + 1
+        else:
+            high = middle
+    return Position(ledger_id, low) if low <= last.entry_id else None
+
+
+def headers_of(reader: LedgerReader) -> Iterator[tuple[EntryHeader, BatchHeader]]:
+    """Of all batches of a ledger, in order. Raises Corruption, MissingFile."""
+    for segment in reader.record.segments:
+        if segment.entries:
+            for entry, keys in reader.keys(segment):
+                yield entry, read_batch_header(keys)
+
+
+def whole_batch(reader: LedgerReader, position: Position) -> bytes:
+    """Raises Corruption, MissingFile."""
+    entries = reader.read(position, bytes_max=1, end=position)
+    if not entries:
+        raise MissingFile(str(position), "a ledger's segment")
+    (entry,) = entries
+    return entry.data[entry.header.header_bytes :]

@@ -1,0 +1,152 @@
+"""Moving a subscription on without its consumers: expiry, skip, clear-backlog.
+
+What is passed counts as acknowledged; consumers stay connected. (A seek, forwards or backwards, is
+another thing: broker/subscriptions/lifecycle.py.) Rules of expiry, as in Pulsar's
+PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
+
+* An entry has expired when more than the limit has gone by since it was published. The cursor moves
+  up to the first entry that has not.
+* A closed ledger has expired as a whole when more than the limit has gone by since it was closed:
+  publish times are producers' clocks, and may lie ahead.
+* Expiry of a subscription that is asked for by name is refused when there is nothing to do and
+  nobody would notice: without a backlog, or when a consumer is connected, has nearly caught up and
+  its oldest message has not expired (Pulsar answers 409).
+* `__compaction` is no subscription: broker/compaction/cursor_operations.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.ledger_record import last_entry, nth_before
+from ledgerfold.broker.subscriptions.cursor import Range
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import InvalidRequest, NothingExpired
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
+
+# Pulsar's MINIMUM_BACKLOG_FOR_EXPIRY_CHECK.
+NEARLY_CAUGHT_UP_ENTRIES = 1000
+
+
+class RawEntries(Protocol):
+    """What is needed of a topic's log (broker/log/log.py)."""
+
+    def ledger_records(self) -> list[LedgerRecord]: ...
+    def ledger_sums(self) -> LedgerSums: ...
+    def last_position(self) -> Position: ...
+
+
+class TimedEntries(RawEntries, Protocol):
+    async def last_published_before(self, publish_time_ms: int, after: Position) -> Position: ...
+
+
+class ExpiringTopic(Protocol):
+    """What is needed of a topic (broker/topics/topic.py)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def log(self) -> TimedEntries: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+
+
+async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
+    """Passes what is older than `limit_ms`, durably; how many entries of the backlog that were.
+
+    Raises NothingExpired when there is nothing to do (see above), StorageError.
+    """
+    check_limit(limit_ms)
+    refused = NothingExpired(topic.name, subscription.name)
+    backlog = subscription.backlog_entries()
+    if not backlog:
+        raise refused
+    expired = await _expire(topic, subscription, limit_ms)
+    if not expired and subscription.consumers and backlog < NEARLY_CAUGHT_UP_ENTRIES:
+        raise refused
+    return expired
+
+
+async def expire_all(topic: ExpiringTopic, limit_ms: int) -> int:
+    """As expire_messages, of every subscription that has something to expire."""
+    check_limit(limit_ms)
+    return sum(
+        [await _expire(topic, each, limit_ms) for each in tuple(topic.subscriptions.values())]
+    )
+
+
+async def _expire(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
+    if not subscription.backlog_entries():
+        return 0
+    now_ms = topic.clock.now_ms()
+    before_ms = now_ms - limit_ms
+    passed = closed_before(topic.log.ledger_records(), before_ms, subscription.mark_delete)
+    upto = await topic.log.last_published_before(before_ms, passed)
+    subscription.expired_ms = now_ms
+    expired = subscription.pass_over(upto)
+    subscription.entries_expired += expired
+    if expired:
+        await subscription.persist()
+    return expired
+
+
+def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position) -> Position:
+    """The last entry of the ledgers that follow `after` and were closed by then; else `after`."""
+    for record in records:
+        if record.ledger_id < after.ledger_id:
+            continue
+        if record.state != LEDGER_STATE_CLOSED or record.closed_ms >= time_ms:
+            break
+        after = max(after, last_entry(record) or EARLIEST)
+    return after
+
+
+def skip_messages(topic: ExpiringTopic, subscription: Subscription, entries: int) -> int:
+    """Passes so many entries of the backlog, or as many as there are; how many it were.
+
+    Entries, whatever a batch holds: as in Pulsar, where the option is called a count of messages.
+    """
+    if entries < 1:
+        raise InvalidRequest(f"Skip {entries}? 1 is the least.")
+    cursor = subscription.cursor
+    return subscription.pass_over(nth_behind(topic.log, cursor.mark_delete, cursor.ranges, entries))
+
+
+def clear_backlog(topic: ExpiringTopic, subscription: Subscription) -> int:
+    """Passes everything there is; how many entries of the backlog that were."""
+    return subscription.pass_over(topic.log.last_position())
+
+
+def nth_behind(
+    log: RawEntries, mark_delete: Position, acknowledged: Sequence[Range], count: int
+) -> Position:
+    """The `count`-th entry behind `mark_delete` that lies in no range; the last, if none is."""
+    at, sums = mark_delete, log.ledger_sums()
+    for after, upto in acknowledged:
+        between = sums.entries_between(at, after)
+        if between >= count:
+            break
+        count -= between
+        at = upto
+    for record in log.ledger_records():
+        last = last_entry(record)
+        if last is None or last <= at:
+            continue
+        available = sums.entries_between(at, last)
+        if available >= count:
+            return Position(record.ledger_id, nth_before(record, last.entry_id, available - count))
+        count -= available
+        at = last
+    return log.last_position()
+
+
+def check_limit(limit_ms: int) -> None:
+    """Raises InvalidRequest."""
+    if limit_ms < 1:
+        raise InvalidRequest(f"Expire what is older than {limit_ms} ms? 1 is the least.")

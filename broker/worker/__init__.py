@@ -1,0 +1,1 @@
+"""The compactor worker, as a broker keeps it: process, connection, supervision."""

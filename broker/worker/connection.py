@@ -1,0 +1,220 @@
+"""The channel to a worker, and the calls on it.
+
+However a run ends in the worker, the caller gets an error of storage/errors.py:
+
+* what the worker said in its ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
+  CompactorUnavailable (it is about to end, and has begun nothing), ...
+* the worker's death in the middle: CompactionFailed, with the phase and the exit code or signal;
+* CANCELLED without more: CompactionCancelled; anything else: CompactionFailed.
+
+A caller that is cancelled leaves no run behind: the run is cancelled in the worker, and its end
+awaited, so that nothing writes into the run's folder any more. A worker that does not end it in
+time is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.process import WorkerProcess
+from ledgerfold.rpc_errors import error_from_rpc
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionError,
+    CompactionFailed,
+    CompactorUnavailable,
+    InvalidRequest,
+    LedgerfoldError,
+    StorageError,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_PHASE_ONE,
+    COMPACTION_PHASE_TWO,
+    CompactionProgress,
+)
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CancelRequest,
+    CheckStrategyRequest,
+    CleanManifest,
+    CleanPlan,
+    CleanRequest,
+    CompactionPlan,
+    Manifest,
+    RunRequest,
+    TellChoicesRequest,
+    TellChoicesResponse,
+)
+from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+# As compactor.proto has it.
+SECRET_KEY = "ledgerfold-compactor-secret-bin"
+MESSAGE_BYTES_MAX = 256 * 1024 * 1024
+CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # The worker is next to us, whatever the environment says of proxies.
+    ("grpc.enable_http_proxy", 0),
+)
+# How long a broken call waits to learn that the worker died, and of what, and until all that it
+# started is ended.
+_DEATH_SECONDS = 20.0
+_STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
+_RunCall = grpc.aio.UnaryStreamCall[Any, Any]
+_M = TypeVar("_M", Manifest, CleanManifest)
+
+
+class WorkerConnection:
+    """`process` None: a worker that others started. `ended` holds why it is over, once nothing of
+    it is left. `secret`: what the worker asks of those it serves."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        process: WorkerProcess | None,
+        secret: str,
+        cancel_seconds: float,
+    ) -> None:
+        self.process = process
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._stub: Any = CompactorServiceStub(channel)
+        self._metadata = ((SECRET_KEY, secret.encode()),)
+        self._cancel_seconds = cancel_seconds
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Raises CompactionError, StorageError."""
+        responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
+        return await self._outcome(_Call[Manifest](responses, on_progress), plan.run_id)
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner. Raises as run()."""
+        responses = self._stub.Clean(CleanRequest(plan=plan), metadata=self._metadata)
+        return await self._outcome(_Call[CleanManifest](responses, _not_told), plan.run_id)
+
+    async def _outcome(self, call: _Call[_M], run_id: str) -> _M:
+        reading = asyncio.create_task(call.read())
+        try:
+            await self._done_or_ended(reading)
+            return await self._result(call, reading)
+        except asyncio.CancelledError:
+            await self._abandon(run_id, reading)
+            raise
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """Cancelling the caller's task ends it in the worker. Raises CompactionError, StorageError,
+        InvalidRequest."""
+        try:
+            response = await self._stub.Analyze(request, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise _mapped(error, "what-if") from None
+        found: TopicWhatIf = response.found
+        return found
+
+    async def cancel(self, run_id: str) -> bool:
+        """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
+        asked = CancelRequest(run_id=run_id)
+        return bool((await self._stub.Cancel(asked, metadata=self._metadata)).found)
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Raises InvalidStrategy, CompactorUnavailable."""
+        asked = CheckStrategyRequest(strategy=strategy)
+        try:
+            # NOTE: its port listens before Spark is up, and a worker elsewhere may come yet.
+            await self._stub.CheckStrategy(asked, metadata=self._metadata, wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            named = error_from_rpc(error)
+            if isinstance(named, InvalidRequest):
+                raise named from None
+            raise CompactorUnavailable(named.message) from error
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Raises CompactorUnavailable."""
+        try:
+            answer = await self._stub.TellChoices(request, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise CompactorUnavailable(error_from_rpc(error).message) from error
+        told: TellChoicesResponse = answer
+        return told
+
+    async def _done_or_ended(self, reading: asyncio.Task[Any]) -> None:
+        either: set[asyncio.Future[Any]] = {reading, self.ended}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _result(self, call: _Call[_M], reading: asyncio.Task[_M]) -> _M:
+        if reading.done() and not reading.cancelled():
+            error = reading.exception()
+            if error is None:
+                return reading.result()
+            if not isinstance(error, grpc.aio.AioRpcError):
+                raise error
+            named = _mapped(error, call.stage)
+            # UNAVAILABLE without a name is gRPC's word for a connection that broke.
+            is_broken = error.code() == grpc.StatusCode.UNAVAILABLE
+            if not is_broken or isinstance(named, CompactorUnavailable):
+                raise named
+            await asyncio.wait({self.ended}, timeout=_DEATH_SECONDS)
+            if not self.ended.done():
+                raise named
+        why = self.ended.result()
+        if not call.has_begun:
+            raise CompactorUnavailable(f"The compactor ended before it began the run ({why}).")
+        raise CompactionFailed(call.stage, f"the worker died ({why})", worker_died=True)
+
+    async def _abandon(self, run_id: str, reading: asyncio.Task[Any]) -> None:
+        ending = asyncio.create_task(self._end_in_worker(run_id, reading))
+        # NOTE: in a task that is being cancelled asyncio.timeout() takes its end for that, in the
+        # first releases of Python 3.11.
+        await asyncio.wait({ending}, timeout=self._cancel_seconds)
+        has_ended = ending.done() and ending.exception() is None
+        ending.cancel()
+        outcome = (await asyncio.gather(ending, return_exceptions=True))[0]
+        if not has_ended and self.process is not None:
+            await self.process.kill()
+        if isinstance(outcome, Exception) and not isinstance(outcome, grpc.RpcError):
+            raise outcome
+
+    async def _end_in_worker(self, run_id: str, reading: asyncio.Task[Any]) -> None:
+        await self.cancel(run_id)
+        await self._done_or_ended(reading)
+
+
+class _Call(Generic[_M]):
+    """A Run or Clean call being read; knows how far it came."""
+
+    def __init__(self, responses: _RunCall, on_progress: OnProgress) -> None:
+        self.stage = "start"
+        # The worker answers as soon as it has taken the run.
+        self.has_begun = False
+        self._responses, self._on_progress = responses, on_progress
+
+    async def read(self) -> _M:
+        async for response in self._responses:
+            self.has_begun = True
+            if response.WhichOneof("step") == "manifest":
+                manifest: _M = response.manifest
+                return manifest
+            self.stage = _STAGES.get(response.progress.phase, self.stage)
+            self._on_progress(response.progress)
+        raise CompactionFailed(self.stage, "the worker ended the run without a manifest")
+
+
+def _not_told(progress: CompactionProgress) -> None:
+    """Nobody asks how far a round is."""
+
+
+def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
+    named = error_from_rpc(error)
+    if isinstance(named, CompactionError | StorageError | InvalidRequest):
+        return named
+    if error.code() == grpc.StatusCode.CANCELLED:
+        return CompactionCancelled(named.message)
+    return CompactionFailed(stage, named.message)

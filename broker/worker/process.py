@@ -1,0 +1,183 @@
+"""The compactor as a child process: started, listened to, ended.
+
+* Its standard input is a pipe that stays open and carries nothing: the worker ends when it closes,
+  so it does not outlive a broker that was killed.
+* Its standard output brings JSON lines: {"event":"listening","port":N,"pid":P}, or
+  {"event":"unavailable","message":"..."} before it ends with code 3. Other lines are passed over.
+* Its standard error goes to a new file at each start: an older worker goes on with the old one.
+* It leads a process group of its own: Ctrl-C at the terminal reaches only the broker, which decides
+  when the worker goes.
+* Its token is in its environment, and in that of all it starts, which so can be ended with it
+  (remains.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.worker.remains import WORKER_VARIABLE, end_processes
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.settings import BrokerSettings
+
+EXIT_UNAVAILABLE = 3
+_LINE_BYTES_MAX = 1024 * 1024
+_log = logging.getLogger(__name__)
+
+
+def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "ledgerfold.compactor",
+        "--listen",
+        "127.0.0.1:0",
+        "--spark-master",
+        settings.spark_master,
+        "--local-dir",
+        str(local_dir),
+        "--strategy-timeout",
+        f"{settings.strategy_timeout_ms / 1000:g}",
+        "--strategy-memory",
+        str(settings.strategy_memory_bytes),
+        *(f"--allow-strategy={name}" for name in settings.allowed_strategies.named),
+    ]
+
+
+class WorkerProcess:
+    """A started worker. `exited` is done when it has ended."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        token: str,
+        stdin: int,
+        output: asyncio.StreamReader,
+    ) -> None:
+        self.pid = process.pid
+        self.exited = asyncio.create_task(process.wait())
+        self.unavailable_message = ""
+        self._process, self._token, self._stdin = process, token, stdin
+        self._is_stopped = False
+        self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read_output(output))
+
+    @classmethod
+    async def start(
+        cls, command: Sequence[str], log_path: Path, token: str, environment: Mapping[str, str]
+    ) -> WorkerProcess:
+        """`environment` is added to ours. Raises OSError."""
+        # NOTE: pipes of our own, because asyncio's Process.wait() also waits until every holder of
+        # its pipes is gone (before CPython 3.12.4), and the worker's JVM inherits them.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(log_path)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        stdin_read, stdin_write = os.pipe()
+        stdout_read, stdout_write = os.pipe()
+        try:
+            output = await _reader(stdout_read)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=stdin_read,
+                stdout=stdout_write,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **environment, WORKER_VARIABLE: token},
+            )
+        except BaseException:
+            os.close(stdin_write)
+            raise
+        finally:
+            for descriptor in (log, stdin_read, stdout_write):
+                os.close(descriptor)
+        return cls(process, token, stdin_write, output)
+
+    async def listening(self, timeout_seconds: float) -> str | None:
+        """Its address, once it listens. None when it ended, or said nothing in time."""
+        waiting = {self._port, self.exited}
+        await asyncio.wait(waiting, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
+        return f"127.0.0.1:{self._port.result()}" if self._port.done() else None
+
+    @property
+    def is_unavailable(self) -> bool:
+        """Whether it ended saying that it cannot work here."""
+        return bool(self.unavailable_message) or self._process.returncode == EXIT_UNAVAILABLE
+
+    def describe_exit(self) -> str:
+        """ "exit code 1", "signal SIGKILL"; or that it still runs."""
+        code = self._process.returncode
+        if code is None:
+            return "still running"
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            return f"signal {signal.Signals(-code).name}"
+        except ValueError:
+            return f"signal {-code}"
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Asks it to end (closes its input, SIGTERM), then kills it and what it started."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        if self._stdin >= 0:
+            os.close(self._stdin)
+            self._stdin = -1
+        try:
+            if not self.exited.done():
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.terminate()
+                await asyncio.wait({self.exited}, timeout=grace_seconds)
+        finally:
+            # Also when the caller is cancelled while it waits.
+            await self.kill()
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def kill(self) -> None:
+        """SIGKILL for it and all that it started; returns when they are gone: nothing of them
+        writes any more (but see remains.py for where and how long)."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        await asyncio.wait({self.exited})
+        if not await asyncio.to_thread(end_processes, self._token):
+            _log.error("What compactor %d started does not end", self.pid)
+
+    async def _read_output(self, output: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                line = await output.readline()
+            except ValueError:
+                # Longer than _LINE_BYTES_MAX: none of ours.
+                continue
+            if not line:
+                return
+            self._take_line(line)
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+            kind = event["event"]
+            if kind == "unavailable":
+                self.unavailable_message = str(event["message"])
+            elif kind == "listening" and not self._port.done():
+                self._port.set_result(int(event["port"]))
+        except (ValueError, KeyError, TypeError):
+            _log.debug("The worker printed: %r", line)
+
+
+async def _reader(descriptor: int) -> asyncio.StreamReader:
+    loop = asyncio.get_running_loop()
+    output = asyncio.StreamReader(limit=_LINE_BYTES_MAX)
+    pipe = os.fdopen(descriptor, "rb", buffering=0)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(output), pipe)
+    return output

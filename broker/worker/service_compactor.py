@@ -1,0 +1,245 @@
+"""A compaction service of the user's own in the worker's place (ledgerfold/compaction_service.py).
+
+It is foreign code in the broker's process, so it gets a thread with an event loop of its own, its
+errors are told, its answers looked at, and its ends not waited for without a bound. What it writes
+is verified as a worker's is (commit.py).
+
+    >>> load_service("fractions:Fraction")
+    Traceback (most recent call last):
+      ...
+    ledgerfold.storage.errors.InvalidRequest: --compaction-service fractions:Fraction: ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from functools import reduce
+from typing import Any
+
+from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.compaction_service import CompactionService
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactorUnavailable,
+    InvalidRequest,
+    InvalidStrategy,
+    LedgerfoldError,
+    NotAllowed,
+)
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    COMPACTOR_STATE_UNAVAILABLE,
+    CompactionProgress,
+    CompactorState,
+)
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
+)
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+# For a cancelled run to end, and for close().
+END_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+def load_service(name: str) -> CompactionService:
+    """Calls the factory "module:Factory". Raises InvalidRequest."""
+    module_name, _, attribute = name.partition(":")
+    if not (module_name and attribute):
+        raise _refused(name, "write it as module:Factory, or as Pulsar's name of a factory")
+    try:
+        module: Any = importlib.import_module(module_name)
+        factory = reduce(getattr, attribute.split("."), module)
+        service: CompactionService = factory()
+    except Exception as error:  # a person's code: it may raise anything
+        raise _refused(name, f"it cannot be made ({_said(error)})") from error
+    for method in ("run", "close"):
+        if not asyncio.iscoroutinefunction(getattr(service, method, None)):
+            kind = type(service).__name__
+            raise _refused(name, f"what it makes, {kind}, has no `async def {method}`")
+    return service
+
+
+def _refused(name: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"--compaction-service {name}: {why}.")
+
+
+def _said(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__
+
+
+class _Call:
+    """A coroutine of the service, on the service's loop; known on the broker's."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._done: Future[None] = Future()
+        # Set on the service's loop.
+        self._task: asyncio.Task[Any] | None = None
+        loop.call_soon_threadsafe(self._begin, work)
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._task = self._loop.create_task(work)
+        self._task.add_done_callback(lambda _: self._done.set_result(None))
+
+    async def ended(self, timeout_seconds: float | None = None) -> bool:
+        """Whether it has, after that time at most. Cancelling the caller does not cancel it."""
+        await asyncio.wait({asyncio.wrap_future(self._done)}, timeout=timeout_seconds)
+        return self._done.done()
+
+    def cancel(self) -> None:
+        """It is asked to end."""
+        self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._task is not None and self._task.cancelled()
+
+    @property
+    def error(self) -> BaseException | None:
+        """Of one that has ended, and was not cancelled."""
+        assert self._task is not None
+        return self._task.exception()
+
+    @property
+    def result(self) -> object:
+        assert self._task is not None
+        return self._task.result()
+
+
+class ServiceCompactor:
+    """As the supervisor (supervisor.py) to the broker. `name`: as the option has it."""
+
+    restarts = 0
+    pid = 0
+
+    def __init__(
+        self, name: str, service: CompactionService, end_seconds: float = END_SECONDS
+    ) -> None:
+        self.state: CompactorState = COMPACTOR_STATE_READY
+        self.message = ""
+        self._name, self._service, self._end_seconds = name, service, end_seconds
+        self._loop = asyncio.new_event_loop()
+        # NOTE: a daemon, so that what never ends does not keep the process.
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+
+    @property
+    def is_disabled(self) -> bool:
+        return self.state == COMPACTOR_STATE_DISABLED
+
+    def start(self) -> None:
+        """Its thread; the service was made before the broker."""
+        self._thread.start()
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Raises CompactorUnavailable."""
+        raise CompactorUnavailable(f"{self._name} tells nothing of what strategies say.")
+
+    async def known(self) -> None:
+        """It is there."""
+
+    def retry_now(self) -> None:
+        """It is never away for a while."""
+
+    async def stop(self) -> None:
+        """Whatever it does: the broker goes on to stop."""
+        self.state, self.message = COMPACTOR_STATE_DISABLED, "The broker is stopping."
+        closing = _Call(self._service.close(), self._loop)
+        if not await closing.ended(self._end_seconds):
+            _log.error("%s did not close within %g s", self._name, self._end_seconds)
+            return
+        if not closing.is_cancelled and (error := closing.error) is not None:
+            _log.error("%s was not closed: %s", self._name, _said(error), exc_info=error)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join, self._end_seconds)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Raises InvalidStrategy, CompactorUnavailable."""
+        check: Any = getattr(self._service, "check_strategy", None)
+        if check is None:
+            raise InvalidStrategy(strategy.name, f"{self._name} checks no strategies")
+        checking = _Call(check(strategy), self._loop)
+        if not await checking.ended(self._end_seconds):
+            checking.cancel()
+            raise CompactorUnavailable(
+                f"{self._name} did not check strategy {strategy.name!r} within "
+                f"{self._end_seconds:g} s."
+            )
+        error = None if checking.is_cancelled else checking.error
+        if isinstance(error, LedgerfoldError):
+            raise error
+        if error is not None:
+            raise InvalidStrategy(strategy.name, f"{self._name} says {_said(error)}") from error
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """Raises CompactorUnavailable: a service carries out plans of Pulsar topics alone."""
+        raise CompactorUnavailable(
+            "A compaction service cleans no Kafka topics: start the broker without "
+            "--compaction-service for those."
+        )
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """Raises NotAllowed."""
+        raise NotAllowed(
+            f"What strategies would come to, only Spark's worker tells, not {self._name}."
+        )
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Raises CompactionFailed, and what of our own errors the service raises.
+
+        Cancelled, it ends the service's run first. One that goes on all the same gets no other:
+        it may write at any time.
+        """
+        if self.state == COMPACTOR_STATE_UNAVAILABLE:
+            raise CompactorUnavailable(self.message)
+        loop = asyncio.get_running_loop()
+
+        def report(progress: CompactionProgress) -> None:
+            loop.call_soon_threadsafe(on_progress, progress)
+
+        running = _Call(self._service.run(plan, report), self._loop)
+        try:
+            await running.ended()
+        except asyncio.CancelledError:
+            running.cancel()
+            if not await running.ended(self._end_seconds):
+                self._give_up()
+            raise
+        return self._manifest(running)
+
+    def _give_up(self) -> None:
+        self.state = COMPACTOR_STATE_UNAVAILABLE
+        self.message = (
+            f"{self._name} did not end a cancelled run within {self._end_seconds:g} s; restart the "
+            "broker."
+        )
+        _log.error("%s", self.message)
+
+    def _manifest(self, running: _Call) -> Manifest:
+        if running.is_cancelled:
+            raise CompactionFailed(self._name, "it cancelled the run by itself")
+        error = running.error
+        if isinstance(error, LedgerfoldError):
+            raise error
+        if error is not None:
+            raise CompactionFailed(self._name, _said(error)) from error
+        manifest = running.result
+        if not isinstance(manifest, Manifest):
+            raise CompactionFailed(self._name, f"it gave {type(manifest).__name__}, not a Manifest")
+        return manifest

@@ -1,0 +1,387 @@
+"""Keeps a compactor worker at hand.
+
+The worker is a process of our own (`--compactor local`), or one that runs elsewhere (its address).
+The broker never waits for it: it serves while Spark starts, and when there is no Spark at all.
+
+States (admin.proto, CompactorState) and what moves them:
+
+    STARTING     no worker was ready yet      -> READY | RESTARTING | UNAVAILABLE
+    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving: its JVM
+                 died, say. Its runs still tell how they ended)
+    RESTARTING   it died; starting again after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
+                 healthy minute               -> READY | RESTARTING | UNAVAILABLE
+    UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); tried again
+                 each 30 s and at the next admin trigger   -> STARTING
+    DISABLED     `--compactor off`
+
+Health is grpc.health.v1 (health.py).
+
+A worker takes plans only from those who know its secret: one made up for a process of our own, and
+LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
+a scratch folder of its own, and a run ends only when nothing of its worker is left
+(remains.py): no two ever meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import grpc
+
+from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
+from ledgerfold.broker.worker.health import STOPPED, follow_health
+from ledgerfold.broker.worker.limits import (
+    PAUSE_MAX_MS,
+    SupervisorLimits,
+    pause_after_ms,
+)
+from ledgerfold.broker.worker.process import WorkerProcess, worker_command
+from ledgerfold.broker.worker.remains import end_left_over, new_scratch, remove_scratch
+from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.storage.names import COMPACTOR
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    COMPACTOR_STATE_RESTARTING,
+    COMPACTOR_STATE_STARTING,
+    COMPACTOR_STATE_UNAVAILABLE,
+    CompactorState,
+)
+from ledgerfold.v1.compactor_pb2 import (
+    AnalyzeRequest,
+    CleanManifest,
+    CleanPlan,
+    CompactionPlan,
+    Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
+)
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.settings import BrokerSettings
+
+SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
+_NO_SECRET = (
+    f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
+)
+_NO_PYSPARK = (
+    "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
+    "pip install 'WHEEL-OR-CHECKOUT[spark]'."
+)
+WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
+_UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
+_log = logging.getLogger(__name__)
+Sleep = Callable[[float], Awaitable[object]]
+_T = TypeVar("_T")
+
+
+class Ending(NamedTuple):
+    """Why a worker is over. `is_hopeless`: trying again soon does not help."""
+
+    why: str
+    is_hopeless: bool = False
+
+
+class CompactorSupervisor:
+    """One per broker. `command` replaces the real worker in tests.
+
+    `clock_ms` measures how long a worker was healthy; its zero does not matter.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock_ms: Callable[[], int] | None = None,
+        *,
+        command: Sequence[str] | None = None,
+        sleep: Sleep = asyncio.sleep,
+        limits: SupervisorLimits | None = None,
+    ) -> None:
+        self.state: CompactorState = COMPACTOR_STATE_STARTING
+        self.message = ""
+        # How often a worker ended and another one was started.
+        self.restarts = 0
+        self._settings, self._sleep = settings, sleep
+        self._clock_ms = clock_ms or _monotonic_ms
+        self._needs_pyspark = command is None
+        self._command = command
+        self._limits = limits or SupervisorLimits()
+        self._connection: WorkerConnection | None = None
+        self._process: WorkerProcess | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ready_ms: int | None = None
+        self._is_warming_up = False
+        self._retry = asyncio.Event()
+        self._changed = asyncio.Event()
+        if settings.compactor == "off":
+            self._set(COMPACTOR_STATE_DISABLED, "The compactor is off (--compactor off).")
+
+    @property
+    def is_disabled(self) -> bool:
+        return self.state == COMPACTOR_STATE_DISABLED
+
+    @property
+    def pid(self) -> int:
+        """Of a worker that this broker started; 0 when there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Returns at once."""
+        if not self.is_disabled:
+            self._task = asyncio.create_task(self._supervise())
+
+    async def stop(self) -> None:
+        """Ends the worker; a run in it fails."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._set(COMPACTOR_STATE_DISABLED, "The broker is stopping.")
+
+    def retry_now(self) -> None:
+        """Ends the pause before the next start, if there is one."""
+        if self.state == COMPACTOR_STATE_UNAVAILABLE:
+            self._set(COMPACTOR_STATE_STARTING, self.message)
+        self._retry.set()
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Runs a plan in the worker, waiting for it to be ready first.
+
+        Raises CompactorUnavailable, CompactionFailed (also when the worker dies),
+        CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
+        worker.
+        """
+        return await self._in_worker(lambda connection: connection.run(plan, on_progress))
+
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """A round of Kafka's cleaner, as run()."""
+        return await self._in_worker(lambda connection: connection.clean(plan))
+
+    async def _in_worker(self, work: Callable[[WorkerConnection], Awaitable[_T]]) -> _T:
+        connection = await self._ready_connection()
+        try:
+            return await work(connection)
+        except CompactorUnavailable:
+            # It ended, or is about to, and has begun nothing: the next worker takes the plan.
+            if not await self._is_over(connection):
+                raise
+        return await work(await self._ready_connection())
+
+    async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
+        """As `run`, and raises InvalidRequest, too."""
+        return await (await self._ready_connection()).analyze(request)
+
+    async def check_strategy(self, strategy: CompactionStrategy) -> None:
+        """Spark need not be up for it. Raises InvalidStrategy, CompactorUnavailable."""
+        try:
+            async with asyncio.timeout(self._limits.check):
+                await (await self._any_connection()).check_strategy(strategy)
+        except (TimeoutError, CompactorUnavailable) as error:
+            late = f"It has not done so within {self._limits.check:g} s. {self.message}"
+            why = late if isinstance(error, TimeoutError) else str(error)
+            raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Spark need not be up for it. Raises CompactorUnavailable."""
+        try:
+            async with asyncio.timeout(self._limits.check):
+                return await (await self._any_connection()).tell_choices(request)
+        except TimeoutError:
+            raise CompactorUnavailable(self.message or "It did not answer in time.") from None
+
+    async def _any_connection(self) -> WorkerConnection:
+        """Whether or not it is ready for runs."""
+        while self._connection is None:
+            await self._next_state()
+        return self._connection
+
+    async def _next_state(self) -> None:
+        """Raises CompactorUnavailable: no worker is coming."""
+        if self.state in (COMPACTOR_STATE_UNAVAILABLE, COMPACTOR_STATE_DISABLED):
+            raise CompactorUnavailable(self.message)
+        await self._changed.wait()
+
+    async def _is_over(self, connection: WorkerConnection) -> bool:
+        """Whether it ends within a worker's time to stop."""
+        timeout_seconds = self._limits.cancel + self._limits.stop
+        await asyncio.wait({connection.ended}, timeout=timeout_seconds)
+        return connection.ended.done()
+
+    async def known(self) -> None:
+        """Returns when it is not to be found out any more whether it can work here."""
+        starting = (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING)
+        while self.state in starting and not self._is_warming_up:
+            await self._changed.wait()
+
+    async def wait_ready(self) -> None:
+        """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
+        await self._ready_connection()
+
+    async def _ready_connection(self) -> WorkerConnection:
+        try:
+            async with asyncio.timeout(self._limits.ready):
+                while self.state != COMPACTOR_STATE_READY or self._connection is None:
+                    await self._next_state()
+                return self._connection
+        except TimeoutError:
+            raise CompactorUnavailable(
+                f"The compactor was not ready within {self._limits.ready:g} s. {self.message}"
+            ) from None
+
+    # One worker after the other
+
+    async def _supervise(self) -> None:
+        pause_ms = 0
+        while True:
+            self._ready_ms, self._is_warming_up = None, False
+            ending = await self._life()
+            healthy_ms = 0 if self._ready_ms is None else self._clock_ms() - self._ready_ms
+            pause_ms = pause_after_ms(pause_ms, healthy_ms)
+            if ending.is_hopeless:
+                if self.message != ending.why:
+                    _log.error("No compactor: %s", ending.why)
+                self._set(COMPACTOR_STATE_UNAVAILABLE, ending.why)
+                await self._pause(PAUSE_MAX_MS)
+                self._set(COMPACTOR_STATE_STARTING, self.message)
+            else:
+                _log.warning("The compactor ended (%s); next in %d ms", ending.why, pause_ms)
+                self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {ending.why}.")
+                await self._pause(pause_ms)
+                self.restarts += 1
+
+    async def _life(self) -> Ending:
+        """One worker, from its start to its end."""
+        if self._settings.compactor != "local":
+            secret = os.environ.get(SECRET_VARIABLE, "")
+            if not secret:
+                return Ending(_NO_SECRET.format(self._settings.compactor), is_hopeless=True)
+            return await self._serve(self._settings.compactor, None, secret)
+        if self._needs_pyspark and importlib.util.find_spec("pyspark") is None:
+            return Ending(_NO_PYSPARK, is_hopeless=True)
+        data_dir = self._settings.data_dir
+        try:
+            await asyncio.to_thread(end_left_over, data_dir)
+            scratch = await asyncio.to_thread(new_scratch, data_dir)
+        except OSError as error:
+            return Ending(f"it could not be started: {error}")
+        try:
+            return await self._live_in(scratch, data_dir / COMPACTOR / "worker.log")
+        finally:
+            await asyncio.to_thread(remove_scratch, scratch)
+
+    async def _live_in(self, scratch: Path, log_path: Path) -> Ending:
+        command = self._command or worker_command(self._settings, scratch)
+        secret = secrets.token_hex()
+        try:
+            process = await WorkerProcess.start(
+                command, log_path, scratch.name, {SECRET_VARIABLE: secret}
+            )
+        except OSError as error:
+            return Ending(f"it could not be started: {error}")
+        self._process = process
+        try:
+            address = await process.listening(self._limits.listening)
+            ending = Ending("it did not say where it listens")
+            if address is not None:
+                ending = await self._serve(address, process, secret)
+        finally:
+            self._process = None
+            await process.stop(self._limits.stop)
+        if process.is_unavailable:
+            return Ending(process.unavailable_message or f"See {log_path}.", is_hopeless=True)
+        return ending
+
+    async def _serve(self, address: str, process: WorkerProcess | None, secret: str) -> Ending:
+        """Until its process or its health stream ends. A process of ours is gone afterwards."""
+        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+            connection = WorkerConnection(channel, process, secret, self._limits.cancel)
+            self._connection = connection
+            self._wake()
+            following = follow_health(channel, self._limits.warm, self._limits.leave, self)
+            watching = asyncio.create_task(following)
+            why = "the broker stopped it"
+            try:
+                exited = set() if process is None else {process.exited}
+                await asyncio.wait({watching, *exited}, return_when=asyncio.FIRST_COMPLETED)
+                why = await self._why_ended(watching, process)
+            finally:
+                self._connection = None
+                await self._close(connection, watching, why)
+        return Ending(why)
+
+    async def _close(
+        self, connection: WorkerConnection, watching: asyncio.Task[str], why: str
+    ) -> None:
+        """Ends the worker first: a run that learns of its end removes what the worker wrote."""
+        if self.state == COMPACTOR_STATE_READY:
+            self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {why}.")
+        try:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            if connection.process is not None:
+                await connection.process.stop(self._limits.stop)
+        finally:
+            connection.ended.set_result(why)
+
+    async def _why_ended(self, watching: asyncio.Task[str], process: WorkerProcess | None) -> str:
+        if process is not None:
+            # A worker that dies loses its connections a moment before its exit is known.
+            await asyncio.wait({process.exited}, timeout=1.0)
+            if process.exited.done():
+                return process.describe_exit()
+        return watching.result()
+
+    # As health.py tells it
+
+    def warming_up(self) -> None:
+        """It has found what it needs, and Spark starts."""
+        self._is_warming_up = True
+        self._set(self.state, WARMING_UP)
+
+    def became_ready(self) -> None:
+        self._is_warming_up = False
+        if self._ready_ms is None:
+            self._ready_ms = self._clock_ms()
+            _log.info("The compactor is ready")
+        self._set(COMPACTOR_STATE_READY, "")
+
+    def stopped_serving(self) -> None:
+        # The connection stays, for what its runs end with.
+        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
+
+    def _set(self, state: CompactorState, message: str) -> None:
+        self.state, self.message = state, message
+        self._wake()
+
+    def _wake(self) -> None:
+        """Those who wait for a state, or for a worker."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _pause(self, pause_ms: int) -> None:
+        self._retry.clear()
+        waiting = {
+            asyncio.ensure_future(self._sleep(pause_ms / 1000)),
+            asyncio.ensure_future(self._retry.wait()),
+        }
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,1 @@
+"""The Spark job of a compaction: plan, scan, merge, copy."""

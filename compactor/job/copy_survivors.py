@@ -1,0 +1,101 @@
+"""Phase two: a task copies what survives of its segments into the new ledger, in order of id.
+
+An entry of which all rows survive is copied as bytes, one of which some survive is rebuilt
+(rebuild.py), one without survivors is left out. Checksums of both sections are verified on the way:
+damage is found here at the latest and never carried on under a fresh checksum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from ledgerfold.compactor.job.output import LedgerOutput
+from ledgerfold.compactor.job.plan import InputSegment, Output
+from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
+from ledgerfold.compactor.job.rows import Failure, Positions, Row, Written
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.positions import ROW_BITS, Integers
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader, read_header
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.native_batch import parse_keys
+
+
+def copy_survivors(
+    rows: Iterable[Row],
+    segments: Sequence[InputSegment],
+    output: Output,
+    renumber: bool = False,
+) -> Iterator[Row]:
+    """Rows for the driver: Written, and what is not this task's business.
+
+    `renumber`: what is left of a batch is numbered anew (keep_rows).
+
+    Raises Corruption, MissingFile, DiskFailure, EntryTooLarge. Files that are not finished are
+    left to the driver, which removes the whole folder.
+    """
+    found: list[Integers] = []
+    for row in rows:
+        match row[1]:
+            case Positions() as positions:
+                found.append(positions.values)
+            case Failure():
+                yield row
+                return
+            case _:
+                yield row
+    if not found:
+        return
+    survivors = np.sort(np.concatenate(found))
+    with LedgerOutput(output) as ledger:
+        for segment in segments:
+            first = np.int64(segment.ordinal) << ROW_BITS
+            last = np.int64(segment.ordinal + 1) << ROW_BITS
+            start, end = np.searchsorted(survivors, [first, last]).tolist()
+            if start < end:
+                _copy_segment(segment, survivors[start:end] - first, ledger, renumber)
+        ledger.finish()
+    for record in ledger.sealed:
+        yield 0, Written(record.SerializeToString())
+    yield 0, ledger.write_times
+
+
+def _copy_segment(
+    segment: InputSegment, rows: Integers, ledger: LedgerOutput, renumber: bool
+) -> None:
+    with SegmentMap(segment) as mapped:
+        entries = list(mapped.entries())
+        ends = np.array([entry.row + entry.header.message_count for entry in entries], np.int64)
+        bounds = np.searchsorted(rows, ends).tolist()
+        start = 0
+        for index, (entry, end) in enumerate(zip(entries, bounds, strict=True)):
+            if start < end:
+                ordinal = segment.entries_before + index
+                kept = rows[start:end] - entry.row
+                raw = _rebuilt(mapped, entry, kept, renumber)
+                ledger.append(read_header(raw.header), raw, ordinal)
+            start = end
+
+
+def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: bool) -> RawEntry:
+    """With these rows only; the entry as it is, where that is the same."""
+    raw, header = mapped.raw(entry), entry.header
+    try:
+        if (
+            len(rows) < header.message_count
+            # A run before batch indexes were counted may have left an entry that is too large.
+            or header.size_bytes > ENTRY_BYTES_MAX
+            or (renumber and _is_numbered_otherwise(header, raw))
+        ):
+            return keep_rows(header, raw, rows, mapped.path, renumber)
+        return raw
+    except InvalidRequest as error:
+        raise Corruption(mapped.path, entry.offset, "a native entry", str(error)) from error
+
+
+def _is_numbered_otherwise(header: EntryHeader, raw: RawEntry) -> bool:
+    """Whether all rows of an entry would have other ids when they are numbered anew."""
+    if header.is_plain:
+        return False
+    return header.message_count == 1 or bool(parse_keys(raw.key_section).batch_indexes)

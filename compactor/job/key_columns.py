@@ -1,0 +1,148 @@
+"""The key columns of many entries, joined.
+
+Columns of an entry are collected as the bytes they are; an operation on all of them then costs one
+pass over the joined bytes, so that topics of many small entries do not pay for each.
+
+A checksum only says that these are the producer's bytes, and Arrow would follow a wrong offset
+anywhere: `check` proves that the columns fit together before anything follows them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.compactor.strategies.strategy import Facts
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.native import HAS_KEY
+from ledgerfold.storage.native_batch import parse_keys
+from ledgerfold.v1.entry_pb2 import NativeKeys
+
+
+class _Place(NamedTuple):
+    path: str
+    offset: int
+
+
+class KeyColumns:
+    """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
+
+    def __init__(self, reads_event_times: bool = False) -> None:
+        self._reads_event_times = reads_event_times
+        self.rows = self.entries = self.key_bytes = self.size_bytes = 0
+        self._counts: list[int] = []
+        self._positions: list[int] = []
+        self._places: list[_Place] = []
+        self._key_offsets: list[bytes] = []
+        self._keys: list[bytes] = []
+        self._flags: list[bytes] = []
+        self._value_sizes: list[bytes] = []
+        self._event_times: list[bytes] = []
+        self._is_alone: list[bool] = []
+        self._publish_times: list[int] = []
+
+    def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
+        """Gives the section. Raises Corruption: its checksum is wrong, or it does not parse."""
+        header = entry.header
+        place = _Place(segment.path, entry.offset + header.header_bytes)
+        try:
+            section = parse_keys(segment.key_section(entry))
+        except InvalidRequest as error:
+            raise Corruption(*place, "a native key section", str(error)) from error
+        self._counts.append(header.message_count)
+        self._positions.append(segment.first_position + entry.row)
+        self._places.append(place)
+        self._key_offsets.append(section.key_offsets)
+        self._keys.append(section.keys)
+        self._flags.append(section.flags)
+        self._value_sizes.append(section.value_sizes)
+        if self._reads_event_times:
+            self._event_times.append(section.event_times or bytes(8 * header.message_count))
+            self._is_alone.append(header.is_plain)
+            self._publish_times.append(header.publish_time_ms)
+        self.rows += header.message_count
+        self.entries += 1
+        self.key_bytes += len(section.keys)
+        self.size_bytes += header.size_bytes
+        return section
+
+    def check(self) -> None:
+        """Raises Corruption, naming the first entry whose columns do not fit together."""
+        counts = np.array(self._counts, np.int64)
+        fits = (
+            (_sizes(self._flags) == counts)
+            & (_sizes(self._value_sizes) == 4 * counts)
+            & (_sizes(self._key_offsets) == 4 * counts + 4)
+        )
+        if self._reads_event_times:
+            fits &= _sizes(self._event_times) == 8 * counts
+        if fits.all():
+            offsets = self._offsets()
+            ends = np.cumsum(counts + 1)
+            falls = np.zeros(len(offsets), np.int64)
+            falls[1:] = offsets[1:] < offsets[:-1]
+            # Between two entries the offset falls back to zero: it must be zero there instead.
+            starts = ends - counts - 1
+            falls[starts] = offsets[starts] != 0
+            fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
+        if not fits.all():
+            place = self._places[int(np.argmin(fits))]
+            raise Corruption(*place, "key columns that fit together", "columns that do not")
+
+    def facts(self) -> Facts:
+        """Of all rows, those without a key included."""
+        is_value = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
+        facts = Facts(self._row_positions(), is_value)
+        if self._reads_event_times:
+            facts = facts._replace(
+                event_times=np.frombuffer(b"".join(self._event_times), "<i8"),
+                is_alone=np.repeat(self._is_alone, self._counts),
+                publish_times=np.repeat(np.array(self._publish_times, np.int64), self._counts),
+            )
+        return facts
+
+    def _row_positions(self) -> Integers:
+        counts = np.array(self._counts, np.int64)
+        within = np.arange(self.rows, dtype=np.int64) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        return np.repeat(np.array(self._positions, np.int64), counts) + within
+
+    def has_key(self) -> Booleans:
+        flags = np.frombuffer(b"".join(self._flags), np.uint8)
+        has_key: Booleans = (flags & HAS_KEY) != 0
+        return has_key
+
+    def keys(self) -> pa.BinaryArray:
+        """A row without a key has an empty one."""
+        sizes = _sizes(self._keys)
+        counts = np.array(self._counts, np.int64)
+        shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
+        # An entry's last offset is the next one's first: one of the two goes.
+        is_repeated = np.zeros(len(shifted), np.bool_)
+        is_repeated[np.cumsum(counts + 1)[:-1]] = True
+        offsets = shifted[~is_repeated].astype("<i4")
+        return pa.Array.from_buffers(
+            pa.binary(),
+            self.rows,
+            [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(self._keys))],
+        )
+
+    def value_sizes(self) -> Integers:
+        """Bytes of each row's value."""
+        return np.frombuffer(b"".join(self._value_sizes), "<u4").astype(np.int64)
+
+    def positions(self) -> Integers:
+        """Of each entry's first row."""
+        return np.array(self._positions, np.int64)
+
+    def _offsets(self) -> Integers:
+        return np.frombuffer(b"".join(self._key_offsets), "<u4").astype(np.int64)
+
+
+def _sizes(columns: list[bytes]) -> Integers:
+    return np.fromiter(map(len, columns), np.int64, len(columns))

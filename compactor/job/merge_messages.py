@@ -1,0 +1,159 @@
+"""Phase one, second half, for a strategy of messages: its class is asked about each of a bucket.
+
+Rules (Pulsar's StrategicTwoPhaseCompactor): of each key one message stands at most. One that the
+class does not skip takes the place, or removes the key if it is empty, and is an event; a skipped
+one is none. What stands at the end survives.
+
+The stretches of the log come in any order, and the class must be asked in that of the log. So a
+bucket is laid aside first: in memory up to SPOOL_BYTES, what is more in a file of Spark's local
+folder. A task holds that much, one stretch of messages as objects, and the messages that stand.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from tempfile import SpooledTemporaryFile
+from typing import Any
+
+import numpy as np
+
+from ledgerfold.compactor.job.merge import to_copy_tasks
+from ledgerfold.compactor.job.message_rows import Message, key_numbers, key_texts, messages
+from ledgerfold.compactor.job.rows import Counts, Failure, Messages, Row
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.strategies.loading import RAISED
+
+SPOOL_BYTES = 32 * 1024 * 1024
+
+
+def merge_messages(
+    rows: Iterable[Row], strategy: MessageStrategy, first_ordinals: Sequence[int]
+) -> Iterator[Row]:
+    """Rows for the copy tasks: Positions, ascending, and Counts."""
+    with Spool() as spool:
+        for row in rows:
+            match row[1]:
+                case Messages() as content:
+                    spool.add(content)
+                case Failure() as content:
+                    yield from _for_all(content, first_ordinals)
+                    return
+                case _:
+                    yield 0, row[1]
+        try:
+            asked = asked_about(strategy, spool)
+        except LedgerfoldError as error:
+            yield from _for_all(Failure.of(error), first_ordinals)
+            return
+    yield from to_copy_tasks(asked.survivors(), first_ordinals)
+    yield 0, Counts(removed_events=asked.removed_events, keys=len(asked.standing))
+
+
+def _for_all(failure: Failure, first_ordinals: Sequence[int]) -> Iterator[Row]:
+    for task in range(len(first_ordinals)):
+        yield task, failure
+
+
+def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
+    """All that was laid aside. Raises StrategyFailed."""
+    asked = Asked(strategy)
+    for columns in spool.in_order():
+        asked.about(columns)
+    return asked
+
+
+class Asked:
+    """The class at work on a bucket."""
+
+    def __init__(self, strategy: MessageStrategy) -> None:
+        """Raises StrategyFailed."""
+        self._strategy = strategy
+        self._made, self._watch = strategy.made(), strategy.watch()
+        self._numbers: dict[str, int] = {}
+        self.removed_events = 0
+        # Of every key that was met, by its number; None when nothing stands.
+        self.standing: list[Message | None] = []
+
+    def about(self, columns: Mapping[str, bytes]) -> None:
+        """All of a stretch. Raises StrategyFailed."""
+        # Of the messages made here none is part of a cycle, and looking for some in all that stand
+        # costs a sixth of the time.
+        gc.disable()
+        try:
+            self._about(columns)
+        finally:
+            self._watch.done()
+            gc.enable()
+
+    def _about(self, columns: Mapping[str, bytes]) -> None:
+        should_keep_left = self._made.should_keep_left
+        handle_skipped: Callable[[str, Any], object] | None
+        handle_skipped = getattr(self._made, "handle_skipped", None)
+        texts, keys = key_texts(columns), key_numbers(columns)
+        numbers = self._numbered(texts)
+        standing, watch, accepted = self.standing, self._watch, 0
+        stretch = messages(columns, map(texts.__getitem__, keys))
+        try:
+            for number, message in zip(map(numbers.__getitem__, keys), stretch, strict=True):
+                watch.question = message
+                answer = should_keep_left(standing[number], message)
+                if answer is False:
+                    accepted += 1
+                    standing[number] = message if message.place & 1 else None
+                elif answer is not True:
+                    break
+                elif handle_skipped is not None:
+                    handle_skipped(message.key, message)
+            else:
+                self.removed_events += accepted
+                return
+        except RAISED as error:  # a person's code: it may raise anything
+            if isinstance(error, MemoryError):
+                raise  # whoever holds the task to its bounds says so
+            raise self._strategy.failed(message.message_id, error) from error
+        why = f"should_keep_left answered {answer!r:.100}, which is no bool"
+        raise self._strategy.failed(message.message_id, why)
+
+    def _numbered(self, keys: Sequence[str]) -> list[int]:
+        """The number of each key among all that were met."""
+        known = self._numbers
+        numbers = [known.setdefault(key, len(known)) for key in keys]
+        self.standing.extend([None] * (len(known) - len(self.standing)))
+        return numbers
+
+    def survivors(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        places = [message.place for message in self.standing if message is not None]
+        positions = np.array(places, np.int64) >> 1
+        positions.sort()
+        return positions
+
+
+class Spool:
+    """Stretches of messages, laid aside. Use as a context manager."""
+
+    def __init__(self) -> None:
+        folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+        self._file = SpooledTemporaryFile(SPOOL_BYTES, dir=folders[0] or None)  # noqa: SIM115
+        # First place, offset, the size of each column.
+        self._stretches: list[tuple[int, int, dict[str, int]]] = []
+
+    def add(self, content: Messages) -> None:
+        sizes = {name: len(column) for name, column in content.columns.items()}
+        self._stretches.append((content.first_place, self._file.tell(), sizes))
+        self._file.writelines(content.columns.values())
+
+    def in_order(self) -> Iterator[Mapping[str, bytes]]:
+        """The columns of each, in the order of the log."""
+        for _, offset, sizes in sorted(self._stretches, key=itemgetter(0)):
+            self._file.seek(offset)
+            yield {name: self._file.read(size) for name, size in sizes.items()}
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._file.close()

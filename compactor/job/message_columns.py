@@ -1,0 +1,189 @@
+"""All that strategies of messages look at, as columns, of many entries.
+
+Beside the key columns (key_columns.py): ids, publish times, and what the strategy reads of the
+value section, which is decompressed once for each entry and not at all when it reads nothing of it.
+
+One row is one message:
+
+    places      position << 1 | whether it is a value
+    entry       the number of its entry, from 0
+    indexes     in the entry; -1: published alone
+    values, event_times                            } those that the strategy reads
+    properties  a list of names and contents       }
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+
+from ledgerfold.compactor.job.arrow_integers import to_arrow, to_arrow_short
+from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.compression import decompress
+from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
+
+
+class MessageColumns:
+    """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
+
+    def __init__(self, reads: frozenset[str]) -> None:
+        self._reads = reads
+        self._reads_values = not reads.isdisjoint(("value", "properties"))
+        self.keys = KeyColumns(reads_event_times="event_time_ms" in reads)
+        self.value_bytes = 0
+        self._counts: list[int] = []
+        self._ids: list[tuple[int, int]] = []
+        self._publish_times: list[int] = []
+        self._indexes: list[bytes] = []
+        self._values = _Strings()
+        self._properties = _Properties()
+
+    def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
+        """Raises Corruption when a section's checksum is wrong or it does not parse."""
+        header = entry.header
+        section = self.keys.add(segment, entry)
+        self._counts.append(header.message_count)
+        self._ids.append(header.position)
+        self._publish_times.append(header.publish_time_ms)
+        try:
+            self._indexes.append(_indexes(section, header.message_count, header.is_plain))
+            if self._reads_values:
+                data = decompress(header.compression, segment.value_section(entry))
+                self._add_values(section, _parsed(data), header.message_count)
+        except InvalidRequest as error:
+            raise Corruption(segment.path, entry.offset, "a native entry", str(error)) from error
+
+    def _add_values(self, keys: NativeKeys, values: NativeValues, count: int) -> None:
+        self.value_bytes += len(values.values) + len(values.property_values)
+        if "value" in self._reads:
+            self._values.add(_column(keys.value_sizes, count), values.values)
+        if "properties" in self._reads:
+            self._properties.add(values, count)
+
+    def check(self) -> None:
+        """Raises Corruption, naming the first entry whose key columns do not fit together."""
+        self.keys.check()
+
+    def has_key(self) -> Booleans:
+        return self.keys.has_key()
+
+    def entries(self) -> dict[str, Integers]:
+        """Of each entry, by its number: `ledgers`, `entries`; `publish_times`, where read."""
+        ledgers, entries = np.array(self._ids, np.int64).T
+        columns = {"ledgers": ledgers, "entries": entries}
+        if "publish_time_ms" in self._reads:
+            columns["publish_times"] = np.array(self._publish_times, np.int64)
+        return columns
+
+    def rows(self) -> pa.RecordBatch:
+        facts = self.keys.facts()
+        numbers = np.arange(len(self._counts), dtype=np.int32)
+        columns = {
+            "places": to_arrow((facts.positions << 1) | facts.is_value),
+            "entry": to_arrow_short(np.repeat(numbers, self._counts)),
+            "indexes": to_arrow_short(np.frombuffer(b"".join(self._indexes), "<i4")),
+        }
+        if "value" in self._reads:
+            columns["values"] = self._values.column()
+        if "properties" in self._reads:
+            columns["properties"] = self._properties.column()
+        if facts.event_times is not None:
+            columns["event_times"] = to_arrow(facts.event_times)
+        return pa.record_batch(list(columns.values()), names=list(columns))
+
+
+class _Strings:
+    """Byte strings, added many at a time: their sizes, and the strings end to end."""
+
+    def __init__(self) -> None:
+        self._sizes: list[Integers] = []
+        self._blobs: list[bytes] = []
+
+    def add(self, sizes: Integers, blob: bytes) -> None:
+        """Raises InvalidRequest when the two do not fit."""
+        if int(sizes.sum()) != len(blob):
+            raise InvalidRequest("The sizes in a native entry do not fit what they are of.")
+        self._sizes.append(sizes)
+        self._blobs.append(blob)
+
+    def column(self) -> pa.BinaryArray:
+        offsets = _offsets(np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64))
+        blob = b"".join(self._blobs)
+        return pa.Array.from_buffers(
+            pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), pa.py_buffer(blob)]
+        )
+
+
+class _Properties:
+    """The properties of each message: a list of pairs."""
+
+    def __init__(self) -> None:
+        self._counts: list[Integers] = []
+        self._names, self._contents = _Strings(), _Strings()
+
+    def add(self, values: NativeValues, rows: int) -> None:
+        """Raises InvalidRequest when the columns do not fit together."""
+        if not values.property_offsets:
+            self._counts.append(np.zeros(rows, np.int64))
+            return
+        counts = _sizes(values.property_offsets, rows)
+        pairs = int(counts.sum())
+        self._names.add(_sizes(values.property_name_offsets, pairs), values.property_names)
+        self._contents.add(_sizes(values.property_value_offsets, pairs), values.property_values)
+        self._counts.append(counts)
+
+    def column(self) -> pa.ListArray:
+        offsets = _offsets(np.concatenate(self._counts))
+        pairs = pa.StructArray.from_arrays(
+            [self._names.column(), self._contents.column()], names=["name", "content"]
+        )
+        return pa.Array.from_buffers(
+            pa.list_(pairs.type),
+            len(offsets) - 1,
+            [None, pa.py_buffer(offsets)],
+            children=[pairs],
+        )
+
+
+def _indexes(keys: NativeKeys, count: int, is_plain: bool) -> bytes:
+    if is_plain:
+        return np.full(count, -1, "<i4").tobytes()
+    if not keys.batch_indexes:
+        return np.arange(count, dtype="<i4").tobytes()
+    _column(keys.batch_indexes, count)
+    return keys.batch_indexes
+
+
+def _parsed(section: bytes) -> NativeValues:
+    try:
+        values: NativeValues = NativeValues.FromString(section)
+        return values
+    except DecodeError as error:
+        raise InvalidRequest(f"A native value section that does not parse: {error}") from error
+
+
+def _column(column: bytes, count: int) -> Integers:
+    """A column of that many numbers."""
+    if len(column) != 4 * count:
+        raise InvalidRequest(f"A native column of {len(column)} bytes for {count} rows.")
+    return np.frombuffer(column, "<u4").astype(np.int64)
+
+
+def _sizes(offsets: bytes, count: int) -> Integers:
+    """Those that the offsets tell."""
+    column = _column(offsets, count + 1)
+    sizes: Integers = np.diff(column)
+    if column[0] != 0 or (sizes < 0).any():
+        raise InvalidRequest("Offsets of a native column that do not rise from 0.")
+    return sizes
+
+
+def _offsets(sizes: Integers) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """As Arrow has them. A chunk is far below what 31 bits say (scan_messages.py)."""
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    return offsets

@@ -1,0 +1,132 @@
+"""The files that one copy task writes into the folder of the new ledger.
+
+A file is numbered by the first entry of the run's input that it may hold, so that numbers order as
+ids do and tasks cannot collide. The folder is made by the driver, never here: once the driver has
+removed it, a task that is still on its way cannot bring it back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+
+from ledgerfold.compactor.job.plan import Output
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.job.rows import WriteTimes
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.segment import SegmentWriter, Totals
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+# Entries are handed over in groups: one call of the kernel for many.
+_PENDING_BYTES_MAX = 1024 * 1024
+
+
+class Block(Protocol):
+    """Entries that are written together, and as many as fit into each file."""
+
+    @property
+    def ends(self) -> Integers:
+        """How many bytes they take up to the end of each."""
+        ...
+
+    def ordinal(self, index: int) -> int:
+        """The entry's place in the run's input."""
+        ...
+
+    def totals(self, start: int, end: int) -> Totals: ...
+
+    def buffers(self, start: int, end: int) -> Sequence[Buffer]:
+        """Those of the entries from `start` on, end to end."""
+        ...
+
+
+class LedgerOutput:
+    """Appends entries, rolls files at the plan's limit. Use as a context manager.
+
+    `sealed` lists the finished files: synced, renamed, durable. `write_times` tells how long each
+    write and each seal took.
+    """
+
+    def __init__(self, output: Output) -> None:
+        self.sealed: list[SegmentRecord] = []
+        self.write_times = WriteTimes()
+        self._output = output
+        self._writer: SegmentWriter | None = None
+        self._headers: list[EntryHeader] = []
+        self._entries: list[Buffer] = []
+        self._pending_bytes = 0
+
+    def __enter__(self) -> LedgerOutput:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def append(self, header: EntryHeader, entry: RawEntry, ordinal: int) -> None:
+        """`ordinal`: the entry's place in the run's input. Raises DiskFailure."""
+        if self._writer is not None:
+            size_bytes = self._writer.size_bytes + self._pending_bytes
+            if size_bytes + header.size_bytes > self._output.segment_bytes_max:
+                self.finish()
+        if self._writer is None:
+            output = self._output
+            self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+        self._headers.append(header)
+        self._entries.extend(entry)
+        self._pending_bytes += header.size_bytes
+        if self._pending_bytes >= _PENDING_BYTES_MAX:
+            self._write(self._writer)
+
+    def append_block(self, block: Block) -> None:
+        """Raises DiskFailure."""
+        start = 0
+        while start < len(block.ends):
+            if self._writer is None:
+                output, ordinal = self._output, block.ordinal(start)
+                self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+            writer, before = self._writer, int(block.ends[start - 1]) if start else 0
+            room = self._output.segment_bytes_max - writer.size_bytes
+            end = int(np.searchsorted(block.ends, before + room, side="right"))
+            if not writer.size_bytes:
+                # One that is larger than a file may be has a file of its own.
+                end = max(end, start + 1)
+            if start < end:
+                with self._timed():
+                    writer.append_totalled(block.totals(start, end), block.buffers(start, end))
+            start = end
+            if start < len(block.ends):
+                self.finish()
+
+    def finish(self) -> None:
+        """Seals the open file, if any. Raises DiskFailure."""
+        if self._writer is None:
+            return
+        self._write(self._writer)
+        with self._timed():
+            self.sealed.append(self._writer.seal())
+        self._writer = None
+
+    def _write(self, writer: SegmentWriter) -> None:
+        with self._timed():
+            writer.append_many(self._headers, self._entries)
+        self._headers, self._entries, self._pending_bytes = [], [], 0
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        took_us = round((time.perf_counter() - began) * 1e6)
+        self.write_times = self.write_times.with_one(took_us)

@@ -1,0 +1,115 @@
+"""The Spark job of a run: scan, merge, copy, with a shuffle between each two.
+
+    segments -> scan -> (bucket, fragments) -> merge -> (copy task, positions) -> copy -> files
+
+Both phases are one job. Positions never pass through the driver; what comes back is a row for each
+file and each count.
+
+Rows are few and large, so Spark only has to move them: the tasks are plain functions over RDD
+partitions. Measured against the same functions behind DataFrame.mapInArrow and repartitionById
+(Spark 4.3, two cores): warm three-stage job 0.40 s against 0.53 s, first job after start 6 s
+against 20 s (no query planner to load, no code to generate), no need of pandas. A group-by in Spark
+SQL over one row a message takes 4-5 s for 10 million rows before anything is copied; this job, all
+in all, about as long.
+
+A small plan is one task: the same three functions in a row, without a shuffle (0.1 s each).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from operator import index
+from typing import NamedTuple
+
+from pyspark import SparkContext
+from pyspark.accumulators import Accumulator
+
+from ledgerfold.compactor.job.plan import TaskPlan, position_of
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, Failure, WriteTimes, Written
+from ledgerfold.compactor.job.tasks import CopyTask, merge_task, scan_task
+from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
+
+Clock = Callable[[], float]
+
+
+class JobResult(NamedTuple):
+    """What the tasks wrote and counted; files in order of id."""
+
+    segments: list[SegmentRecord]
+    counts: RunCounts
+
+
+def run_job(
+    context: SparkContext, tasks: TaskPlan, progress: Accumulator[Parts], clock: Clock
+) -> JobResult:
+    """Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors.
+
+    `clock` gives seconds since the epoch, here and in the tasks.
+    """
+    if not tasks.scans:
+        return JobResult([], RunCounts())
+    began = clock()
+    contents = _collect(context, tasks, progress, clock)
+    ended = clock()
+    for content in contents:
+        if isinstance(content, Failure):
+            raise content.error()
+    segments = _in_order(contents)
+    counts = _counts(contents, segments)
+    # Another machine's clock may differ from ours: keep the parts within the whole.
+    copy_began = min(content.at for content in contents if isinstance(content, CopyBegan))
+    copy_began = min(max(copy_began, began), ended)
+    counts.phase_one_ms = round((copy_began - began) * 1000)
+    counts.phase_two_ms = round((ended - copy_began) * 1000)
+    return JobResult(segments, counts)
+
+
+def _collect(
+    context: SparkContext, tasks: TaskPlan, progress: Accumulator[Parts], clock: Clock
+) -> list[Content]:
+    rows = context.parallelize(tasks.scans, len(tasks.scans)).mapPartitions(
+        scan_task(tasks, progress)
+    )
+    if not tasks.is_solo:
+        rows = rows.partitionBy(tasks.buckets, index)
+    rows = rows.mapPartitions(merge_task(tasks, progress))
+    if not tasks.is_solo:
+        rows = rows.partitionBy(len(tasks.copies), index)
+    copied = rows.mapPartitionsWithIndex(CopyTask(tasks, progress, clock))
+    return [content for _, content in copied.collect()]
+
+
+def _in_order(contents: Iterable[Content]) -> list[SegmentRecord]:
+    """The written files, proven to ascend by id without overlap."""
+    records = [
+        SegmentRecord.FromString(content.record)
+        for content in contents
+        if isinstance(content, Written)
+    ]
+    records.sort(key=lambda record: position_of(record.first))
+    for before, after in pairwise(records):
+        if position_of(before.last) >= position_of(after.first):
+            raise CompactionFailed(
+                "phase two", f"{before.path} and {after.path} hold entries of the same ids"
+            )
+    return records
+
+
+def _counts(contents: Iterable[Content], segments: Sequence[SegmentRecord]) -> RunCounts:
+    total, writes = Counts(), WriteTimes()
+    for content in contents:
+        if isinstance(content, Counts):
+            total = total.plus(content)
+        elif isinstance(content, WriteTimes):
+            writes = writes.plus(content)
+    return RunCounts(
+        **total._asdict(),
+        write_latency_counts=writes.counts,
+        write_latency_us=writes.total_us,
+        messages_out=sum(record.messages for record in segments),
+        entries_out=sum(record.entries for record in segments),
+        bytes_out=sum(record.size_bytes for record in segments),
+    )

@@ -1,0 +1,224 @@
+"""A compaction plan as the tasks see it: pure, checked, cut into tasks.
+
+The broker's CompactionPlan names sealed segments in order of id. Each gets an **ordinal**, its
+place in that list; with a row number it makes the position of a message within the run, an integer
+that orders as the ids do. Tasks take contiguous runs of segments, so that what the n-th task writes
+comes before what the next one writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from ledgerfold.compactor.job.plan_check import check_plan
+from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.user_strategies.own import Own
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
+
+# One task reads about this many bytes of key sections, and copies from about this many of segments.
+SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
+COPY_TASK_BYTES = 128 * 1024 * 1024
+# What one merge task holds in memory at once is at most about this, plus eight bytes a message for
+# each column of the strategy's fragments.
+BUCKET_KEY_BYTES = 32 * 1024 * 1024
+# For a strategy of messages, which has them whole: what a scan task reads of segments, and what a
+# merge task is given. (What it holds: merge_messages.py.)
+MESSAGE_TASK_BYTES = 64 * 1024 * 1024
+BUCKET_BYTES = 32 * 1024 * 1024
+BUCKET_MESSAGES = 250_000
+# A plan within all three is one task without any shuffle: a shuffle costs 0.1 s, the work less.
+SOLO_KEY_BYTES = 8 * 1024 * 1024
+SOLO_BYTES = 64 * 1024 * 1024
+SOLO_ENTRIES = 20_000
+
+
+@dataclass(frozen=True)
+class InputSegment:
+    """A segment to read. Its entries above `after` and up to `up_to` belong to the range."""
+
+    ordinal: int
+    path: str
+    record: SegmentRecord
+    is_compacted: bool
+    after: Position
+    up_to: Position
+    # Entries in the segments before it: names the files that begin in it.
+    entries_before: int
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where and how a run writes."""
+
+    ledgers_dir: str
+    ledger_id: int
+    segment_bytes_max: int
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.ledgers_dir) / str(self.ledger_id)
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """The tasks of a run. Bucket b holds the keys whose hash says so."""
+
+    scans: tuple[tuple[InputSegment, ...], ...]
+    buckets: int
+    copies: tuple[tuple[InputSegment, ...], ...]
+    strategy: AnyStrategy
+    retain_null_key: bool
+    output: Output
+    renumber_batches: bool = False
+
+    @property
+    def is_solo(self) -> bool:
+        """Whether one task does it all."""
+        return len(self.scans) == self.buckets == len(self.copies) == 1
+
+    @property
+    def messages(self) -> int:
+        return sum(segment.record.messages for run in self.scans for segment in run)
+
+    @property
+    def key_bytes(self) -> int:
+        return sum(segment.record.key_bytes for run in self.scans for segment in run)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.record.size_bytes for run in self.scans for segment in run)
+
+
+def position_of(record: PositionRecord) -> Position:
+    return Position(record.ledger_id, record.entry_id)
+
+
+def input_segments(
+    plan: CompactionPlan, check: Callable[[CompactionPlan], None] = check_plan
+) -> tuple[InputSegment, ...]:
+    """The plan's segments with their ranges. Raises InvalidRequest when they make no sense."""
+    check(plan)
+    previous = position_of(plan.horizon_previous) if plan.compacted_segments else EARLIEST
+    if plan.HasField("horizon_previous"):
+        previous = position_of(plan.horizon_previous)
+    horizon = position_of(plan.horizon)
+    segments: list[InputSegment] = []
+    entries = 0
+    for ordinal, record in enumerate(plan.segments):
+        is_compacted = ordinal < plan.compacted_segments
+        segments.append(
+            InputSegment(
+                ordinal=ordinal,
+                path=str(Path(plan.ledgers_dir) / record.path),
+                record=record,
+                is_compacted=is_compacted,
+                after=EARLIEST if is_compacted else previous,
+                up_to=previous if is_compacted else horizon,
+                entries_before=entries,
+            )
+        )
+        entries += record.entries
+    return tuple(segments)
+
+
+def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
+    """Cuts a plan into tasks for that many cores. `own`: what its strategy's name stands for, where
+    that is none of ours. Raises InvalidRequest, UnknownStrategy.
+    """
+    strategy = strategy_of(plan) if own is None else own.strategy
+    segments = input_segments(plan)
+    return TaskPlan(
+        *cut_segments(segments, cores, (strategy,)),
+        strategy,
+        plan.retain_null_key,
+        Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max),
+        renumber_batches=plan.renumber_batches and isinstance(strategy, MessageStrategy),
+    )
+
+
+class Cut(NamedTuple):
+    """Which segments each task reads: scans, buckets, copies (TaskPlan)."""
+
+    scans: tuple[tuple[InputSegment, ...], ...]
+    buckets: int
+    copies: tuple[tuple[InputSegment, ...], ...]
+
+
+def cut_segments(
+    segments: tuple[InputSegment, ...], cores: int, strategies: Sequence[AnyStrategy] = ()
+) -> Cut:
+    """Into tasks for that many cores, for all of them at once; for none as for one over columns."""
+    by_message = [each for each in strategies if isinstance(each, MessageStrategy)]
+    if segments and _is_one_task(segments, by_message):
+        return Cut((segments,), 1, (segments,))
+    size_bytes = sum(map(_size_bytes, segments))
+    return Cut(
+        *_phase_one(segments, by_message, cores),
+        contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes),
+    )
+
+
+def _is_one_task(segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy]) -> bool:
+    """Whether it is small, or indivisible."""
+    records = [segment.record for segment in segments]
+    key_bytes = sum(record.key_bytes for record in records)
+    if by_message:
+        if sum(record.messages for record in records) > BUCKET_MESSAGES:
+            return False
+    elif len(segments) == 1 and key_bytes <= BUCKET_KEY_BYTES:
+        return True
+    return (
+        key_bytes <= SOLO_KEY_BYTES
+        and sum(record.size_bytes for record in records) <= SOLO_BYTES
+        and sum(record.entries for record in records) <= SOLO_ENTRIES
+    )
+
+
+def _phase_one(
+    segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy], cores: int
+) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
+    """Runs of segments to scan, and the number of buckets."""
+    read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
+    messages = 0
+    if by_message:
+        messages = sum(segment.record.messages for segment in segments)
+        if any(each.reads_value_sections for each in by_message):
+            read, task_bytes, bucket_bytes = _size_bytes, MESSAGE_TASK_BYTES, BUCKET_BYTES
+    total = sum(map(read, segments))
+    buckets = max(_tasks(total, bucket_bytes, cores), _tasks(messages, BUCKET_MESSAGES, cores))
+    return contiguous(segments, _tasks(total, task_bytes, cores), read), buckets
+
+
+def _key_bytes(segment: InputSegment) -> int:
+    return segment.record.key_bytes
+
+
+def _size_bytes(segment: InputSegment) -> int:
+    return segment.record.size_bytes
+
+
+def _tasks(total: int, each: int, cores: int) -> int:
+    """Enough tasks of that size, in full rounds of the cores."""
+    rounds = -(-total // (each * cores))
+    return cores * max(rounds, 1)
+
+
+def contiguous(
+    segments: Sequence[InputSegment], tasks: int, weight: Callable[[InputSegment], int]
+) -> tuple[tuple[InputSegment, ...], ...]:
+    """At most `tasks` contiguous runs of about the same weight, none of them empty."""
+    total = sum(weight(segment) for segment in segments) or 1
+    runs: list[list[InputSegment]] = [[] for _ in range(tasks)]
+    before = 0
+    for segment in segments:
+        middle = before + weight(segment) // 2
+        runs[min(middle * tasks // total, tasks - 1)].append(segment)
+        before += weight(segment)
+    return tuple(tuple(run) for run in runs if run)

@@ -1,0 +1,147 @@
+"""What tasks hand to each other: few and large rows, each a pair (partition number, content).
+
+A row's partition number is a bucket after phase one's scan, a copy task after its merge. Contents
+are the types below; they cross a shuffle pickled. Errors travel as rows too: the reason and the
+sentence of a damaged file arrive whole at the driver, and tasks that see one do no more work.
+Counts are rows and not Spark accumulators: a task that is run again must not count twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns
+from ledgerfold.storage.errors import LedgerfoldError
+
+# Those of Pulsar's CompactionRecord.
+WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)
+
+
+class Fragments(NamedTuple):
+    """Fragments and their keys (strategies/registry.py), as one Arrow IPC stream."""
+
+    blob: bytes
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray, fragments: FragmentColumns) -> Fragments:
+        names = ["key", *map(str, range(len(fragments)))]
+        batch = pa.record_batch([keys, *map(to_arrow, fragments)], names=names)
+        return cls(_as_stream(batch))
+
+    @property
+    def columns(self) -> tuple[pa.BinaryArray, FragmentColumns]:
+        """Keys and fragments, over the blob's own memory."""
+        keys, *fragments = pa.ipc.open_stream(self.blob).read_next_batch().columns
+        return keys, tuple(from_arrow(each).astype(np.int64, copy=False) for each in fragments)
+
+
+class Messages(NamedTuple):
+    """Messages of a stretch of the log, by column (chunk.py)."""
+
+    first_place: int
+    columns: dict[str, bytes]
+
+
+class Positions(NamedTuple):
+    """Positions that survive, ascending, as little-endian i64."""
+
+    blob: bytes
+
+    @classmethod
+    def of(cls, positions: Integers) -> Positions:
+        return cls(positions.astype("<i8", copy=False).tobytes())
+
+    @property
+    def values(self) -> Integers:
+        return np.frombuffer(self.blob, "<i8").astype(np.int64, copy=False)
+
+
+class Counts(NamedTuple):
+    """Parts of ledgerfold.v1.RunCounts that a task knows; they add up."""
+
+    messages_in: int = 0
+    entries_in: int = 0
+    bytes_in: int = 0
+    tombstones: int = 0
+    null_keys: int = 0
+    removed_events: int = 0
+    keys: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+class Written(NamedTuple):
+    """A finished segment file: its serialized SegmentRecord."""
+
+    record: bytes
+
+
+class WriteTimes(NamedTuple):
+    """How long writes took: counted by bound (ledgerfold.v1.RunCounts), and summed up."""
+
+    counts: tuple[int, ...] = (0,) * (len(WRITE_LATENCY_BOUNDS_US) + 1)
+    total_us: int = 0
+
+    def with_one(self, took_us: int) -> WriteTimes:
+        counts = list(self.counts)
+        counts[bisect_left(WRITE_LATENCY_BOUNDS_US, took_us)] += 1
+        return WriteTimes(tuple(counts), self.total_us + took_us)
+
+    def plus(self, other: WriteTimes) -> WriteTimes:
+        counts = tuple(map(add, self.counts, other.counts))
+        return WriteTimes(counts, self.total_us + other.total_us)
+
+
+class CopyBegan(NamedTuple):
+    """When a copy task began, seconds since the epoch: parts the run's time into its phases."""
+
+    at: float
+
+
+class Failure(NamedTuple):
+    """An error of storage/errors.py, as it travels."""
+
+    reason: str
+    message: str
+
+    @classmethod
+    def of(cls, error: LedgerfoldError) -> Failure:
+        return cls(error.reason, error.message)
+
+    def error(self) -> LedgerfoldError:
+        """An instance of the class with that reason, with the message but not the attributes."""
+        found = next(
+            (kind for kind in _kinds(LedgerfoldError) if kind.reason == self.reason),
+            LedgerfoldError,
+        )
+        error = found.__new__(found, self.message)
+        Exception.__init__(error, self.message)
+        return error
+
+
+Content = Fragments | Messages | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
+Row = tuple[int, Content]
+
+
+def _as_stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    blob: bytes = sink.getvalue().to_pybytes()
+    return blob
+
+
+def _kinds(root: type[LedgerfoldError]) -> Iterator[type[LedgerfoldError]]:
+    for kind in root.__subclasses__():
+        if "reason" in kind.__dict__:
+            yield kind
+        yield from _kinds(kind)

@@ -1,0 +1,74 @@
+"""One compaction in the worker: the new ledger's folder, the Spark job, the manifest."""
+
+from __future__ import annotations
+
+from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.pipeline import Clock, run_job
+from ledgerfold.compactor.job.plan import TaskPlan, cut
+from ledgerfold.compactor.job.progress import progress_of
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.job.spark_run import WORKER_ENDED, SparkRun, is_end_of_worker
+from ledgerfold.compactor.user_strategies.own import Own
+from ledgerfold.storage import crash_points
+from ledgerfold.storage.errors import LedgerfoldError, StrategyFailed
+from ledgerfold.storage.files import Files
+from ledgerfold.v1.admin_pb2 import CompactionProgress
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+
+
+class CompactionRun(SparkRun[Manifest]):
+    """A CompactionPlan, carried out."""
+
+    def __init__(
+        self,
+        plan: CompactionPlan,
+        session: Session,
+        files: Files,
+        clock: Clock,
+        own: Own | None = None,
+    ) -> None:
+        """`own`: what the plan's strategy is, when it is none of ours (sandbox.py).
+
+        Raises InvalidRequest when the plan makes no sense.
+        """
+        self.plan, self._own, self._clock = plan, own, clock
+        self._tasks: TaskPlan = cut(plan, session.cores, own)
+        self._before = session.progress.value
+        super().__init__(plan.run_id, session, files)
+
+    @property
+    def progress(self) -> CompactionProgress:
+        return progress_of(self._session.progress.value.minus(self._before), self._tasks)
+
+    def _failure_of(self, error: Exception) -> LedgerfoldError:
+        if self._own is not None and is_end_of_worker(error):
+            return StrategyFailed(self._own.name, f"in {self._stage}", WORKER_ENDED)
+        return super()._failure_of(error)
+
+    def _work(self) -> Manifest:
+        folder = self._tasks.output.folder
+        self._make(folder)
+        self._before = self._session.progress.value
+        memory.reset_peaks()
+        crash_points.reach("worker.phase-one")
+        with (
+            self._session.job_group(self.plan.run_id, self.plan.topic),
+            self._session.code_of(self._own),
+        ):
+            self._check_cancelled()
+            segments, counts = run_job(
+                self._session.context, self._tasks, self._session.progress, self._clock
+            )
+        self._check_cancelled()
+        counts.worker_peak_bytes = memory.peak_bytes()
+        self._settle(folder, holds_files=bool(segments))
+        self._files.sync_dir(folder.parent)
+        crash_points.reach("worker.before-manifest")
+        return Manifest(
+            run_id=self.plan.run_id,
+            ledger_id=self.plan.ledger_id,
+            horizon=self.plan.horizon,
+            segments=segments,
+            counts=counts,
+            strategy_version=str(self._tasks.strategy.version),
+        )

@@ -1,0 +1,68 @@
+"""A run on its way, as the event loop sees it: its progress, its end, its cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
+from typing import Generic
+
+from ledgerfold.compactor.job.spark_run import Result, SparkRun
+from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
+from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
+
+# Progress at most this often, and a cancellation repeated this often.
+_TICK_SECONDS = 0.1
+
+
+class RunningCompaction(Generic[Result]):
+    """Begins when the executor gets to it. `on_end` is called once, on the event loop."""
+
+    def __init__(
+        self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
+    ) -> None:
+        self._run = run
+        self._future: Future[Result] = executor.submit(run.execute)
+        self._end = asyncio.wrap_future(self._future)
+        self._end.add_done_callback(lambda end: on_end())
+        self._cancelling: asyncio.Task[None] | None = None
+        self._why = ""
+
+    async def progress(self) -> AsyncIterator[CompactionProgress]:
+        """Now and at each change, until the run has ended."""
+        last: CompactionProgress | None = None
+        while not self._end.done():
+            now = self._progress_now()
+            if now != last:
+                last = now
+                yield now
+            await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
+
+    async def result(self) -> Result:
+        """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest."""
+        await asyncio.wait({self._end})
+        if self._future.cancelled():
+            if self._why:
+                raise CompactionFailed("start", self._why, worker_died=True)
+            raise CompactionCancelled("The compaction was cancelled.")
+        return self._end.result()
+
+    def cancel(self, why: str = "") -> None:
+        """The run ends soon; if it waits for another, at once. `why`: the worker ends."""
+        self._why = self._why or why
+        if self._cancelling is None and not self._future.cancel():
+            self._cancelling = asyncio.create_task(self._cancel_until_ended())
+
+    async def ended(self) -> None:
+        """Whatever the result."""
+        await asyncio.wait({self._end})
+
+    def _progress_now(self) -> CompactionProgress:
+        if not self._future.running():
+            return CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
+        return self._run.progress
+
+    async def _cancel_until_ended(self) -> None:
+        while not self._end.done():
+            await asyncio.to_thread(self._run.cancel, self._why)
+            await asyncio.wait({self._end}, timeout=_TICK_SECONDS)

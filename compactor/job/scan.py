@@ -1,0 +1,115 @@
+"""Phase one, first half: a task reads the key sections of its segments and emits fragments.
+
+The task hops from header to header, takes the key section of each entry (its checksum verified; no
+value section is touched) and collects columns until a chunk is full. A chunk is then handled at
+once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
+messages it has), keys are dictionary-encoded, the strategy folds the history of each key into one
+fragment, and the fragments leave in buckets by key hash, one row for each bucket.
+
+    chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rows import Counts, Fragments, Positions, Row
+from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
+
+# Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys;
+# while event times are folded, about 80 bytes a message more.
+CHUNK_ROWS_MAX = 2_000_000
+CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
+
+
+def scan(
+    segments: Sequence[InputSegment], strategy: Strategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
+    """Rows for the merge tasks: Fragments, Positions (messages without a key that stay), Counts.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    columns = KeyColumns(strategy.reads_event_times)
+    for segment in segments:
+        with SegmentMap(segment) as mapped:
+            for entry in mapped.in_range():
+                columns.add(mapped, entry)
+                if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
+                    yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+                    columns = KeyColumns(strategy.reads_event_times)
+    if columns.rows:
+        yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+
+
+def reduce_chunk(
+    columns: KeyColumns, strategy: Strategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
+    """The rows that stand for these messages."""
+    columns.check()
+    facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
+    keyless = columns.rows - int(np.count_nonzero(has_key))
+    if keyless:
+        if retain_null_key:
+            yield 0, Positions.of(facts.positions[~has_key])
+        keys = keys.take(to_arrow(np.flatnonzero(has_key)))
+        facts = facts.where(has_key)
+    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
+    encoded = keys.dictionary_encode()
+    folded = strategy.begin(from_arrow(encoded.indices), facts, len(encoded.dictionary))
+    found = encoded.dictionary
+    if folded.codes is not None:
+        found = found.take(to_arrow(folded.codes))
+    yield from in_buckets(found, folded.fragments, buckets)
+    yield (
+        0,
+        Counts(
+            messages_in=columns.rows,
+            entries_in=columns.entries,
+            bytes_in=columns.size_bytes,
+            tombstones=tombstones,
+            null_keys=keyless,
+            removed_events=folded.removed_events + (0 if retain_null_key else keyless),
+        ),
+    )
+
+
+def in_buckets(
+    keys: pa.BinaryArray,
+    fragments: FragmentColumns,
+    buckets: int,
+    hashes: NDArray[np.unsignedinteger] | None = None,
+) -> Iterator[tuple[int, Fragments]]:
+    """By the hashes of the keys: these, or those that all of a run's tasks make."""
+    if buckets == 1:
+        yield 0, Fragments.of(keys, fragments)
+        return
+    order, ends = by_bucket(keys, buckets, hashes)
+    keys, fragments = keys.take(to_arrow(order)), tuple(each[order] for each in fragments)
+    for bucket, (start, end) in enumerate(pairwise((0, *ends))):
+        if start < end:
+            part = tuple(each[start:end] for each in fragments)
+            yield bucket, Fragments.of(keys.slice(start, end - start), part)
+
+
+def by_bucket(
+    keys: pa.BinaryArray, buckets: int, hashes: NDArray[np.unsignedinteger] | None = None
+) -> tuple[Integers, list[int]]:
+    """The places of keys, bucket by bucket, and where each bucket ends."""
+    if hashes is None:
+        # crc32 of a short key is as fast as anything numpy does with strings.
+        hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
+    # Numbers of two bytes are sorted by counting.
+    numbers = (hashes % buckets).astype(np.min_scalar_type(buckets))
+    order = np.argsort(numbers, kind="stable")
+    return order, np.cumsum(np.bincount(numbers, minlength=buckets)).tolist()

@@ -1,0 +1,102 @@
+"""Phase one, first half, for a strategy of messages: what it looks at, in order, by bucket.
+
+As scan.py, but whole messages leave instead of fragments: only the class can say what becomes of
+them. Messages without a key are dropped here, whatever the topic's policy says, and counted.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.chunk import packed, strings_of
+from ledgerfold.compactor.job.message_columns import MessageColumns
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rows import Counts, Row
+from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.positions import Integers
+
+# Bounds of a chunk, one entry more or less: what a scan task holds, three times over while it is
+# cut into buckets. A merge task takes its part of a chunk in hand at once, as Python objects.
+CHUNK_ROWS_MAX = 100_000
+CHUNK_BYTES_MAX = 16 * 1024 * 1024
+
+
+def scan_messages(
+    segments: Sequence[InputSegment], reads: frozenset[str], buckets: int
+) -> Iterator[Row]:
+    """Rows for the merge tasks: Messages (chunk.py), Counts.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    columns = MessageColumns(reads)
+    for segment in segments:
+        with SegmentMap(segment) as mapped:
+            for entry in mapped.in_range():
+                columns.add(mapped, entry)
+                if (
+                    columns.keys.rows >= CHUNK_ROWS_MAX
+                    or columns.keys.key_bytes + columns.value_bytes >= CHUNK_BYTES_MAX
+                ):
+                    yield from _chunk(columns, buckets)
+                    columns = MessageColumns(reads)
+    if columns.keys.rows:
+        yield from _chunk(columns, buckets)
+
+
+def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
+    columns.check()
+    keys, rows = columns.keys.keys(), columns.rows()
+    has_key = columns.has_key()
+    keyless = len(has_key) - int(np.count_nonzero(has_key))
+    if keyless:
+        chosen = to_arrow(np.flatnonzero(has_key))
+        keys, rows = keys.take(chosen), rows.take(chosen)
+    is_value = from_arrow(rows.column("places")) & 1
+    yield from _in_buckets(keys, columns.entries(), rows, buckets)
+    yield (
+        0,
+        Counts(
+            messages_in=columns.keys.rows,
+            entries_in=columns.keys.entries,
+            bytes_in=columns.keys.size_bytes,
+            tombstones=len(is_value) - int(is_value.sum()),
+            null_keys=keyless,
+            removed_events=keyless,
+        ),
+    )
+
+
+def _in_buckets(
+    keys: pa.BinaryArray, entries: Mapping[str, Integers], rows: pa.RecordBatch, buckets: int
+) -> Iterator[Row]:
+    encoded = keys.dictionary_encode()
+    found, numbers = encoded.dictionary, from_arrow(encoded.indices)
+    # The shortest numbers there are: those of 16 bits are sorted in one pass.
+    of_key = np.fromiter(map(zlib.crc32, strings_of(found)), np.int64, len(found)) % buckets
+    of_key = of_key.astype(np.min_scalar_type(buckets))
+    hashes = of_key[numbers]
+    # Keys and messages of a bucket side by side; keys are numbered by their new places.
+    key_order, order = np.argsort(of_key, kind="stable"), np.argsort(hashes, kind="stable")
+    new_numbers = np.empty(len(found), np.int32)
+    new_numbers[key_order] = np.arange(len(found), dtype=np.int32)
+    found, rows = found.take(to_arrow(key_order)), rows.take(to_arrow(order))
+    numbers = new_numbers[numbers[order]]
+    key_ends, ends = (np.cumsum(np.bincount(each, minlength=buckets)) for each in (of_key, hashes))
+    first_key = first = 0
+    for bucket, (end_key, end) in enumerate(zip(key_ends.tolist(), ends.tolist(), strict=True)):
+        if first < end:
+            yield (
+                bucket,
+                packed(
+                    found.slice(first_key, end_key - first_key),
+                    numbers[first:end] - first_key,
+                    entries,
+                    rows.slice(first, end - first),
+                ),
+            )
+        first_key, first = end_key, end

@@ -1,0 +1,117 @@
+"""A segment of the plan, open for reading: the entries of its range, and their sections.
+
+A row is the place of a message among all that the file stores, those outside the range included;
+row and ordinal make a message's position within the run.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.positions import ROW_BITS
+from ledgerfold.storage.entry import EntryHeader, Position, crc32c
+from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile
+from ledgerfold.storage.segment import scan_segment
+
+
+class PlacedEntry(NamedTuple):
+    """An entry's header, where the entry starts in the file, and the number of its first row."""
+
+    header: EntryHeader
+    offset: int
+    row: int
+
+
+class SegmentMap:
+    """A sealed segment file, mapped into memory. Use as a context manager.
+
+    Raises MissingFile, DiskFailure; reading raises Corruption, IncompatibleFormat.
+    """
+
+    def __init__(self, segment: InputSegment) -> None:
+        self.segment = segment
+        self.path = segment.path
+        self.first_position = segment.ordinal << ROW_BITS
+
+    def __enter__(self) -> SegmentMap:
+        self._bytes = map_file(self.path, self.segment.record.size_bytes)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._bytes.close()
+
+    def entries(self) -> Iterator[PlacedEntry]:
+        """All entries of the file, in order; headers verified."""
+        row = 0
+        for header, offset in scan_segment(Path(self.path), self.segment.record):
+            yield PlacedEntry(header, offset, row)
+            row += header.message_count
+
+    def in_range(self) -> Iterator[PlacedEntry]:
+        """The entries that the run is about.
+
+        A raw segment may reach beyond the range at both ends. A compacted one may not: the previous
+        run would have stored what it never saw.
+        """
+        after, up_to = self.segment.after, self.segment.up_to
+        for entry in self.entries():
+            position = Position(entry.header.ledger_id, entry.header.entry_id)
+            if after < position <= up_to:
+                yield entry
+            elif self.segment.is_compacted:
+                raise Corruption(
+                    self.path, entry.offset, f"an entry up to the horizon {up_to}", str(position)
+                )
+
+    def key_section(self, entry: PlacedEntry) -> bytes:
+        """Verified. Touches nothing else of the file."""
+        start = entry.offset + entry.header.header_bytes
+        section = self._bytes[start : start + entry.header.key_bytes]
+        self._verify("key", start, entry.header.key_crc, section)
+        return section
+
+    def raw(self, entry: PlacedEntry) -> RawEntry:
+        """The entry as it is stored, both sections verified."""
+        section = self.value_section(entry)
+        keys_at = entry.offset + entry.header.header_bytes
+        return RawEntry(self._bytes[entry.offset : keys_at], self.key_section(entry), section)
+
+    def value_section(self, entry: PlacedEntry) -> bytes:
+        """Verified. As it is stored: compressed."""
+        header = entry.header
+        start = entry.offset + header.header_bytes + header.key_bytes
+        section = self._bytes[start : start + header.value_bytes]
+        self._verify("value", start, header.value_crc, section)
+        return section
+
+    def _verify(self, name: str, offset: int, crc: int, section: bytes) -> None:
+        found = crc32c(section)
+        if found != crc:
+            raise Corruption(self.path, offset, f"{name} section CRC32C {crc:08x}", f"{found:08x}")
+
+
+def map_file(path: str, size_bytes: int) -> mmap.mmap:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError as error:
+        raise MissingFile(path, "the compaction plan") from error
+    except OSError as error:
+        raise DiskFailure(path, "open", error) from error
+    try:
+        if os.fstat(descriptor).st_size < size_bytes:
+            raise MissingFile(path, "the compaction plan")
+        return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)

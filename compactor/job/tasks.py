@@ -1,0 +1,123 @@
+"""What Spark runs: the three kinds of task, each a function of a partition's rows.
+
+They are objects of importable classes, so that executors elsewhere find them by name. An error of
+ours becomes a Failure row for every task that comes after, and a task that sees one does no work;
+anything else (a bug, a killed process) fails the Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from pyspark.accumulators import Accumulator
+
+from ledgerfold.compactor.job.copy_survivors import copy_survivors
+from ledgerfold.compactor.job.merge import merge
+from ledgerfold.compactor.job.merge_messages import merge_messages
+from ledgerfold.compactor.job.plan import InputSegment, TaskPlan
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.job.rows import CopyBegan, Failure, Row
+from ledgerfold.compactor.job.scan import scan
+from ledgerfold.compactor.job.scan_messages import scan_messages
+from ledgerfold.compactor.strategies.registry import AnyStrategy
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.storage.errors import LedgerfoldError
+
+
+def scanned(
+    segments: Sequence[InputSegment], strategy: AnyStrategy, buckets: int, retain_null_key: bool
+) -> Iterator[Row]:
+    """The first half of phase one, as the kind of strategy has it. Raises as scan does."""
+    if isinstance(strategy, MessageStrategy):
+        return scan_messages(segments, strategy.reads, buckets)
+    return scan(segments, strategy, buckets, retain_null_key)
+
+
+def merged(
+    rows: Iterable[Row], strategy: AnyStrategy, first_ordinals: Sequence[int]
+) -> Iterator[Row]:
+    """The second half."""
+    if isinstance(strategy, MessageStrategy):
+        return merge_messages(rows, strategy, first_ordinals)
+    return merge(rows, strategy, first_ordinals)
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Segments -> fragments, or messages, by bucket."""
+
+    strategy: AnyStrategy
+    buckets: int
+    retain_null_key: bool
+    progress: Accumulator[Parts]
+
+    def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
+        segments = tuple(chain.from_iterable(runs))
+        try:
+            with self.strategy.held():
+                yield from scanned(segments, self.strategy, self.buckets, self.retain_null_key)
+        except LedgerfoldError as error:
+            for bucket in range(self.buckets):
+                yield bucket, Failure.of(error)
+        self.progress.add(
+            Parts(
+                scans=1,
+                scanned_messages=sum(segment.record.messages for segment in segments),
+                scanned_bytes=sum(segment.record.key_bytes for segment in segments),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """What is in a bucket -> surviving positions by copy task."""
+
+    strategy: AnyStrategy
+    first_ordinals: tuple[int, ...]
+    progress: Accumulator[Parts]
+
+    def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
+        try:
+            with self.strategy.held():
+                yield from merged(rows, self.strategy, self.first_ordinals)
+        except LedgerfoldError as error:
+            for task in range(len(self.first_ordinals)):
+                yield task, Failure.of(error)
+        self.progress.add(Parts(merges=1))
+
+
+@dataclass(frozen=True)
+class CopyTask:
+    """The surviving positions of a task's segments -> files."""
+
+    tasks: TaskPlan
+    progress: Accumulator[Parts]
+    clock: Callable[[], float]
+
+    def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
+        segments = self.tasks.copies[index]
+        received = list(rows)
+        yield 0, CopyBegan(self.clock())
+        try:
+            yield from copy_survivors(
+                received, segments, self.tasks.output, self.tasks.renumber_batches
+            )
+        except LedgerfoldError as error:
+            yield 0, Failure.of(error)
+        self.progress.add(
+            Parts(
+                copies=1,
+                copied_messages=sum(segment.record.messages for segment in segments),
+                copied_bytes=sum(segment.record.size_bytes for segment in segments),
+            )
+        )
+
+
+def scan_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> ScanTask:
+    return ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
+
+
+def merge_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> MergeTask:
+    return MergeTask(tasks.strategy, tuple(run[0].ordinal for run in tasks.copies), progress)

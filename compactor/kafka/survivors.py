@@ -1,0 +1,168 @@
+"""What is left of a stretch's batches: the entries that a round writes, made all at once.
+
+Their headers are columns, as they were read (batches.py); only checksums are computed one by one.
+Entries get the position (0, last offset): so the ledger is ordered by offset, and the first entry
+at or behind (0, x) is the first batch whose last offset is at or above x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.kafka.batches import (
+    BATCH,
+    ENTRY,
+    KIND,
+    LOG_OVERHEAD_BYTES,
+    Batches,
+)
+from ledgerfold.compactor.positions import Booleans, Bytes, Integers
+from ledgerfold.storage.entry import FORMAT_VERSION, HEADER_BYTES, Buffer, Position
+from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
+from ledgerfold.storage.segment import Totals
+
+_HEADERS = np.dtype([("entry", ENTRY), ("batch", BATCH)])
+# What the checksums are about, from a batch's header's start and from an entry's.
+_BATCH_CHECKED_AT = 21
+_ENTRY_CHECKED, _HEADER_CHECKED = (4, 72), (0, HEADER_BYTES - 4)
+_NOTHING = np.empty(0, np.uint8)
+
+
+class Left:
+    """Which batches of a stretch stay, and as what."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self.stays: Booleans = np.zeros(len(batches), np.bool_)
+        self._headers = batches.headers.copy()
+        self._new: dict[int, Bytes] = {}
+
+    def keep(self, indexes: Integers) -> None:
+        """As they are; their sections were verified."""
+        self.stays[indexes] = True
+
+    def replace(self, indexes: Integers, headers: NDArray[Any], sections: Iterable[Bytes]) -> None:
+        """By these headers, whose lengths and checksums are still to come, and these records."""
+        self.stays[indexes] = True
+        self._headers[indexes] = headers
+        self._new.update(zip(indexes.tolist(), sections, strict=True))
+
+    def keep_headers(self, indexes: Integers) -> None:
+        """Alone: they tell of a producer's last sequence, or of the log's end.
+
+        One has no horizon and is not compressed; its largest timestamp stays.
+        """
+        headers = self._headers[indexes]
+        headers["attributes"] &= KIND
+        headers["base_timestamp_ms"], headers["record_count"] = NO_TIMESTAMP, 0
+        self.replace(indexes, headers, [_NOTHING] * len(indexes))
+
+    def entries(self) -> LeftEntries:
+        return LeftEntries(self._batches, np.flatnonzero(self.stays), self._headers, self._new)
+
+
+class LeftEntries:
+    """A Block of compactor/job/output.py."""
+
+    def __init__(
+        self,
+        batches: Batches,
+        indexes: Integers,
+        headers: NDArray[Any],
+        new: dict[int, Bytes],
+    ) -> None:
+        self._source, self._first = batches.file.source, batches.first
+        self._indexes = indexes
+        self._rows = rows = np.empty(len(indexes), _HEADERS)
+        rows["entry"], rows["batch"] = batches.entries[indexes], headers[indexes]
+        starts, ends = (each.tolist() for each in batches.section_bounds(indexes))
+        view = batches.file.view
+        self._sections = [
+            new[index] if index in new else view[start:end]
+            for index, start, end in zip(indexes.tolist(), starts, ends, strict=True)
+        ]
+        if new:
+            is_new = np.fromiter((index in new for index in indexes.tolist()), np.bool_)
+            self._seal(np.flatnonzero(is_new))
+        self.last_offset: Integers = batches.last_offset[indexes]
+        self._stamp()
+
+    def _seal(self, rows: Integers) -> None:
+        """Lengths and checksums of what was built anew."""
+        entries, batches = self._rows["entry"][rows], self._rows["batch"][rows]
+        sections = [self._sections[row] for row in rows.tolist()]
+        size_bytes = np.fromiter(map(len, sections), np.int64, len(rows))
+        batches["length"] = size_bytes + (BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES)
+        checked = _checksums(batches, _BATCH_CHECKED_AT, BATCH_HEADER_BYTES)
+        extend = google_crc32c.extend
+        batches["crc"] = [
+            extend(crc, section) for crc, section in zip(checked, sections, strict=True)
+        ]
+        entries["message_count"] = batches["record_count"]
+        entries["key_crc"] = _checksums(batches, 0, BATCH_HEADER_BYTES)
+        entries["value_bytes"] = size_bytes
+        entries["value_crc"] = list(map(google_crc32c.value, sections))
+        self._rows["entry"][rows], self._rows["batch"][rows] = entries, batches
+
+    def _stamp(self) -> None:
+        """Headers of entries, for their new places."""
+        entries = np.ascontiguousarray(self._rows["entry"])
+        entries["version"] = FORMAT_VERSION
+        entries["ledger_id"], entries["entry_id"] = 0, self.last_offset
+        entries["durable_entries"] = 0
+        entries["crc"] = _checksums(entries, *_ENTRY_CHECKED)
+        entries["header_crc"] = _checksums(entries, *_HEADER_CHECKED)
+        self._rows["entry"] = entries
+
+    @property
+    def size_bytes(self) -> Integers:
+        """Of the batches."""
+        size: Integers = self._rows["batch"]["length"].astype(np.int64) + LOG_OVERHEAD_BYTES
+        return size
+
+    @property
+    def max_timestamp_ms(self) -> Integers:
+        times: Integers = self._rows["batch"]["max_timestamp_ms"].astype(np.int64)
+        return times
+
+    @property
+    def ends(self) -> Integers:
+        ends: Integers = np.cumsum(self.size_bytes + HEADER_BYTES)
+        return ends
+
+    def ordinal(self, index: int) -> int:
+        return self._source.entries_before + self._first + int(self._indexes[index])
+
+    def totals(self, start: int, end: int) -> Totals:
+        entries = self._rows["entry"][start:end]
+        return Totals(
+            entries=len(entries),
+            messages=int(entries["message_count"].sum(dtype=np.int64)),
+            size_bytes=int((self.size_bytes[start:end] + HEADER_BYTES).sum()),
+            key_bytes=BATCH_HEADER_BYTES * len(entries),
+            first=Position(0, int(entries["entry_id"][0])),
+            last=Position(0, int(entries["entry_id"][-1])),
+            publish_time_min_ms=int(entries["publish_time_ms"].min()),
+            publish_time_max_ms=int(entries["publish_time_ms"].max()),
+            append_time_max_ms=int(entries["append_time_ms"].max()),
+            crcs=entries["crc"].tobytes(),
+        )
+
+    def buffers(self, start: int, end: int) -> list[Buffer]:
+        headers = memoryview(self._rows[start:end].tobytes())
+        size = _HEADERS.itemsize
+        fronts = (headers[at : at + size] for at in range(0, len(headers), size))
+        sections = (section.data for section in self._sections[start:end])
+        return list(chain.from_iterable(zip(fronts, sections, strict=True)))
+
+
+def _checksums(structures: NDArray[Any], start: int, end: int) -> list[int]:
+    """Of these bytes of each."""
+    blob, size, crc = structures.tobytes(), structures.itemsize, google_crc32c.value
+    return [crc(blob[at + start : at + end]) for at in range(0, len(blob), size)]

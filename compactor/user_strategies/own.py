@@ -1,0 +1,204 @@
+"""A strategy of one's own in a run: loaded where it is asked, held to its bounds, and checked.
+
+The driver never loads it. It knows what a trial found (compactor/user_strategies/sandbox.py), and
+sends that: an Own travels to the tasks, where the first that needs it loads the code, once in each
+process. Code of another version than the trial met fails the run: a record never names a version
+that did not choose.
+
+Two kinds, told apart by what the name gives (ledgerfold/strategies/loading.py):
+* strategic: it has `should_keep_left`, and maybe `handle_skipped` (ledgerfold/strategies/
+  strategic.py). Each task calls the Own, which makes one, and tells its watch what is asked.
+* columns: a Strategy (strategy.py), whose functions are asked for chunks. The tasks get another one
+  of it, which loads the real one, asks it, and looks at what it gives.
+
+Whatever goes wrong in its code, or with its answers, is a StrategyFailed that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Final, TypeGuard, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
+from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
+from ledgerfold.storage.message_ids import id_text
+from ledgerfold.strategies.loading import RAISED, Loaded, load, said
+
+STRATEGIC: Final = "strategic"
+COLUMNS: Final = "columns"
+_LOADED = "when it was loaded"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Own:
+    """As a trial found it. `settings`: pairs, by name. `reads`: parts of a message, of READS."""
+
+    name: str
+    settings: tuple[tuple[str, str], ...]
+    version: str
+    # A hash of the code, for what the version does not tell.
+    source: str
+    kind: str
+    reads: tuple[str, ...] = ()
+    reads_event_times: bool = False
+    limits: Limits = DEFAULT_LIMITS
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Around a task. Raises StrategyFailed."""
+        watch = _watch(self)
+        try:
+            with watch.held():
+                yield
+        except Exceeded as error:
+            raise StrategyFailed(self.name, at(watch.last), str(error)) from error
+        except RAISED:
+            raise
+        except BaseException as error:  # of a kind that only somebody's code has
+            raise StrategyFailed(self.name, at(watch.last), said(error)) from error
+
+    def __call__(self) -> Any:
+        """A strategic one, for a task. Raises StrategyFailed."""
+        return _load(self).strategy
+
+    def watch(self) -> Watch:
+        """That of this process."""
+        return _watch(self)
+
+    @property
+    def strategy(self) -> Strategy | MessageStrategy:
+        """For the tasks."""
+        if self.kind == STRATEGIC:
+            return MessageStrategy(self.name, self.version, self, held=self.held, watch=self.watch)
+        return Strategy(
+            self.name,
+            self.version,
+            partial(_begin, self),
+            partial(_join, self),
+            partial(_survivors, self),
+            self.reads_event_times,
+            self.held,
+        )
+
+
+def kind_of(strategy: object) -> str:
+    """Raises TypeError: it is of neither kind."""
+    if callable(getattr(strategy, "should_keep_left", None)):
+        return STRATEGIC
+    if isinstance(strategy, Strategy):
+        return COLUMNS
+    raise TypeError(
+        f"{type(strategy).__name__} has no method should_keep_left, and is no Strategy of columns"
+    )
+
+
+def at(question: object) -> str:
+    """Which question it was, for a sentence."""
+    message_id = getattr(question, "message_id", None)
+    if message_id is not None:
+        ledger_id, entry_id, batch_index = message_id
+        return f"at message {id_text(ledger_id, entry_id, batch_index=batch_index)}"
+    return str(question or _LOADED)
+
+
+# Columns, in a task
+
+
+def _begin(own: Own, codes: Codes, facts: Facts, key_count: int) -> Folded:
+    begun = _asked(own, "begin", lambda strategy: strategy.begin(codes, facts, key_count))
+    return checked_fold(own.name, "begin", begun, key_count)
+
+
+def _join(own: Own, codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
+    joined = _asked(own, "join", lambda strategy: strategy.join(codes, columns, key_count))
+    return checked_fold(own.name, "join", joined, key_count)
+
+
+def _survivors(own: Own, columns: FragmentColumns) -> Integers:
+    found = _asked(own, "survivors", lambda strategy: strategy.survivors(columns))
+    return checked_positions(own.name, found)
+
+
+def checked_fold(name: str, function: str, folded: object, key_count: int) -> Folded:
+    """Raises StrategyFailed: it is no Folded, or its parts do not fit together."""
+
+    def wrong(why: str) -> StrategyFailed:
+        return StrategyFailed(name, f"in its answer to {function}", why)
+
+    if not isinstance(folded, Folded):
+        raise wrong(f"it is {type(folded).__name__}, not a Folded")
+    if not folded.fragments or not all(map(_is_integers, folded.fragments)):
+        raise wrong("its fragments are no arrays of whole numbers")
+    if not isinstance(folded.removed_events, int) or folded.removed_events < 0:
+        raise wrong(f"{folded.removed_events!r:.100} is no number of removed events")
+    codes = folded.codes
+    if codes is not None and not (
+        _is_integers(codes) and bool(((codes >= 0) & (codes < key_count)).all())
+    ):
+        raise wrong(f"its codes are not those of {key_count} keys")
+    rows = key_count if codes is None else len(codes)
+    if any(len(each) != rows for each in folded.fragments):
+        raise wrong(f"its columns do not have {rows} rows each")
+    return folded
+
+
+def checked_positions(name: str, found: object) -> Integers:
+    """A copy, which may be sorted. Raises StrategyFailed."""
+    if not _is_integers(found) or len(np.unique(found)) != len(found):
+        why = "it is no array of different positions"
+        raise StrategyFailed(name, "in its answer to survivors", why)
+    return found.astype(np.int64)
+
+
+def _is_integers(found: object) -> TypeGuard[NDArray[np.integer]]:
+    return isinstance(found, np.ndarray) and found.ndim == 1 and found.dtype.kind in "iu"
+
+
+def _asked(own: Own, function: str, ask: Callable[[Strategy], _T]) -> _T:
+    strategy = _columns(own)
+    with _watch(own).asking(f"in {function}"):
+        try:
+            return ask(strategy)
+        except RAISED as error:  # a person's code: it may raise anything
+            if isinstance(error, MemoryError):
+                raise
+            raise StrategyFailed(own.name, f"in {function}", said(error)) from error
+
+
+@lru_cache(maxsize=1)
+def _columns(own: Own) -> Strategy:
+    strategy = _load(own).strategy
+    if not isinstance(strategy, Strategy):
+        raise StrategyFailed(own.name, _LOADED, f"it is of kind {own.kind} no more")
+    return strategy
+
+
+def _load(own: Own) -> Loaded:
+    with _watch(own).asking(_LOADED):
+        try:
+            loaded = load(own.name, dict(own.settings))
+        except InvalidStrategy as error:
+            raise StrategyFailed(own.name, _LOADED, error.why) from error
+    if loaded.version != own.version:
+        why = (
+            f"its version {own.version} is asked for, and a process that runs it has version "
+            f"{loaded.version}; restart the compactor"
+        )
+        raise StrategyFailed(own.name, _LOADED, why)
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def _watch(own: Own) -> Watch:
+    """A process has one task at a time."""
+    return Watch(own.limits)

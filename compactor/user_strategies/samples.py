@@ -1,0 +1,141 @@
+"""What a strategy of one's own is asked before it is set: every form that a message may have.
+
+A strategy must answer about each of them. That a topic will only ever hold one form is no excuse:
+one message of another form would fail every run of the topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
+from ledgerfold.compactor.strategies.watch import Watch
+from ledgerfold.compactor.user_strategies.own import checked_fold, checked_positions
+from ledgerfold.storage.errors import StrategyFailed
+from ledgerfold.strategies.loading import RAISED, said
+from ledgerfold.strategies.strategic import READS
+
+
+class Sample:
+    """As ledgerfold.strategies.StrategicMessage; of its parts those that are read."""
+
+    def __init__(self, entry_id: int, batch_index: int, **parts: Any) -> None:
+        self.key = "sample"
+        self.message_id = (1, entry_id, batch_index)
+        self.__dict__.update(parts)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the class does not name {name!r} in what it `reads`")
+
+
+class Question(NamedTuple):
+    what: str
+    previous: Sample | None
+    current: Sample
+
+
+def questions(reads: Sequence[str]) -> Iterator[Question]:
+    def sample(entry_id: int, value: bytes, batch_index: int = -1, **rest: Any) -> Sample:
+        parts = {
+            "value": value,
+            "properties": {},
+            "event_time_ms": 0,
+            "publish_time_ms": 1_700_000_000_000 + entry_id,
+        }
+        parts.update(rest)
+        return Sample(entry_id, batch_index, **{name: parts[name] for name in reads})
+
+    first, second = sample(1, b"1"), sample(2, b"2", 0, event_time_ms=1_700_000_000_000)
+    text = sample(3, "žluťoučký kůň".encode(), properties={"name": "value", "n": "7"})
+    tombstone, binary = sample(4, b""), sample(5, b"\x00\xff\xfe", 3)
+    yield Question("a value after nothing", None, first)
+    yield Question("a value after a value", first, second)
+    yield Question("a value with properties after one without", second, text)
+    yield Question("a value without properties after one with some", text, second)
+    yield Question("a tombstone after a value", first, tombstone)
+    yield Question("a tombstone after nothing", None, tombstone)
+    yield Question("a binary value after nothing", None, binary)
+    yield Question("a binary value after a value", first, binary)
+    yield Question("a value after a binary value", binary, second)
+
+
+def ask_strategic(name: str, strategy: Any, watch: Watch) -> tuple[str, ...]:
+    """What it reads. Raises StrategyFailed."""
+    said_reads = getattr(strategy, "reads", READS)
+    if not isinstance(said_reads, tuple | list | set | frozenset):
+        why = f"it is {said_reads!r:.100}, and must be a tuple of names: ('value',)"
+        raise StrategyFailed(name, "in what it `reads`", why)
+    reads = tuple(map(str, said_reads))
+    unknown = sorted(set(reads).difference(READS))
+    if unknown:
+        why = f"a message has {', '.join(READS)}, and no {', '.join(unknown)}"
+        raise StrategyFailed(name, "in what it `reads`", why)
+    handle_skipped = getattr(strategy, "handle_skipped", None)
+    for what, previous, current in questions(reads):
+        at = f"asked about {what}"
+        with watch.asking(at):
+            try:
+                answer = strategy.should_keep_left(previous, current)
+                if handle_skipped is not None:
+                    handle_skipped(current.key, current)
+            except RAISED as error:  # a person's code: it may raise anything
+                if isinstance(error, MemoryError):
+                    raise
+                raise StrategyFailed(name, at, said(error)) from error
+        if answer is not True and answer is not False:
+            why = f"it answered {answer!r:.100}, which is neither True nor False"
+            raise StrategyFailed(name, at, why)
+    return reads
+
+
+_CODES = np.array([0, 1, 0, 2, 1, 0, 2, 2])
+_IS_VALUE = np.array([1, 1, 0, 1, 1, 1, 0, 1], np.bool_)
+
+
+def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
+    """Raises StrategyFailed, also where it breaks the law of cutting (registry.py)."""
+    facts = Facts(np.arange(len(_CODES), dtype=np.int64), _IS_VALUE)
+    if strategy.reads_event_times:
+        times = np.array([5, 0, 7, 3, 3, 6, 9, 0], np.int64)
+        facts = facts._replace(event_times=times, is_alone=_IS_VALUE.copy())
+    with watch.asking("about samples"):
+        try:
+            whole = _outcome(name, strategy, facts, [])
+            for cut in range(1, len(_CODES)):
+                if _outcome(name, strategy, facts, [cut]) != whole:
+                    why = "begin and join come to something else when the log is cut"
+                    raise StrategyFailed(name, "asked about samples", why)
+        except StrategyFailed:
+            raise
+        except RAISED as error:  # a person's code: it may raise anything
+            if isinstance(error, MemoryError):
+                raise
+            raise StrategyFailed(name, "asked about samples", said(error)) from error
+
+
+def _outcome(
+    name: str, strategy: Strategy, facts: Facts, cuts: Sequence[int]
+) -> tuple[list[int], int]:
+    """The survivors and the removed events, of the samples in pieces."""
+    removed_events, keys, columns = 0, [], []
+    for start, end in pairwise([0, *cuts, len(_CODES)]):
+        found, codes = np.unique(_CODES[start:end], return_inverse=True)
+        begun = strategy.begin(codes, facts.where(np.arange(start, end)), len(found))
+        folded = checked_fold(name, "begin", begun, len(found))
+        removed_events += folded.removed_events
+        keys.append(found if folded.codes is None else found[folded.codes])
+        columns.append(folded.fragments)
+    found, codes = np.unique(np.concatenate(keys), return_inverse=True)
+    fragments = tuple(map(np.concatenate, zip(*columns, strict=True)))
+    joined: Folded = checked_fold(
+        name, "join", strategy.join(codes, fragments, len(found)), len(found)
+    )
+    positions = checked_positions(name, strategy.survivors(joined.fragments)).tolist()
+    if not set(positions) <= set(facts.positions.tolist()):
+        why = "it gives positions that no message has"
+        raise StrategyFailed(name, "in its answer to survivors", why)
+    return sorted(positions), removed_events + joined.removed_events

@@ -1,0 +1,127 @@
+"""A strategy of one's own is tried before it is used, in a process that may come to harm.
+
+Before it is set, and before each run: it must be one that this worker may load
+(ledgerfold/strategies/allowed.py); then the trial loads its code, asks it about samples
+(samples.py), and says its version. The worker itself never imports such code: an import that hangs,
+takes all memory or ends its process ends the trial, and the worker serves on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ledgerfold.compactor.strategies.watch import ENVIRONMENT, Limits
+from ledgerfold.compactor.user_strategies.own import Own
+from ledgerfold.storage.errors import InvalidStrategy
+from ledgerfold.strategies.allowed import AllowedStrategies
+from ledgerfold.strategies.catalogue import check_own_name
+
+# For a trial, whatever a run may take: an administrator waits for it.
+TRIAL_SECONDS = 12.0
+# For the process to start and to end, beside that.
+_PROCESS_SECONDS = 10.0
+# One line: some hundred sentences, at most.
+_ANSWER_BYTES_MAX = 4 * 1024 * 1024
+# Processes at a time; further trials wait for their turn.
+TRIALS_AT_ONCE = 2
+
+
+class Trials:
+    """Those of a worker: nothing else begins to load a strategy. `limits` are those of a run."""
+
+    def __init__(self, limits: Limits, allowed: AllowedStrategies) -> None:
+        self._limits, self._allowed = limits, allowed
+        self._places = asyncio.Semaphore(TRIALS_AT_ONCE)
+
+    async def of(self, name: str, settings: Mapping[str, str]) -> Own:
+        """Raises InvalidRequest: no name at all; InvalidStrategy; StrategyNotAllowed, and nothing
+        of it was imported.
+        """
+        found = await self._tried(name, settings)
+        if "why" in found:
+            raise InvalidStrategy(name, str(found["why"]))
+        return Own(
+            name=name,
+            settings=tuple(sorted(settings.items())),
+            version=found["version"],
+            source=found["source"],
+            kind=found["kind"],
+            reads=tuple(found.get("reads", ())),
+            reads_event_times=found.get("reads_event_times", False),
+            limits=self._limits,
+        )
+
+    async def choices(
+        self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What it says of messages of a key (choices.py), or `why` it does not.
+
+        Raises as `of` does, InvalidStrategy aside.
+        """
+        return await self._tried(name, settings, {"messages": messages})
+
+    async def _tried(
+        self, name: str, settings: Mapping[str, str], more: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        check_own_name(name)
+        await asyncio.to_thread(self._allowed.check, name)
+        async with self._places:
+            return await self._run(name, settings, more or {})
+
+    async def _run(
+        self, name: str, settings: Mapping[str, str], more: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        seconds = min(self._limits.timeout_seconds, TRIAL_SECONDS)
+        asked = {
+            **more,
+            "name": name,
+            "settings": dict(settings),
+            "timeout_seconds": seconds,
+            "memory_bytes": self._limits.memory_bytes,
+        }
+        command = (sys.executable, "-m", "ledgerfold.compactor.user_strategies.sandbox_process")
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            limit=_ANSWER_BYTES_MAX,
+            start_new_session=True,
+            env={**os.environ, **ENVIRONMENT},
+        )
+        try:
+            async with asyncio.timeout(seconds + _PROCESS_SECONDS):
+                answer = await _asked(process, json.dumps(asked))
+        except TimeoutError:
+            return {"why": f"it could not be tried within {seconds:g} s"}
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+        if answer:
+            found: dict[str, Any] = json.loads(answer)
+            return found
+        return {"why": f"the process that tried it ended ({_end_of(process)})"}
+
+
+async def _asked(process: Process, line: str) -> bytes:
+    """Empty when it ends without an answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with contextlib.suppress(ConnectionError):
+        process.stdin.write(line.encode() + b"\n")
+        await process.stdin.drain()
+    return await process.stdout.readline()
+
+
+def _end_of(process: Process) -> str:
+    code = process.returncode
+    assert code is not None
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

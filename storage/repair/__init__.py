@@ -1,0 +1,1 @@
+"""Checks a data directory, and mends it as far as its files allow."""

@@ -1,0 +1,259 @@
+"""What a repair makes of a Kafka topic's record. Pure: storage/repair/plan.py asks.
+
+* A segment whose ledgers are gone stays without any: its offsets are not given out again. Nor are
+  those of entries that are lost at the end of what is left, as far as anything tells of them: the
+  segment behind it, the log's end where it was closed well, else what is known of those entries.
+* A transaction that the record knows to be aborted stays so, though its marker is lost.
+* A cleaned segment of which something is left holds that; what its record tells of the end stays.
+* A topic whose record is gone gets its segments from what lies in its ledgers. Its settings are
+  lost, so nothing is deleted until a person says so; and with its checkpoint it is dirty all over.
+
+    >>> log = made_log([LedgerFacts(3, False, Span(0, 5, 1)), LedgerFacts(9, True, Span(0, 0))])
+    >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
+    [(0, [3])]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.repair.ledger_check import LedgerCheck
+from ledgerfold.storage.repair.losses import messages_behind
+from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
+
+# As Kafka's broker hands them out.
+_PRODUCER_IDS_PER_BLOCK = 1000
+
+
+class LedgerFacts(NamedTuple):
+    """One of a topic's ledgers, and the good batches in it.
+
+    `lost_offsets`: how many there were behind those, at the least.
+    """
+
+    ledger_id: int
+    is_cleaned: bool
+    span: Span
+    lost_offsets: int = 0
+
+
+def facts_of(check: LedgerCheck) -> LedgerFacts:
+    lost_offsets = messages_behind(check) if check.is_raw else 0
+    return LedgerFacts(check.record.ledger_id, not check.is_raw, check.span(), lost_offsets)
+
+
+def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
+    """From nothing but a topic's ledgers. Those without a batch are not in it."""
+    there = [each for each in ledgers if each.span.batches]
+    there.sort(key=lambda each: (not each.is_cleaned, each.span.base_offset))
+    segments = [
+        KafkaSegment(
+            base_offset=each.span.base_offset,
+            ledger_ids=[each.ledger_id],
+            is_cleaned=each.is_cleaned,
+            figures=_figures(each.span) if each.is_cleaned else None,
+        )
+        for each in there
+    ]
+    start = segments[0].base_offset if segments else 0
+    return KafkaLog(
+        config={"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        log_start_offset=start,
+        segments=segments,
+    )
+
+
+def _figures(span: Span) -> KafkaSegmentFigures:
+    return KafkaSegmentFigures(
+        next_offset=span.next_offset,
+        size_bytes=span.size_bytes,
+        batches=span.batches,
+        first_batch_timestamp_ms=span.first_batch_timestamp_ms,
+        largest_timestamp_ms=span.largest_timestamp_ms,
+        largest_timestamp_offset=span.largest_timestamp_offset,
+        modified_ms=span.largest_timestamp_ms,
+    )
+
+
+def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFacts]) -> bool:
+    """Makes the raw segments those of `raw_ids`, which are in order; whether they were others."""
+    before = log.SerializeToString()
+    listed = set[int]()
+    for segment in log.segments:
+        if not segment.is_cleaned:
+            segment.ledger_ids[:] = [each for each in segment.ledger_ids if each in raw_ids]
+            listed.update(segment.ledger_ids)
+    for ledger_id in raw_ids:
+        if ledger_id not in listed:
+            _insert(log, facts[ledger_id])
+    return log.SerializeToString() != before
+
+
+def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
+    """Raw segments that lost entries end where they did, and what was aborted stays so.
+
+    `log`: as it was recorded; `lost`: ledgers that are gone, or hold less than they did; `facts`:
+    of those that are left.
+    """
+    left: KafkaSegment | None = None
+    for at, segment in enumerate(log.segments):
+        there = (facts[each] for each in segment.ledger_ids if each in facts)
+        is_left = segment.is_cleaned or any(each.span.batches for each in there)
+        if not segment.is_cleaned and not set(segment.ledger_ids).isdisjoint(lost):
+            following = log.segments[at + 1 : at + 2]
+            end = following[0].base_offset if following else _last_end(log, facts)
+            segment.reserved_upto = max(segment.reserved_upto, end)
+            # What was counted of it is true no more.
+            segment.figures.CopyFrom(KafkaSegmentFigures(aborted=segment.figures.aborted))
+            if left is not None and not is_left:
+                _hand_on(segment, left)
+        if is_left:
+            left = segment
+
+
+def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
+    """As far as anything tells of it."""
+    last, lost_offsets = log.segments[-1], 0
+    end = max(log.closed.end_offset, last.figures.next_offset)
+    there = [facts[each] for each in last.ledger_ids if each in facts]
+    for each in reversed(there):
+        lost_offsets += each.lost_offsets
+        if each.span.batches:
+            return max(end, each.span.next_offset + lost_offsets)
+    return max(end, last.base_offset + lost_offsets)
+
+
+def _hand_on(gone: KafkaSegment, left: KafkaSegment) -> None:
+    """A load forgets a segment in which nothing is left."""
+    before = (each for each in gone.figures.aborted if each.first_offset < gone.base_offset)
+    left.figures.aborted.extend(before)
+    gone.ClearField("figures")
+    if not left.is_cleaned:
+        left.reserved_upto = max(left.reserved_upto, gone.reserved_upto)
+
+
+def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
+    """A raw ledger that no segment names: behind those with lower ids."""
+    at = sum(
+        each.is_cleaned or not each.ledger_ids or each.ledger_ids[0] < facts.ledger_id
+        for each in log.segments
+    )
+    if at and not log.segments[at - 1].is_cleaned:
+        before = log.segments[at - 1].ledger_ids
+        if not facts.span.batches or (before and before[-1] > facts.ledger_id):
+            before[:] = sorted([*before, facts.ledger_id])
+            return
+    base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)
+    made = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
+    # A copy, for a message that is taken out of its list is nobody's.
+    rest = KafkaLog(segments=log.segments[at:])
+    del log.segments[at:]
+    log.segments.extend([made, *rest.segments])
+
+
+def _next_offset(log: KafkaLog, at: int) -> int:
+    return log.segments[at - 1].figures.next_offset if at else log.log_start_offset
+
+
+def adopt_cleaned(
+    log: KafkaLog, found: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
+) -> tuple[list[KafkaSegment], list[int]]:
+    """Puts cleaned segments into the log that its record does not name.
+
+    `found`: those of the newest ledgers first. Returns what was put in, and the ledgers that it
+    replaces. Nothing is, if the log holds all of their offsets: it was not cleaned yet then.
+    """
+    chain: list[KafkaSegment] = []
+    for segment in found:
+        if not any(_overlap(_range(segment), _range(other)) for other in chain):
+            chain.append(segment)
+    ranges = [(*_span_of(segment, facts), segment) for segment in log.segments]
+    if all(_is_covered(segment, [(first, end) for first, end, _ in ranges]) for segment in chain):
+        return [], []
+    upto = max(each.figures.next_offset for each in chain)
+    chain.sort(key=lambda each: each.base_offset)
+
+    def is_kept(first: int, end: int, segment: KafkaSegment) -> bool:
+        # Cleaned segments come first: a raw one below them was cleaned, too.
+        return first >= upto or (
+            segment.is_cleaned and not any(_overlap((first, end), _range(other)) for other in chain)
+        )
+
+    kept = [each for first, end, each in ranges if is_kept(first, end, each)]
+    replaced = [
+        ledger_id
+        for first, end, each in ranges
+        if not is_kept(first, end, each)
+        for ledger_id in each.ledger_ids
+    ]
+    cleaned = sorted(
+        [*chain, *(each for each in kept if each.is_cleaned)], key=lambda each: each.base_offset
+    )
+    relisted = KafkaLog(segments=[*cleaned, *(each for each in kept if not each.is_cleaned)])
+    del log.segments[:]
+    log.segments.extend(relisted.segments)
+    log.log_start_offset = min(log.log_start_offset, chain[0].base_offset)
+    return chain, replaced
+
+
+def _range(segment: KafkaSegment) -> tuple[int, int]:
+    return segment.base_offset, segment.figures.next_offset
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[int, int]:
+    """Returns the offsets that are there of it: from its base, up to the end of its last batch."""
+    if segment.is_cleaned:
+        is_there = not segment.ledger_ids or segment.ledger_ids[0] in facts
+        return segment.base_offset, segment.figures.next_offset if is_there else -1
+    ends = [facts[each].span.next_offset for each in segment.ledger_ids if each in facts]
+    is_whole = len(ends) == len(segment.ledger_ids)
+    return segment.base_offset, max(ends, default=-1) if is_whole else -1
+
+
+def _is_covered(segment: KafkaSegment, ranges: Iterable[tuple[int, int]]) -> bool:
+    at, end = _range(segment)
+    for first, behind in sorted(ranges):
+        if first <= at < behind:
+            at = behind
+    return at >= end
+
+
+def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
+    """The ledger is gone: its segment is empty."""
+    for segment in log.segments:
+        if ledger_id in segment.ledger_ids:
+            del segment.ledger_ids[:]
+            gone = segment.figures
+            segment.figures.CopyFrom(
+                KafkaSegmentFigures(
+                    next_offset=gone.next_offset,
+                    first_batch_timestamp_ms=-1,
+                    largest_timestamp_ms=-1,
+                    largest_timestamp_offset=-1,
+                    modified_ms=gone.modified_ms,
+                    aborted=gone.aborted,
+                )
+            )
+
+
+def shrink_cleaned(log: KafkaLog, ledger_id: int, span: Span) -> None:
+    """Only these batches of the ledger are left."""
+    for segment in log.segments:
+        if ledger_id in segment.ledger_ids:
+            figures = segment.figures
+            figures.size_bytes, figures.batches = span.size_bytes, span.batches
+            figures.first_batch_timestamp_ms = span.first_batch_timestamp_ms
+            figures.largest_timestamp_ms = span.largest_timestamp_ms
+            figures.largest_timestamp_offset = span.largest_timestamp_offset
+
+
+def next_producer_id(spans: Iterable[Span]) -> int:
+    """Above all in the batches, and those that were handed out with them."""
+    largest = max((each.largest_producer_id for each in spans), default=-1)
+    return (largest // _PRODUCER_IDS_PER_BLOCK + 1) * _PRODUCER_IDS_PER_BLOCK

@@ -1,0 +1,251 @@
+"""Does what a plan says (storage/repair/plan.py), so that it may be killed at any moment.
+
+1. Every file that will be changed, or removed by the next start, is copied to
+   DATA/repairs/<time>/ledgers/.
+2. The manifest is written there: what is done, and each record that changes, before and after.
+3. Segments are split off: written aside, synced, renamed. No record names them yet.
+4. One batch puts all records in place: the one moment at which anything changes for a reader.
+5. What the records do not name any more is cut off, or removed; labels are written; then the
+   manifest says "complete".
+
+Killed before 4, nothing has happened; after it, the next repair finds what is left to cut. Repairs
+that did not come to their end are noted in their manifests by the one that does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import MissingFile
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.label import write_label
+from ledgerfold.storage.names import (
+    ASIDE_SUFFIX,
+    LABEL,
+    MANIFEST,
+    REPAIRS,
+    ledgers_dir,
+    metadata_dir,
+    write_mark_path,
+)
+from ledgerfold.storage.records import decode, encode_record
+from ledgerfold.storage.repair.steps import RepairPlan, Step
+from ledgerfold.storage.repair_manifest import (
+    BEGUN,
+    COMPLETE,
+    INTERRUPTED,
+    read_manifest,
+    unfinished_repairs,
+)
+from ledgerfold.storage.write_mark import WriteMark
+from ledgerfold.v1.records_pb2 import LedgerRecord
+
+BLOCK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One data directory, with its lock held.
+
+    `pairs` are the metadata as they were read; `open_store` opens a store for writing, and makes it
+    if there is none. `is_unusable`: the one that is there cannot be opened.
+    """
+
+    data_dir: Path
+    pairs: KeyValueStore
+    open_store: Callable[[Path], KeyValueStore]
+    files: Files
+    now_ms: int
+    is_unusable: bool = False
+
+    def do(self, plan: RepairPlan) -> Path | None:
+        """Where copies and manifest are; None: nothing was to be done. Raises DiskFailure."""
+        unfinished = unfinished_repairs(self.data_dir, self.files)
+        folder = None
+        if plan.steps:
+            folder = self._make_folder()
+            self._copy(plan, folder)
+            manifest = self._manifest(plan)
+            self._write_manifest(folder, manifest, BEGUN)
+            self._split(plan)
+            self._put(plan)
+            self._cut(plan)
+            self._label(plan)
+            self._remove(plan, unfinished)
+            self._write_manifest(folder, manifest, COMPLETE)
+        for name in unfinished:
+            old = self.data_dir / REPAIRS / name
+            self._write_manifest(old, read_manifest(old, self.files), INTERRUPTED)
+        return folder
+
+    def _put(self, plan: RepairPlan) -> None:
+        """Makes the store what was read, with the plan's changes, in one write.
+
+        Opening it makes an end of a damaged log, in which more may have been read than RocksDB
+        reads. One that cannot be opened is made anew, aside; what is there is copied by then.
+        """
+        final = self._final(plan)
+        folder = metadata_dir(self.data_dir)
+        target = folder.with_name(folder.name + ASIDE_SUFFIX) if self.is_unusable else folder
+        if self.is_unusable:
+            self.files.remove_dir(target)
+        store = self.open_store(target)
+        try:
+            there = dict(store.scan(b""))
+            puts = {key: value for key, value in final.items() if there.get(key) != value}
+            store.write(puts, there.keys() - final.keys())
+        finally:
+            store.close()
+        if self.is_unusable:
+            self.files.remove_dir(folder)
+            self.files.replace(target, folder)
+            self.files.sync_dir(self.data_dir)
+        mark = write_mark_path(self.data_dir)
+        if plan.writes and (plan.rebuilds_metadata or self.files.exists(mark)):
+            WriteMark.create(mark, plan.writes, self.files)
+
+    def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
+        """Returns all pairs as they are to be."""
+        final = dict(self.pairs.scan(b""))
+        for key in plan.deletes:
+            final.pop(key, None)
+        final |= {key: encode_record(record) for key, record in plan.puts.items()}
+        return final
+
+    def _label(self, plan: RepairPlan) -> None:
+        for label in plan.labels:
+            folder = ledgers_dir(self.data_dir) / str(label.ledger_id)
+            if self.files.exists(folder):
+                write_label(folder, label, self.files)
+                self.files.sync_dir(folder)
+
+    def _remove(self, plan: RepairPlan, unfinished: list[str]) -> None:
+        """Removes what is copied and named by no record: a start would take it for lost entries."""
+        folder, paths = ledgers_dir(self.data_dir), set(plan.copies)
+        for name in unfinished:
+            manifest = read_manifest(self.data_dir / REPAIRS / name, self.files)
+            paths |= {*manifest["copies"], *(each["target"] for each in manifest["split"])}
+        named = set()
+        for key, value in self._final(plan).items():
+            if key.startswith(b"ledger/"):
+                record = decode(LedgerRecord, key, value)
+                named |= {segment.path for segment in record.segments}
+        paths = {each for each in paths - named if not each.endswith(f"/{LABEL}")}
+        gone = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
+        for path in gone:
+            self.files.remove(path)
+        for parent in sorted({path.parent for path in gone}):
+            self.files.sync_dir(parent)
+
+    def _make_folder(self) -> Path:
+        time = datetime.fromtimestamp(self.now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        parent, number = self.data_dir / REPAIRS, 1
+        folder = parent / time
+        while self.files.exists(folder):
+            number += 1
+            folder = parent / f"{time}-{number}"
+        self.files.make_dir(folder)
+        self.files.sync_dir(self.data_dir)
+        self.files.sync_dir(parent)
+        return folder
+
+    def _copy(self, plan: RepairPlan, folder: Path) -> None:
+        source, target = metadata_dir(self.data_dir), metadata_dir(folder)
+        if plan.copies_metadata and self.files.exists(source):
+            self.files.make_dir(target)
+            for name in self.files.listdir(source):
+                self.files.copy(source / name, target / name)
+            self.files.sync_dir(target)
+            self.files.sync_dir(folder)
+        ledgers = ledgers_dir(self.data_dir)
+        for path in sorted(plan.copies):
+            target = ledgers_dir(folder) / path
+            self.files.make_dir(target.parent)
+            self.files.copy(ledgers / path, target)
+            for each in (target.parent, ledgers_dir(folder), folder):
+                self.files.sync_dir(each)
+
+    def _manifest(self, plan: RepairPlan) -> dict[str, Any]:
+        after = {key: encode_record(record) for key, record in plan.puts.items()}
+        return {
+            "state": BEGUN,
+            "time_ms": self.now_ms,
+            "done": [step._asdict() for step in plan.steps],
+            "refused": [step._asdict() for step in plan.refused],
+            "copies": sorted(plan.copies),
+            "split": [each._asdict() for each in plan.extracts],
+            "cut": [each._asdict() for each in plan.cuts],
+            "records": [
+                {
+                    "key": key.decode(errors="backslashreplace"),
+                    "before": _text(self.pairs.get(key)),
+                    "after": _text(after.get(key)),
+                }
+                for key in sorted(after.keys() | plan.deletes)
+            ],
+        }
+
+    def _write_manifest(self, folder: Path, manifest: dict[str, Any], state: str) -> None:
+        text = json.dumps(manifest | {"state": state}, indent=2) + "\n"
+        self._write(folder / MANIFEST, iter([text.encode()]))
+
+    def _write(self, path: Path, blocks: Iterator[Buffer]) -> None:
+        """Aside, synced, renamed, and the folder synced."""
+        aside = path.with_name(path.name + ASIDE_SUFFIX)
+        self.files.remove(aside)
+        file = self.files.create(aside)
+        try:
+            for block in blocks:
+                file.write([block])
+            file.sync()
+        finally:
+            file.close()
+        self.files.replace(aside, path)
+        self.files.sync_dir(path.parent)
+
+    def _split(self, plan: RepairPlan) -> None:
+        folder = ledgers_dir(self.data_dir)
+        for each in plan.extracts:
+            target = folder / each.target
+            if not self.files.exists(target.parent):
+                self.files.make_dir(target.parent)
+                self.files.sync_dir(folder)
+            self._write(target, self._blocks(folder / each.source, each.offset, each.size_bytes))
+
+    def _cut(self, plan: RepairPlan) -> None:
+        folder = ledgers_dir(self.data_dir)
+        for path, offset, size in plan.cuts:
+            if offset:
+                self._write(folder / path, self._blocks(folder / path, offset, size))
+            else:
+                self.files.truncate(folder / path, size)
+
+    def _blocks(self, path: Path, offset: int, size_bytes: int) -> Iterator[bytes]:
+        file, end = self.files.open_read(path), offset + size_bytes
+        try:
+            while offset < end:
+                block = file.pread(min(BLOCK_BYTES, end - offset), offset)
+                if not block:
+                    raise MissingFile(str(path), "a repair")
+                yield block
+                offset += len(block)
+        finally:
+            file.close()
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def messages_lost(steps: list[Step]) -> tuple[int, bool]:
+    """How many are known to be, and whether there may be more."""
+    known = [each.messages for each in steps if each.messages is not None]
+    return sum(known), len(known) < len(steps)
