@@ -128,4 +128,5 @@ def test_text(
         except grpc.RpcError as error:
             found = check_refusal(error, text, where)
             assert isinstance(found, InvalidRequest), where
-    assert not caplog.records
+    # Loops of other tests, which are closed, may log in the midst of this one.
+    assert not [each for each in caplog.records if each.name.startswith("ledgerfold")]
