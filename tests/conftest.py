@@ -21,6 +21,7 @@ from typing import Protocol
 
 import pytest
 
+from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
 from tests.support.process_guard import no_processes
@@ -139,7 +140,8 @@ def _close_all(brokers: list[BrokerProcess]) -> None:
 @pytest.fixture(scope="session")
 def compactor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompactorProcess]:
     """One compactor process for all brokers of the session that ask for it."""
-    with CompactorProcess(tmp_path_factory.mktemp("compactor"), arguments=ALLOWED) as started:
+    folder, allowed = tmp_path_factory.mktemp("compactor"), (*ALLOWED, *CASES_ALLOWED)
+    with CompactorProcess(folder, arguments=allowed) as started:
         yield started
 
 

@@ -3,7 +3,8 @@
 A broker and a worker each load no others than those that
 
 * an installed package offers as an entry point of the group `ledgerfold.strategies`, where it runs;
-* were named when it was started (`--allow-strategy module:Class`).
+* were named when it was started (`--allow-strategy module:Class`);
+* come with Ledgerfold (READY_MADE), named as a user would name a class.
 
 Nobody who only reaches a port can make either. A name without a colon can only be an entry point's:
 whether there is one, the worker looks up (ledgerfold/strategies/loading.py).
@@ -23,7 +24,12 @@ from dataclasses import dataclass
 
 from ledgerfold.storage.errors import InvalidRequest, StrategyNotAllowed
 from ledgerfold.strategies.catalogue import ENTRY_POINTS, check_own_name
+from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 
+# Ledgerfold's own classes need nobody's leave.
+READY_MADE = frozenset(
+    f"ledgerfold.strategies:{each.__name__}" for each in (HeaderVersion, KeepFirst, Newest, Numeric)
+)
 # An error lists so many of those that are allowed.
 _LISTED_MAX = 10
 
@@ -37,7 +43,7 @@ class AllowedStrategies:
 
     def knows(self, name: str) -> bool:
         """Whether `check` passes without a look at what is installed, which reads the disk."""
-        return ":" not in name or name in self.named
+        return ":" not in name or name in READY_MADE or name in self.named
 
     def check(self, name: str) -> None:
         """Raises StrategyNotAllowed. Loads nothing."""

@@ -46,8 +46,18 @@ HTTP: dict[str, int] = {
     "COMPACTION_FAILED": 500,
     "STRATEGY_FAILED": 500,
 }
+# Classes that cases name: brokers and their compactor may load them.
+ALLOWED = tuple(
+    f"--allow-strategy=tests.support.{name}"
+    for name in (
+        "nowhere:Numeric",
+        "strategic_classes:Nobody",
+        "strategic_classes:CannotBeMade",
+        "strategic_classes:Stubborn",
+    )
+)
 # The monitor looks often: cases of the threshold wait for it.
-_COMMON = ("--compaction-monitor-interval", "100ms")
+_COMMON = ("--compaction-monitor-interval", "100ms", *ALLOWED)
 # Only the turns that a case asks for.
 _TOLD_TO_CLEAN = ("--kafka-config", "log.cleaner.enable=false")
 # So do clients for new partitions.
@@ -167,7 +177,9 @@ class Brokers:
     def __init__(self, folder: Path, compactor: CompactorProcess | None = None) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self._compactor = compactor or self._stack.enter_context(closing(CompactorProcess(folder)))
+        self._compactor = compactor or self._stack.enter_context(
+            closing(CompactorProcess(folder, arguments=ALLOWED))
+        )
         self._shared: dict[tuple[str, ...], LedgerfoldTarget] = {}
         self._numbers = itertools.count()
 

@@ -31,6 +31,13 @@ def test_what_was_named_and_what_is_installed(package: OutsidePackage) -> None:
     assert "outside" not in sys.modules
 
 
+def test_classes_that_come_with_ledgerfold() -> None:
+    """They are named as a user's class is, and nothing else of their module is."""
+    ALLOWED.check("ledgerfold.strategies:Numeric")
+    with pytest.raises(StrategyNotAllowed):
+        ALLOWED.check("ledgerfold.strategies:StrategicMessage")
+
+
 @pytest.mark.parametrize("name", ["os:system", "outside:Raises", "shop:Best.worst", "shop:best"])
 def test_what_is_not_allowed(package: OutsidePackage, name: str) -> None:
     """The error tells what is, and what to do."""
