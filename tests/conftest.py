@@ -21,11 +21,16 @@ from typing import Protocol
 
 import pytest
 
-from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED
-from tests.support.broker_process import BrokerProcess
-from tests.support.compactor_process import CompactorProcess
-from tests.support.process_guard import no_processes
-from tests.support.property_tests import load_profile
+from tests.links import check_links
+
+# Before the first import of the product.
+check_links(Path(__file__).resolve().parent.parent)
+
+from tests.cases.ledgerfold import ALLOWED as CASES_ALLOWED  # noqa: E402
+from tests.support.broker_process import BrokerProcess  # noqa: E402
+from tests.support.compactor_process import CompactorProcess  # noqa: E402
+from tests.support.process_guard import no_processes  # noqa: E402
+from tests.support.property_tests import load_profile  # noqa: E402
 
 
 class MakeBroker(Protocol):
