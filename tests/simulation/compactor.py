@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ledgerfold.storage.codec import decode
-from ledgerfold.storage.entry import EntryHeader, read_header, verify_sections
+from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -240,6 +240,7 @@ class _Run:
         before, horizon = plan.horizon_previous, plan.horizon
         low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
         high = (horizon.ledger_id, horizon.entry_id)
+        floor = (plan.retention_floor.ledger_id, plan.retention_floor.entry_id)
         for number, segment in enumerate(plan.segments):
             self._check()
             path = Path(plan.ledgers_dir) / segment.path
@@ -253,6 +254,8 @@ class _Run:
             while at < len(data):
                 header = read_header(data, at, segment.path)
                 verify_sections(data, header, at, segment.path)
-                if number < plan.compacted_segments or low < header.position <= high:
+                is_raw = number >= plan.compacted_segments
+                position: Position = header.position
+                if low < position <= high if is_raw else position >= floor:
                     yield header, data[at : at + header.size_bytes]
                 at += header.size_bytes

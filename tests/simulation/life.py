@@ -96,6 +96,8 @@ class Topic:
     removed: set[int] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     horizon: Position | None = None
+    # Where retention let the view begin, since the last commit.
+    floors: list[Position] = field(default_factory=lambda: [EARLIEST])
     # By their run: the view of the record, and that of the record which the last write replaced.
     # Readers see the older one until the broker hears that the write is done.
     views: dict[int, View] = field(default_factory=lambda: {0: View([], None)})

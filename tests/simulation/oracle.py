@@ -141,6 +141,8 @@ class Oracle(Told):
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
             self.note(f"{short_name(record.name)}: ledger {record.ledger_ids[-1]} begins")
         end, topic.record = topic.end, record
+        if topic.floor != topic.floors[-1]:
+            topic.floors.append(topic.floor)
         if end is not None and topic.end != end:
             self.fail(f"{record.name} was terminated at {end}, and now {topic.end}")
         if end is None and topic.end is not None:
@@ -284,14 +286,14 @@ class Oracle(Told):
             found = rows
         # Whether what counts as torn by now is in it nobody can say.
         torn = {row.key for at in topic.excused if at in topic.at for row in topic.at[at].rows}
-        rows = [row for row in rows if row.position >= topic.floor and row.key not in torn]
-        shown = [row for row in found if row.position >= topic.floor and row.key not in torn]
+        rows = [row for row in rows if row.key not in torn]
+        shown = [row for row in found if row.key not in torn]
         if shown != rows:
             self.fail(
                 f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
                 f"{_difference(rows, shown)} (d)"
             )
-        topic.rows, topic.horizon = found, horizon
+        topic.rows, topic.horizon, topic.floors = found, horizon, [topic.floor]
         if done.strategy != DEFAULT:
             topic.leave_out()
 
@@ -311,7 +313,12 @@ class Oracle(Told):
                 raw[position] = attempt.rows_at(position)
                 if not self.is_damaged:
                     self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
-        rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
+        floor = position_of(run.retention_floor) if run.HasField("retention_floor") else EARLIEST
+        if floor not in topic.floors:
+            floors = ", ".join(map(str, topic.floors))
+            self.fail(f"run {run.number} went by the floor {floor}, not by one of {floors}")
+        held = [row for row in topic.rows if row.position >= floor]
+        rows = [*held, *(row for _, each in sorted(raw.items()) for row in each)]
         plan = CompactionPlan(
             strategy=run.strategy,
             strategy_settings=run.strategy_settings,
