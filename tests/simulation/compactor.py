@@ -46,6 +46,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Process
+from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
 
@@ -60,8 +61,16 @@ class SimCompactor:
     state: CompactorState = COMPACTOR_STATE_READY
     message, restarts, pid = "", 0, 0
 
-    def __init__(self, disk: Disk, new_worker: Callable[[], Process]) -> None:
-        self._disk, self._new_worker = disk, new_worker
+    def __init__(
+        self,
+        disk: Disk,
+        new_worker: Callable[[], Process],
+        reach: Callable[[str], None] = lambda moment: None,
+        planned: Callable[[CleanPlan], None] = lambda plan: None,
+    ) -> None:
+        """`planned`: told of each round that it is asked for."""
+        self._disk, self._new_worker, self._reach = disk, new_worker, reach
+        self._planned = planned
         self.worker = new_worker()
         self._died: asyncio.Future[None] | None = None
 
@@ -95,12 +104,21 @@ class SimCompactor:
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         worker = self.worker
-        return await self._execute(_Run(plan, SimFiles(self._disk, worker), worker), worker)
+        return await self._execute(_Run(plan, self._files(worker), worker), worker)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """A round of Kafka's cleaner, as run()."""
         worker = self.worker
-        return await self._execute(_Clean(plan, SimFiles(self._disk, worker)), worker)
+        self._planned(plan)
+        return await self._execute(_Clean(plan, self._files(worker)), worker)
+
+    def _files(self, worker: Process) -> SimFiles:
+        def called(operation: str) -> None:
+            moment = CALLED_BY_WORKER.get(operation)
+            if moment is not None:
+                self._reach(moment)
+
+        return SimFiles(self._disk, worker, called)
 
     async def _execute(self, task: _Work[T], worker: Process) -> T:
         loop = asyncio.get_running_loop()
@@ -111,6 +129,7 @@ class SimCompactor:
             await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
                 raise CompactionFailed("worker", "it died")
+            self._reach(MANIFEST)
             return done.result()
         except asyncio.CancelledError:
             task.is_cancelled = True

@@ -16,6 +16,7 @@ import grpc
 
 from ledgerfold.storage.errors import LedgerfoldError, Unavailable
 from tests.simulation.jobs import Crash
+from tests.simulation.moments import DONE
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -135,6 +136,7 @@ async def call(world: World, work: Callable[[Broker], Awaitable[T]]) -> T:
     error = task.exception()
     if error is None:
         answer: T = task.result()
+        world.moments.reach(DONE)
         return answer
     if isinstance(error, Crash):
         raise Unavailable("The broker died.")

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from tests.simulation.scenario import Scenario, run
+from tests.simulation.drawing import draw
+from tests.simulation.scenario import run
 
 SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "600"))
 
@@ -38,7 +39,7 @@ def test_no_seed_fails(kind: str, share: float) -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_seed_is_the_same_run_twice(seed: int) -> None:
     """Down to the last word of the trace."""
-    first, second = (run(Scenario.draw(seed)) for _ in range(2))
+    first, second = (run(draw(seed)) for _ in range(2))
     assert first.trace == second.trace
     assert first.loop_steps == second.loop_steps
 
