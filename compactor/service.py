@@ -3,8 +3,8 @@
 A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
 A call that its client gave up ends its run as Cancel does.
 
-A strategy of one's own is tried before its run or its analysis begins, and at CheckStrategy
-(trial.py): none of these waits for other runs.
+A strategy of one's own is tried before its run or its analysis begins, at CheckStrategy, and asked
+for its words at TellChoices (trial.py): none of these waits for other runs.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
 read, and a folder that is made and removed, so it is not taken from just any process that finds the
@@ -14,6 +14,7 @@ port.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hmac
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor
@@ -60,11 +61,16 @@ from ledgerfold.v1.compactor_pb2 import (
     GetCompactorInfoResponse,
     RunRequest,
     RunResponse,
+    TellChoicesRequest,
+    TellChoicesResponse,
+    ToldMessage,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 NAME = "ledgerfold.v1.CompactorService"
+# Of one key.
+CHOICES_MAX = 1_000
 # As compactor.proto has it.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
 
@@ -167,6 +173,21 @@ class CompactorService(CompactorServiceServicer):
             return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
         raise AssertionError("errors_told_to ends the call")
 
+    async def TellChoices(  # noqa: N802
+        self, request: TellChoicesRequest, context: Any
+    ) -> TellChoicesResponse:
+        async with errors_told_to(context):
+            await self._check_secret(context)
+            if len(request.messages) > CHOICES_MAX:
+                raise InvalidRequest(f"{CHOICES_MAX} messages at most are asked about at once.")
+            name, settings = request.strategy.name, request.strategy.settings
+            told = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
+            answer = TellChoicesResponse(why=told.get("why", ""))
+            for left, right, words in told.get("choices", ()):
+                answer.choices.add(left=left, right=right, words=words)
+            return answer
+        raise AssertionError("errors_told_to ends the call")
+
     async def stop(self, why: str) -> None:
         """Fails all runs and waits for their ends: their files are gone then. Takes no more."""
         self._why_stopped = why
@@ -245,3 +266,16 @@ class CompactorService(CompactorServiceServicer):
 
     def _forget(self, run_id: str) -> None:
         del self._runs[run_id]
+
+
+def _as_json(message: ToldMessage) -> dict[str, Any]:
+    """For the process of a trial (choices.py)."""
+    at = message.id
+    return {
+        "key": message.key.decode(errors="surrogateescape"),
+        "value": base64.b64encode(message.value).decode(),
+        "properties": dict(message.properties),
+        "event_time_ms": message.event_time_ms,
+        "publish_time_ms": message.publish_time_ms,
+        "message_id": (at.ledger_id, at.entry_id, at.batch_index),
+    }

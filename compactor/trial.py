@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ledgerfold.compactor.strategies.own import Own
@@ -25,6 +25,8 @@ from ledgerfold.storage.errors import InvalidStrategy
 TRIAL_SECONDS = 12.0
 # For the process to start and to end, beside that.
 _PROCESS_SECONDS = 10.0
+# One line: some hundred sentences, at most.
+_ANSWER_BYTES_MAX = 4 * 1024 * 1024
 # Processes at a time; further trials wait for their turn.
 TRIALS_AT_ONCE = 2
 
@@ -53,9 +55,19 @@ class Trials:
             limits=self._limits,
         )
 
-    async def _tried(self, name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    async def choices(
+        self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        """What it says of messages of a key (choices.py), or `why` it does not."""
+        async with self._places:
+            return await self._tried(name, settings, {"messages": messages})
+
+    async def _tried(
+        self, name: str, settings: Mapping[str, str], more: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         seconds = min(self._limits.timeout_seconds, TRIAL_SECONDS)
         asked = {
+            **(more or {}),
             "name": name,
             "settings": dict(settings),
             "timeout_seconds": seconds,
@@ -66,6 +78,7 @@ class Trials:
             *command,
             stdin=PIPE,
             stdout=PIPE,
+            limit=_ANSWER_BYTES_MAX,
             start_new_session=True,
             env={**os.environ, **ENVIRONMENT},
         )

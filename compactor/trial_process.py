@@ -1,8 +1,9 @@
 """The process that tries a strategy of one's own (trial.py): loads it, asks it, says what it is.
 
 A line of JSON comes on standard input (`name`, `settings`, `timeout_seconds`, `memory_bytes`), one
-goes to standard output: `why` it will not do, or what an Own tells of it. Whatever the strategy
-prints goes to standard error.
+goes to standard output: `why` it will not do, or what an Own tells of it. Where the first has
+`messages`, of one key, the other has what the strategy says of them (choices.py). Whatever the
+strategy prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from ledgerfold.compactor.choices import messages_of, told
 from ledgerfold.compactor.samples import ask_columns, ask_strategic
 from ledgerfold.compactor.strategies.own import STRATEGIC, at, kind_of
 from ledgerfold.compactor.strategies.watch import Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
-from ledgerfold.strategies.loading import RAISED, load, said
+from ledgerfold.strategies.loading import RAISED, Loaded, load, said
 
 # Of a sentence that holds words of somebody's code.
 _WHY_CHARACTERS_MAX = 1000
@@ -24,10 +27,21 @@ _WHY_CHARACTERS_MAX = 1000
 
 def tried(name: str, settings: dict[str, str], limits: Limits) -> dict[str, Any]:
     """What goes to standard output."""
+    return _held(limits, lambda watch: _tried(name, settings, watch))
+
+
+def told_choices(
+    name: str, settings: dict[str, str], limits: Limits, messages: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What goes to standard output where `messages` were given."""
+    return _held(limits, lambda watch: _choices(name, settings, watch, messages))
+
+
+def _held(limits: Limits, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, Any]:
     watch = Watch(limits)
     try:
         with watch.held():
-            return _tried(name, settings, watch)
+            return ask(watch)
     except InvalidStrategy as error:
         why = error.why
     except StrategyFailed as error:
@@ -41,9 +55,23 @@ def tried(name: str, settings: dict[str, str], limits: Limits) -> dict[str, Any]
     return {"why": why[:_WHY_CHARACTERS_MAX]}
 
 
-def _tried(name: str, settings: dict[str, str], watch: Watch) -> dict[str, Any]:
+def _loaded(name: str, settings: dict[str, str], watch: Watch) -> Loaded:
     with watch.asking("when it was loaded"):
-        loaded = load(name, settings)
+        return load(name, settings)
+
+
+def _choices(
+    name: str, settings: dict[str, str], watch: Watch, messages: list[dict[str, Any]]
+) -> dict[str, Any]:
+    strategy = _loaded(name, settings, watch).strategy
+    if kind_of(strategy) != STRATEGIC:
+        return {"choices": []}
+    is_value = [bool(each["value"]) for each in messages]
+    return told(strategy, messages_of(strategy, messages), is_value, watch)
+
+
+def _tried(name: str, settings: dict[str, str], watch: Watch) -> dict[str, Any]:
+    loaded = _loaded(name, settings, watch)
     try:
         kind = kind_of(loaded.strategy)
     except TypeError as error:
@@ -60,7 +88,9 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     limits = Limits(asked["timeout_seconds"], asked["memory_bytes"])
-    found = tried(asked["name"], asked["settings"], limits)
+    strategy = asked["name"], asked["settings"], limits
+    messages = asked.get("messages")
+    found = tried(*strategy) if messages is None else told_choices(*strategy, messages)
     os.write(answers, json.dumps(found).encode() + b"\n")
     # It may have started threads that do not end.
     os._exit(0)

@@ -4,8 +4,8 @@
 2. Spark starts and warms up, on a thread. Health says SERVING.
 3. On the first start of a machine the JVM's class-data archive is written, for the next ones.
 4. The end: SIGTERM, SIGINT, or, where standard input is a pipe from the parent, its end of file
-   (the parent is gone). Runs fail and say why, Spark is stopped. A second signal exits at once.
-   When the JVM dies, so does the worker: its parent starts another.
+   (the parent is gone). Health says NOT_SERVING, runs fail and say why, Spark is stopped. A second
+   signal exits at once. When the JVM dies, so does the worker: its parent starts another.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ EXIT_FAILED = 1
 # A plan names every segment file; a manifest too.
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 _GRACE_SECONDS = 2.0
+# For runs to end that were told to. A thread may hang on a JVM that is dead.
+_RUN_END_SECONDS = 15.0
 _SPARK_STOP_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
@@ -101,9 +103,13 @@ class Worker:
         code = EXIT_DONE
         if not self._stopping.is_set():
             code = await self._serve(starting, stopping)
-        # In this order: the broker first hears what became of its runs.
-        await self._service.stop(self._why_stopped)
+        # At once: nobody is to take it for ready who looks while its runs end.
         await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
+        try:
+            async with asyncio.timeout(_RUN_END_SECONDS):
+                await self._service.stop(self._why_stopped)
+        except TimeoutError:
+            _log.error("A run does not end; what it wrote is the broker's to remove")
         await server.stop(_GRACE_SECONDS)
         await self._stop_spark()
         return code

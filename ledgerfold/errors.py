@@ -44,6 +44,7 @@ from ledgerfold.storage.errors import (
     KafkaErrorKind,
     LedgerfoldError,
     MessageTooLarge,
+    MetadataLost,
     MissingFile,
     Moved,
     NotAllowed,
@@ -65,6 +66,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
     TopicTerminated,
     Unavailable,
+    UnknownFeatures,
     UnknownStrategy,
 )
 
@@ -111,6 +113,7 @@ __all__ = [
     "LedgerfoldError",
     "MessageTooBig",
     "MessageTooLarge",
+    "MetadataLost",
     "MissingFile",
     "Moved",
     "NotAllowed",
@@ -139,5 +142,6 @@ __all__ = [
     "TopicNotFound",
     "TopicTerminated",
     "Unavailable",
+    "UnknownFeatures",
     "UnknownStrategy",
 ]

@@ -66,6 +66,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "STORAGE": grpc.StatusCode.INTERNAL,
     "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,
     "INCOMPATIBLE_FORMAT": grpc.StatusCode.FAILED_PRECONDITION,
+    "UNKNOWN_FEATURES": grpc.StatusCode.FAILED_PRECONDITION,
+    "METADATA_LOST": grpc.StatusCode.DATA_LOSS,
     "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
     "COMPACTED_LEDGER_DAMAGED": grpc.StatusCode.DATA_LOSS,
     # Not RESOURCE_EXHAUSTED: clients of gRPC read that as their own fault.

@@ -1,3 +1,3 @@
 """The version, said once: packaging reads it here, and so do those who report it."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -25,6 +25,8 @@
     ├── StorageError                 the disk's or the data's
     │   ├── Corruption               damaged data: file, offset, what was expected
     │   ├── IncompatibleFormat       written by a version this one cannot read
+    │   │   └── UnknownFeatures      the directory uses what this build does not know
+    │   ├── MetadataLost             entries of a topic are there, and no record names them
     │   ├── MissingFile              metadata names a file that is not there
     │   ├── CompactedLedgerDamaged   what was compacted cannot be read; there is a way back
     │   ├── DiskFailure              a write or sync failed; the file is not used any more
@@ -57,6 +59,7 @@ from enum import Enum
 from typing import ClassVar
 
 from ledgerfold.storage.words import counted
+from ledgerfold.version import __version__
 
 
 class LedgerfoldError(Exception):
@@ -349,6 +352,36 @@ class IncompatibleFormat(StorageError):
             f"{what} has format version {version}; this build reads {supported}. Use a newer build."
         )
         self.what, self.version = what, version
+
+
+class UnknownFeatures(IncompatibleFormat):
+    """The directory is a later build's. `features`: those of it that are unknown here."""
+
+    reason = "UNKNOWN_FEATURES"
+
+    def __init__(self, features: Sequence[str]) -> None:
+        listed = ", ".join(map(repr, features))
+        StorageError.__init__(
+            self,
+            f"The data directory uses {listed}, which ledgerfold {__version__} does not know. Use "
+            "a newer build.",
+        )
+        self.features = tuple(features)
+
+
+class MetadataLost(StorageError):
+    """The metadata have lost records of a topic, whose entries are there: it is not served."""
+
+    reason = "METADATA_LOST"
+
+    def __init__(self, topic: str, ledger_ids: Sequence[int]) -> None:
+        folders = ", ".join(f"ledgers/{each}" for each in ledger_ids)
+        super().__init__(
+            f"The metadata have lost records of {topic}: no record names what is in {folders} of "
+            f"the data directory. Nothing of the topic is read or written until its records are "
+            f"put back. {_WAY_BACK}"
+        )
+        self.topic, self.ledger_ids = topic, tuple(ledger_ids)
 
 
 class MissingFile(StorageError):

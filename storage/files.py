@@ -120,6 +120,10 @@ class Files(Protocol):
         """
         ...
 
+    def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
+        """Writes into a file that is there; without `sync` a power loss may undo it."""
+        ...
+
     def copy(self, source: Path, target: Path) -> None:
         """Durably, but for the folder's entry. A copy that failed leaves nothing."""
         ...
@@ -321,6 +325,16 @@ class RealFiles:
             while data := os.pread(descriptor, _REWRITE_BYTES, offset):
                 offset += os.pwrite(descriptor, data, offset)
             os.fsync(descriptor)
+
+    def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
+        with _disk(str(path), "A write"):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(descriptor, data, offset)
+                if sync:
+                    os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def copy(self, source: Path, target: Path) -> None:
         with _disk(str(target), "A copy"):

@@ -19,7 +19,7 @@ with the offsets they remember.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ledgerfold.storage import recovery
@@ -29,10 +29,12 @@ from ledgerfold.storage.errors import (
     CompactionFailed,
     Corruption,
     DiskFailure,
+    MetadataLost,
     MissingFile,
     StorageError,
 )
 from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
+from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import ledgers_dir, parse_segment_name, reserve_path, segment_path
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
@@ -50,8 +52,10 @@ from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
     LEDGER_STATE_DELETING,
     LEDGER_STATE_OPEN,
+    KafkaSegment,
     LedgerRecord,
     LedgerState,
+    RunRecord,
     SegmentRecord,
 )
 
@@ -92,6 +96,7 @@ class LedgerStore:
         # Open ledgers that recovery found damaged and left as they are, as far as they are known.
         self._damaged: dict[int, LedgerRecord] = {}
         self._damage: dict[int, StorageError] = {}
+        self._unrecorded: dict[str, MetadataLost] = {}
         self._readers = Recent[int, LedgerReader](READERS_MAX)
         self._open_files = Recent[str, ReadFile](OPEN_FILES_MAX)
         # Reads that do not wait go here: fresh memory costs more than the copy out of it.
@@ -112,7 +117,15 @@ class LedgerStore:
         self._damaged = dict(report.damaged_records)
         self._damage = dict(report.damaged)
         self._left = set(report.left)
+        self._unrecorded = {
+            topic: MetadataLost(topic, ids) for topic, ids in report.unrecorded.items()
+        }
         return report
+
+    @property
+    def unrecorded(self) -> Mapping[str, MetadataLost]:
+        """The topics of which the metadata have lost records. Nearly always none."""
+        return self._unrecorded
 
     def damaged_ids(self) -> Collection[int]:
         """The ledgers that have damage now. Nearly always none."""
@@ -272,6 +285,25 @@ class LedgerStore:
             created_ms=now_ms,
             closed_ms=now_ms,
         )
+
+    def label_compacted(
+        self,
+        record: LedgerRecord,
+        *,
+        run: RunRecord | None = None,
+        segment: KafkaSegment | None = None,
+    ) -> None:
+        """Labels a verified compacted ledger, before what is given publishes it.
+
+        One that is empty has no folder, and needs none. Raises DiskFailure.
+        """
+        if not record.segments:
+            return
+        folder = self.ledger_dir(record.ledger_id)
+        partitions = self._metadata.siblings(record.topic)
+        label = label_of(record, partitions=partitions, run=run, segment=segment)
+        write_label(folder, label, self._files)
+        self._files.sync_dir(folder)
 
     def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
         """In `batch`: nobody names the ledger any more. Its files stay until delete_files()."""

@@ -1,4 +1,4 @@
-"""Typed, versioned records in the key-value store.
+"""The metadata: typed records in a key-value store, changed in batches that are counted.
 
 Everything that must change together goes into one batch, which is one synced write:
 
@@ -10,25 +10,37 @@ Everything that must change together goes into one batch, which is one synced wr
     >>> metadata.ledger(7).topic
     't'
 
-Keys (docs/FORMATS.md, "Metadata"): store, namespace/<tenant>/<ns>, topic/<name>,
-partitioned/<name>, ledger/<id, 20 digits>, cursor/<topic>NUL<subscription>,
-producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>. A value is a version byte and a
-protobuf message of ledgerfold.v1.records.
+Keys and values: storage/records.py. Each batch raises the record `writes` by one, and a file beside
+the store repeats that count (storage/write_mark.py): so a store that has lost its last writes is
+known as one.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.records import (
+    STORE_KEY,
+    WRITES_KEY,
+    M,
+    decode,
+    encode_record,
+    key,
+    key_of,
+    ledger_key,
+    new_store_record,
+)
+from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
     CursorRecord,
     LedgerRecord,
     NamespaceRecord,
@@ -37,230 +49,172 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     StoreRecord,
     TopicRecord,
+    WriteCountRecord,
 )
 
-RECORD_VERSION = 1
-# Of all records together: the store record tells it (docs/FORMATS.md, "Versions"). The highest
-# that is known, what a new directory begins with, and what one with a Kafka topic has.
-STORE_VERSION = 2
-FIRST_STORE_VERSION = 1
-KAFKA_STORE_VERSION = 2
 # Ids are handed out from blocks: one synced write a block.
 _LEDGER_IDS_PER_BLOCK = 64
 # So few free ones are a reason for the next block.
 _LEDGER_IDS_LOW = 32
 # Kafka's producer ids, as Kafka's broker asks for them.
 _PRODUCER_IDS_PER_BLOCK = 1000
-_STORE = b"store"
-
-M = TypeVar("M", bound=Message)
-
-
-def _key(kind: str, *parts: str) -> bytes:
-    return f"{kind}/{chr(0).join(parts)}".encode()
-
-
-def _ledger_key(ledger_id: int) -> bytes:
-    return _key("ledger", f"{ledger_id:020d}")
-
-
-def _encode(record: Message) -> bytes:
-    return bytes((RECORD_VERSION,)) + record.SerializeToString()
-
-
-def _decode(kind: type[M], key: bytes, value: bytes) -> M:
-    name = f"metadata record {key.decode(errors='replace')!r}"
-    if not value:
-        raise Corruption(name, 0, "a version byte", "nothing")
-    if value[0] != RECORD_VERSION:
-        raise IncompatibleFormat(name, value[0], f"version {RECORD_VERSION}")
-    try:
-        record = kind.FromString(value[1:])
-    except DecodeError as error:
-        raise Corruption(name, 1, f"a {kind.__name__}", str(error)) from error
-    if isinstance(record, StoreRecord) and record.store_version > STORE_VERSION:
-        supported = f"version {STORE_VERSION}"
-        raise IncompatibleFormat("the metadata store", record.store_version, supported)
-    return record
-
-
-def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
-    """Of a directory that has none yet."""
-    return StoreRecord(next_ledger_id=next_ledger_id, store_version=FIRST_STORE_VERSION)
-
-
-# What begins a key, and what its value is.
-_KINDS: dict[str, type[Message]] = {
-    "store": StoreRecord,
-    "namespace": NamespaceRecord,
-    "topic": TopicRecord,
-    "partitioned": PartitionedTopicRecord,
-    "ledger": LedgerRecord,
-    "cursor": CursorRecord,
-    "producer": ProducerRecord,
-    "run": RunRecord,
-}
-
-
-def decode_record(key: bytes, value: bytes) -> Message:
-    """A record of any kind, which must be that of its key.
-
-    Raises Corruption, IncompatibleFormat (a later build wrote it).
-    """
-    kind = _KINDS.get(key.partition(b"/")[0].decode(errors="replace"))
-    if kind is None:
-        raise Corruption(f"metadata record {key!r}", 0, "a known kind of record", "this key")
-    record = _decode(kind, key, value)
-    if key_of(record) != key:
-        name = f"metadata record {key.decode(errors='replace')!r}"
-        raise Corruption(name, 1, "the record of that key", f"that of {key_of(record)!r}")
-    return record
-
-
-def encode_record(record: Message) -> bytes:
-    return _encode(record)
-
-
-def key_of(record: Message) -> bytes:
-    """Under which a record is kept."""
-    match record:
-        case NamespaceRecord():
-            return _key("namespace", record.name)
-        case TopicRecord():
-            return _key("topic", record.name)
-        case PartitionedTopicRecord():
-            return _key("partitioned", record.name)
-        case LedgerRecord():
-            return _ledger_key(record.ledger_id)
-        case CursorRecord():
-            return _key("cursor", record.topic, record.subscription)
-        case ProducerRecord():
-            return _key("producer", record.topic, record.name)
-        case RunRecord():
-            return _key("run", record.topic, f"{record.number:020d}")
-    return _STORE
 
 
 class MetadataBatch:
-    """Puts and deletes that become durable together, or not at all."""
+    """Puts and deletes that become durable together, or not at all.
+
+    `marks_deleting`: it puts a ledger in state DELETING, whose files may go once it is durable.
+    """
 
     def __init__(self, store: KeyValueStore) -> None:
         self._store = store
         self.puts: dict[bytes, bytes] = {}
         self.deletes: set[bytes] = set()
+        self.marks_deleting = False
 
-    def _put(self, key: bytes, record: Message) -> None:
-        self.deletes.discard(key)
-        self.puts[key] = _encode(record)
+    def _put(self, record: Message) -> None:
+        at = key_of(record)
+        self.deletes.discard(at)
+        self.puts[at] = encode_record(record)
 
-    def _delete(self, key: bytes) -> None:
-        self.puts.pop(key, None)
-        self.deletes.add(key)
+    def _delete(self, at: bytes) -> None:
+        self.puts.pop(at, None)
+        self.deletes.add(at)
 
     def put_store(self, record: StoreRecord) -> None:
-        self._put(_STORE, record)
+        self._put(record)
 
     def put_namespace(self, record: NamespaceRecord) -> None:
-        self._put(_key("namespace", record.name), record)
+        self._put(record)
 
     def put_topic(self, record: TopicRecord) -> None:
-        self._put(_key("topic", record.name), record)
+        self._put(record)
 
     def put_partitioned_topic(self, record: PartitionedTopicRecord) -> None:
-        self._put(_key("partitioned", record.name), record)
+        self._put(record)
 
     def put_ledger(self, record: LedgerRecord) -> None:
-        self._put(_ledger_key(record.ledger_id), record)
+        self.marks_deleting |= record.state == LEDGER_STATE_DELETING
+        self._put(record)
 
     def put_cursor(self, record: CursorRecord) -> None:
-        self._put(_key("cursor", record.topic, record.subscription), record)
+        self._put(record)
 
     def put_producer(self, record: ProducerRecord) -> None:
-        self._put(_key("producer", record.topic, record.name), record)
+        self._put(record)
 
     def delete_producer(self, topic: str, name: str) -> None:
-        self._delete(_key("producer", topic, name))
+        self._delete(key("producer", topic, name))
 
     def put_run(self, record: RunRecord) -> None:
-        self._put(_key("run", record.topic, f"{record.number:020d}"), record)
+        self._put(record)
 
     def delete_topic(self, name: str) -> None:
-        """With its cursors, producers and runs; its ledgers are the caller's business."""
-        self._delete(_key("topic", name))
+        """Deletes its cursors, producers and runs, too; its ledgers are the caller's business."""
+        self._delete(key("topic", name))
         for kind in ("cursor", "producer", "run"):
-            for key, _ in self._store.scan(_key(kind, name, "")):
-                self._delete(key)
+            for at, _ in self._store.scan(key(kind, name, "")):
+                self._delete(at)
 
     def delete_partitioned_topic(self, name: str) -> None:
-        """The record alone; its partitions are topics."""
-        self._delete(_key("partitioned", name))
+        """Deletes the record alone; its partitions are topics."""
+        self._delete(key("partitioned", name))
 
     def delete_ledger(self, ledger_id: int) -> None:
-        self._delete(_ledger_key(ledger_id))
+        self._delete(ledger_key(ledger_id))
 
     def delete_cursor(self, topic: str, subscription: str) -> None:
-        self._delete(_key("cursor", topic, subscription))
+        self._delete(key("cursor", topic, subscription))
 
     def delete_run(self, topic: str, number: int) -> None:
-        self._delete(_key("run", topic, f"{number:020d}"))
+        self._delete(key("run", topic, f"{number:020d}"))
 
     def delete_namespace(self, name: str) -> None:
-        self._delete(_key("namespace", name))
+        self._delete(key("namespace", name))
 
 
 class MetadataStore:
     """Reads answer from the last batch that was written. Threads may share it, but no batch."""
 
     def __init__(self, store: KeyValueStore) -> None:
+        """Raises Corruption, IncompatibleFormat."""
         self._store = store
+        self._mark: WriteMark | None = None
         self._free_ledger_ids: deque[int] = deque()
         self._free_producer_ids: deque[int] = deque()
         # NOTE: held while a block is reserved, on the disk: whoever comes meanwhile needs it, too.
         self._ids_lock = threading.Lock()
+        # Held while a batch is written: batches are counted in the order in which they are durable.
+        self._write_lock = threading.Lock()
+        counted = self._get(WriteCountRecord, WRITES_KEY)
+        self._writes = 0 if counted is None else counted.writes
+        # The last write that allowed files to be removed.
+        self._deleting_write = 0
 
-    def _get(self, kind: type[M], key: bytes) -> M | None:
-        value = self._store.get(key)
-        return None if value is None else _decode(kind, key, value)
+    @property
+    def writes(self) -> int:
+        """How many batches were written, as far as the store tells."""
+        return self._writes
+
+    def follow(self, mark: WriteMark) -> None:
+        """Counts writes in the mark, too, from now on. Lost ones stay counted."""
+        self._mark = mark
+        self._writes = max(self._writes, mark.highest)
+        # Any of those before this process may have allowed it.
+        self._deleting_write = self._writes
+
+    def _get(self, kind: type[M], at: bytes) -> M | None:
+        value = self._store.get(at)
+        return None if value is None else decode(kind, at, value)
 
     def _all(self, kind: type[M], prefix: bytes) -> list[M]:
-        return [_decode(kind, key, value) for key, value in self._store.scan(prefix)]
+        return [decode(kind, at, value) for at, value in self._store.scan(prefix)]
 
     def store(self) -> StoreRecord | None:
         """None in a directory in which no ledger was ever made. Raises IncompatibleFormat when a
         later build has made the store its own.
         """
-        return self._get(StoreRecord, _STORE)
+        return self._get(StoreRecord, STORE_KEY)
 
     def topic(self, name: str) -> TopicRecord | None:
-        return self._get(TopicRecord, _key("topic", name))
+        return self._get(TopicRecord, key("topic", name))
 
     def topics(self) -> list[TopicRecord]:
         return self._all(TopicRecord, b"topic/")
 
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
-        return self._get(PartitionedTopicRecord, _key("partitioned", name))
+        return self._get(PartitionedTopicRecord, key("partitioned", name))
 
     def partitioned_topics(self) -> list[PartitionedTopicRecord]:
         return self._all(PartitionedTopicRecord, b"partitioned/")
 
+    def siblings(self, topic: str) -> int:
+        """Returns how many partitions there are of the topic that this one is a partition of.
+
+        0: it is none.
+        """
+        partition = parse_partition(topic)
+        parent = None if partition is None else self.partitioned_topic(partition.topic)
+        return 0 if parent is None else parent.partitions
+
     def namespace(self, name: str) -> NamespaceRecord | None:
-        return self._get(NamespaceRecord, _key("namespace", name))
+        return self._get(NamespaceRecord, key("namespace", name))
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        return self._get(LedgerRecord, _ledger_key(ledger_id))
+        return self._get(LedgerRecord, ledger_key(ledger_id))
 
     def ledgers(self) -> list[LedgerRecord]:
         return self._all(LedgerRecord, b"ledger/")
 
     def cursors(self, topic: str) -> list[CursorRecord]:
-        return self._all(CursorRecord, _key("cursor", topic, ""))
+        return self._all(CursorRecord, key("cursor", topic, ""))
 
     def producers(self, topic: str) -> list[ProducerRecord]:
-        return self._all(ProducerRecord, _key("producer", topic, ""))
+        return self._all(ProducerRecord, key("producer", topic, ""))
 
     def runs(self, topic: str | None = None) -> list[RunRecord]:
         """Oldest first within a topic."""
-        return self._all(RunRecord, _key("run", topic, "") if topic is not None else b"run/")
+        return self._all(RunRecord, key("run", topic, "") if topic is not None else b"run/")
 
     @contextmanager
     def batch(self) -> Iterator[MetadataBatch]:
@@ -277,7 +231,23 @@ class MetadataStore:
         """Returns when it is durable; one that is empty costs nothing. Raises DiskFailure."""
         if not (batch.puts or batch.deletes):
             return
-        self._store.write(batch.puts, batch.deletes)
+        with self._write_lock:
+            self._commit(batch)
+        self._top_up()
+
+    def change(self, edit: Callable[[MetadataBatch], object]) -> None:
+        """Writes what `edit` puts into a batch; no other write comes between its reads and that.
+
+        Raises DiskFailure, and what `edit` raises; nothing has changed then.
+        """
+        with self._write_lock:
+            batch = self.begin()
+            edit(batch)
+            if batch.puts or batch.deletes:
+                self._commit(batch)
+        self._top_up()
+
+    def _top_up(self) -> None:
         if 0 < len(self._free_ledger_ids) < _LEDGER_IDS_LOW:
             # Who waits for the disk anyway spares those who would have to when all are used up;
             # they hear of it if it fails.
@@ -291,47 +261,83 @@ class MetadataStore:
                 return self._free_ledger_ids.popleft()
             self._reserve_ledger_ids(1)
 
-    def need_version(self, version: int) -> None:
-        """From now on builds that do not know it leave the directory alone. Raises DiskFailure."""
-        with self._ids_lock:
-            record = self.store() or new_store_record()
-            if max(record.store_version, FIRST_STORE_VERSION) < version:
-                record.store_version = version
-                with self.batch() as batch:
-                    batch.put_store(record)
+    def _commit(self, batch: MetadataBatch) -> None:
+        """Writes and counts it, with the lock of writes held."""
+        writes = self._writes + 1
+        counted = encode_record(WriteCountRecord(writes=writes))
+        self._store.write({**batch.puts, WRITES_KEY: counted}, batch.deletes)
+        self._writes = writes
+        if batch.marks_deleting:
+            self._deleting_write = writes
+        if self._mark is not None:
+            self._mark.note(writes)
 
-    def skip_ledger_ids(self, upto: int) -> None:
-        """Ids up to there are taken, whatever the store record says."""
-        with self._ids_lock:
-            record = self.store() or new_store_record()
-            if record.next_ledger_id <= upto:
-                record.next_ledger_id = upto + 1
-                with self.batch() as batch:
-                    batch.put_store(record)
+    def allow_removal(self) -> None:
+        """Makes durable that the writes that marked ledgers as DELETING were made.
 
-    def _reserve_ledger_ids(self, least: int) -> None:
+        Called before files are removed: a start that finds fewer writes knows by that what may be
+        missing in the records, and removes nothing. Raises DiskFailure.
+        """
+        if self._mark is not None:
+            with self._write_lock:
+                if self._mark.synced < self._deleting_write:
+                    self._mark.sync(self._writes)
+
+    def change_store(self, edit: Callable[[StoreRecord], object]) -> None:
+        """Changes the store record, and writes it if it is another then. Raises DiskFailure."""
         with self._ids_lock:
-            if len(self._free_ledger_ids) >= least:
-                return
-            record = self.store() or new_store_record()
-            first = record.next_ledger_id
-            record.next_ledger_id = first + _LEDGER_IDS_PER_BLOCK
+            self._change_store(edit)
+
+    def _change_store(self, edit: Callable[[StoreRecord], object]) -> StoreRecord:
+        """Changes it with the lock of the ids held."""
+        before = self.store()
+        record = new_store_record()
+        if before is not None:
+            record.CopyFrom(before)
+        edit(record)
+        if record != before:
             batch = self.begin()
             batch.put_store(record)
-            self._store.write(batch.puts, batch.deletes)
-            self._free_ledger_ids.extend(range(first, record.next_ledger_id))
+            with self._write_lock:
+                self._commit(batch)
+        return record
+
+    def need_feature(self, feature: str) -> None:
+        """Makes builds that do not know it leave the directory alone. Raises DiskFailure."""
+
+        def edit(record: StoreRecord) -> None:
+            if feature not in record.features:
+                record.features.append(feature)
+
+        self.change_store(edit)
+
+    def skip_ledger_ids(self, upto: int) -> None:
+        """Counts ids up to there as taken, whatever the store record says."""
+
+        def edit(record: StoreRecord) -> None:
+            record.next_ledger_id = max(record.next_ledger_id, upto + 1)
+
+        self.change_store(edit)
+
+    def _reserve_ledger_ids(self, least: int) -> None:
+        def edit(record: StoreRecord) -> None:
+            record.next_ledger_id += _LEDGER_IDS_PER_BLOCK
+
+        with self._ids_lock:
+            if len(self._free_ledger_ids) < least:
+                end = self._change_store(edit).next_ledger_id
+                self._free_ledger_ids.extend(range(end - _LEDGER_IDS_PER_BLOCK, end))
 
     def allocate_producer_id(self) -> int:
         """Of a Kafka producer: never given out before, nor will it be again. Raises DiskFailure."""
+
+        def edit(record: StoreRecord) -> None:
+            record.next_producer_id += _PRODUCER_IDS_PER_BLOCK
+
         with self._ids_lock:
             if not self._free_producer_ids:
-                record = self.store() or new_store_record()
-                first = record.next_producer_id
-                record.next_producer_id = first + _PRODUCER_IDS_PER_BLOCK
-                batch = self.begin()
-                batch.put_store(record)
-                self._store.write(batch.puts, batch.deletes)
-                self._free_producer_ids.extend(range(first, record.next_producer_id))
+                end = self._change_store(edit).next_producer_id
+                self._free_producer_ids.extend(range(end - _PRODUCER_IDS_PER_BLOCK, end))
             return self._free_producer_ids.popleft()
 
     def close(self) -> None:

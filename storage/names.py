@@ -14,14 +14,18 @@ LOCK = "lock"
 METADATA = "metadata"
 LEDGERS = "ledgers"
 RESERVE = "reserve"
+# How many writes the metadata have had, beside them.
+WRITE_MARK = "writes"
 # What repairs did, and copies of what they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
 # Being written; renamed when complete.
 ASIDE_SUFFIX = ".tmp"
-# A raw segment with entries that no record names: the metadata have lost it.
+# What starts of version 0.1 added to the names of raw segments with entries that no record named.
 KEPT_SUFFIX = ".kept"
+# In each ledger's folder: whose it is.
+LABEL = "label"
 # What a crash left at the end of a segment, before it was cut off.
 TORN_SUFFIX = ".torn"
 
@@ -42,6 +46,10 @@ def reserve_path(data_dir: Path) -> Path:
     return data_dir / RESERVE
 
 
+def write_mark_path(data_dir: Path) -> Path:
+    return data_dir / WRITE_MARK
+
+
 def segment_name(number: int) -> str:
     """`number`: the first entry id in a raw ledger, the index in a compacted one."""
     return f"{number:020d}{SEGMENT_SUFFIX}"
@@ -56,6 +64,11 @@ def parse_segment_name(name: str) -> int | None:
     """The number in a segment's name, None for any other name."""
     stem = name.removesuffix(SEGMENT_SUFFIX)
     return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+
+
+def segment_number(path: str) -> int | None:
+    """Returns the number in the path of a segment, also of one that a start has kept aside."""
+    return parse_segment_name(path.rpartition("/")[2].removesuffix(KEPT_SUFFIX))
 
 
 def parse_ledger_dir(name: str) -> int | None:

@@ -11,9 +11,10 @@
 2. Every file that a record names must be there and have its size; a ledger of which that is not so
    is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
    not gets the error.
-3. Ledgers in state DELETING are deleted; files and folders that no record names are removed, unless
-   the metadata never gave out a ledger id: then it is the metadata that is lost. What cannot be
-   removed now (a process that lives on may still write there) is left for later.
+3. Ledgers in state DELETING are deleted; files and folders that no record names are removed. What
+   cannot be removed now (a process that lives on may still write there) is left for later. Nothing
+   that holds an entry is removed while a ledger is damaged, or the metadata have lost writes
+   (storage/losses.py); a directory with ledgers and without a store record is not started at all.
 4. What is recorded as sealed is synced before, whatever its writer had synced.
 
 A ledger whose writer failed is closed without a restart at its last durable entry: nobody was told
@@ -46,12 +47,14 @@ from ledgerfold.storage.errors import (
     StorageError,
 )
 from ledgerfold.storage.files import Files, ReadFile
+from ledgerfold.storage.losses import find_losses
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.upgrade import upgrade
 from ledgerfold.storage.window import Window
 from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
@@ -78,25 +81,30 @@ def recover_all(
     now_ms: int,
     is_same_boot: bool = False,
 ) -> RecoveryReport:
-    """Everything above. Raises DiskFailure, and what the metadata raises."""
+    """Does all of the above. Raises DiskFailure, and what the metadata raises."""
     report = RecoveryReport(is_same_boot=is_same_boot)
     _check_metadata(ledgers_dir, metadata, files)
-    for record in metadata.ledgers():
+    ledgers = {record.ledger_id: record for record in metadata.ledgers()}
+    report.known = set(ledgers)
+    unnamed = find_losses(ledgers_dir, metadata, ledgers, files, report)
+    unrecorded = {ledger_id for ids in report.unrecorded.values() for ledger_id in ids}
+    for record in ledgers.values():
         if record.state == LEDGER_STATE_DELETING:
-            if delete_left({record.ledger_id}, ledgers_dir, metadata, files):
-                report.left.append(record.ledger_id)
-            else:
-                report.deleted.append(record.ledger_id)
+            _delete(record, ledgers_dir, metadata, files, report)
             continue
         report.ledgers += 1
-        if record.state == LEDGER_STATE_OPEN:
+        if record.ledger_id in unrecorded:
+            # It has entries that its record does not tell of: nobody knows where it ends.
+            error = None
+        elif record.state == LEDGER_STATE_OPEN:
             error = _close_ledger(record, ledgers_dir, metadata, files, now_ms, report)
         else:
             error = check_files(record, ledgers_dir, files)
         if error is not None:
             _log.error("Ledger %d: %s", record.ledger_id, error)
             report.damaged[record.ledger_id] = error
-    sweep(ledgers_dir, metadata, files, report)
+    sweep(ledgers_dir, unnamed, files, report)
+    upgrade(ledgers_dir, metadata, files)
     return report
 
 
@@ -111,6 +119,22 @@ def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) ->
         raise Corruption(
             path, 0, f"records of {counted(len(folders), 'ledger')}", "no store record"
         )
+
+
+def _delete(
+    record: LedgerRecord,
+    ledgers_dir: Path,
+    metadata: MetadataStore,
+    files: Files,
+    report: RecoveryReport,
+) -> None:
+    """Goes on with a deletion, unless a lost write may have changed what made it right."""
+    if report.is_incomplete and files.exists(ledgers_dir / str(record.ledger_id)):
+        report.kept.append(str(ledgers_dir / str(record.ledger_id)))
+    elif delete_left({record.ledger_id}, ledgers_dir, metadata, files):
+        report.left.append(record.ledger_id)
+    else:
+        report.deleted.append(record.ledger_id)
 
 
 def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:
@@ -150,7 +174,8 @@ def _close_ledger(
     with metadata.batch() as batch:
         batch.put_ledger(closed)
     report.closed.append(record.ledger_id)
-    # What became empty goes with the files that no record names.
+    if len(closed.segments) < len(record.segments):
+        _sweep_closed(closed, ledgers_dir, files)
     return check_files(closed, ledgers_dir, files)
 
 
@@ -188,13 +213,17 @@ def close_at_durable(
     closed = _closed(sealed, list(sealed.segments), now_ms)
     with metadata.batch() as batch:
         batch.put_ledger(closed)
-    if files.exists(ledgers_dir / str(record.ledger_id)):
-        named = {segment.path for segment in closed.segments}
-        try:
-            sweep_folder(str(record.ledger_id), named, ledgers_dir, files)
-        except DiskFailure as error:
-            # The next start finds it.
-            _log.warning("Not removed yet: %s", error)
+    _sweep_closed(closed, ledgers_dir, files)
+
+
+def _sweep_closed(closed: LedgerRecord, ledgers_dir: Path, files: Files) -> None:
+    """Removes the files of segments that became empty."""
+    named = {segment.path for segment in closed.segments}
+    try:
+        sweep_folder(str(closed.ledger_id), named, ledgers_dir, files)
+    except DiskFailure as error:
+        # The next start finds it.
+        _log.warning("Not removed yet: %s", error)
 
 
 # -- an unsealed segment ---------------------------------------------------------------------

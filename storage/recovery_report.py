@@ -16,12 +16,19 @@ class RecoveryReport:
     # Whether the machine has run on since somebody last wrote.
     is_same_boot: bool = False
     ledgers: int = 0
+    # Ids of all ledgers that have a record, in whatever state.
+    known: set[int] = field(default_factory=set)
     closed: list[int] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     deleted: list[int] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
-    # Raw segments that no record names, under their new names.
+    # Whether the metadata have lost writes, now or before an earlier start: nothing that holds an
+    # entry is removed then.
+    is_incomplete: bool = False
+    # Files and folders that no record names, and that stay because a lost record may have.
     kept: list[str] = field(default_factory=list)
+    # By topic: ledgers with entries that no record names.
+    unrecorded: dict[str, list[int]] = field(default_factory=dict)
     # Ledgers with files that could not be removed.
     left: list[int] = field(default_factory=list)
     damaged: dict[int, StorageError] = field(default_factory=dict)
@@ -35,4 +42,5 @@ class RecoveryReport:
             f"{len(self.deleted)} deleted, {counted(len(self.orphans), 'orphan')} removed, "
             f"{len(self.left)} left for later, {len(self.kept)} that no record names kept, "
             f"{len(self.damaged)} damaged"
+            + (", and the metadata have lost writes" if self.is_incomplete else "")
         )

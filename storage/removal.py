@@ -4,9 +4,8 @@ A ledger's files go before its record: a crash in between leaves a record in sta
 next start goes on. What is gone is gone. What cannot be removed (a task still writes there, say)
 is told to the caller or left for later, and is no reason not to start.
 
-A raw segment is named by a record before it gets its first entry, and its entries go before its
-record does. So one with entries that nobody names is not left over: it was stored, and the metadata
-have lost it. It is kept under another name, and told.
+Before files go, the writes that marked their ledger are durably counted (storage/write_mark.py): a
+start that finds them lost removes nothing that holds an entry.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from ledgerfold.storage.entry import HEADER_BYTES, has_header, read_header
-from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import KEPT_SUFFIX, SEGMENT_SUFFIX, TORN_SUFFIX, parse_ledger_dir
+from ledgerfold.storage.names import LABEL, TORN_SUFFIX, parse_ledger_dir
 from ledgerfold.storage.recovery_report import RecoveryReport
+from ledgerfold.storage.unnamed import UnnamedFile, listdir
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +28,7 @@ def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, fi
     """Deletes files, folder, then the record, durably. Raises DiskFailure."""
     folder = ledgers_dir / str(ledger_id)
     if files.exists(folder):
+        metadata.allow_removal()
         files.remove_dir(folder)
     files.sync_dir(ledgers_dir)
     if metadata.ledger(ledger_id) is not None:
@@ -50,80 +50,42 @@ def delete_left(
     return left
 
 
-def sweep(ledgers_dir: Path, metadata: MetadataStore, files: Files, report: RecoveryReport) -> None:
-    """Removes what no record names. Torn copies stay as long as their ledger does."""
-    ledgers = {record.ledger_id: record for record in metadata.ledgers()}
-    named = {segment.path for record in ledgers.values() for segment in record.segments}
-    folders = (parse_ledger_dir(folder) for folder in files.listdir(ledgers_dir))
-    metadata.skip_ledger_ids(max((each for each in folders if each is not None), default=0))
+def sweep(
+    ledgers_dir: Path, unnamed: Iterable[UnnamedFile], files: Files, report: RecoveryReport
+) -> None:
+    """Removes what no record names, and keeps what a lost record may have named.
+
+    Nothing that holds an entry goes while anything is missing: in the metadata, or in a ledger.
+    """
+    keeps_entries = report.is_incomplete or bool(report.damaged)
+    of_folder: dict[int, list[UnnamedFile]] = {}
+    for each in unnamed:
+        of_folder.setdefault(each.ledger_id, []).append(each)
     for folder in files.listdir(ledgers_dir):
         ledger_id = parse_ledger_dir(folder)
         if ledger_id is None or ledger_id in report.damaged:
             continue
-        is_orphan = ledger_id not in ledgers
+        found = of_folder.get(ledger_id, [])
+        is_orphan = ledger_id not in report.known
+        kept = [each for each in found if keeps_entries and each.holds_entries]
+        report.kept += [str(each.path) for each in kept]
         try:
-            is_orphan &= not _keep_stored(ledgers_dir / folder, ledger_id, named, files, report)
-            if is_orphan:
+            if is_orphan and not kept:
                 files.remove_dir(ledgers_dir / folder)
                 report.orphans.append(folder)
-            else:
-                report.orphans += sweep_folder(folder, named, ledgers_dir, files)
+                continue
+            for each in found:
+                if each not in kept:
+                    files.remove(each.path)
+                    report.orphans.append(f"{folder}/{each.path.name}")
         except DiskFailure as error:
             _log.warning("Not removed yet: %s", error)
             if is_orphan:
                 report.left.append(ledger_id)
 
 
-def sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> list[str]:
-    """Removes the files of a ledger's folder that are not `named`; which they were."""
-    removed = []
-    for name in _listdir(ledgers_dir / folder, files):
-        if f"{folder}/{name}" not in named and not name.endswith((TORN_SUFFIX, KEPT_SUFFIX)):
+def sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> None:
+    """Removes the files of a closed ledger's folder that are not `named`, but for its label."""
+    for name in listdir(ledgers_dir / folder, files):
+        if f"{folder}/{name}" not in named and name != LABEL and not name.endswith(TORN_SUFFIX):
             files.remove(ledgers_dir / folder / name)
-            removed.append(f"{folder}/{name}")
-    return removed
-
-
-def _keep_stored(
-    folder: Path, ledger_id: int, named: set[str], files: Files, report: RecoveryReport
-) -> bool:
-    """Renames raw segments that hold entries and are not `named`; whether any such is there."""
-    names = _listdir(folder, files)
-    lost = [
-        name
-        for name in names
-        if name.endswith(SEGMENT_SUFFIX)
-        and f"{folder.name}/{name}" not in named
-        and _is_of_ledger(folder / name, ledger_id, files)
-    ]
-    for name in lost:
-        kept = folder / (name + KEPT_SUFFIX)
-        files.replace(folder / name, kept)
-        report.kept.append(str(kept))
-        _log.error("%s holds entries that no record names: the metadata have lost them.", kept)
-    if lost:
-        files.sync_dir(folder)
-    return bool(lost) or any(name.endswith(KEPT_SUFFIX) for name in names)
-
-
-def _is_of_ledger(path: Path, ledger_id: int, files: Files) -> bool:
-    """Whether it begins with an entry of that ledger. In a compacted one none has its id."""
-    try:
-        file = files.open_read(path)
-    except FileNotFoundError:
-        return False
-    try:
-        head = file.pread(HEADER_BYTES, 0)
-        return has_header(head, 0) and read_header(head).ledger_id == ledger_id
-    except (Corruption, IncompatibleFormat):
-        return False
-    finally:
-        file.close()
-
-
-def _listdir(path: Path, files: Files) -> list[str]:
-    """What a folder holds: nothing, when it is gone."""
-    try:
-        return files.listdir(path)
-    except FileNotFoundError:
-        return []

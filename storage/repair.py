@@ -5,7 +5,8 @@
 2. The manifest is written there: what is done, and each record that changes, before and after.
 3. Segments are split off: written aside, synced, renamed. No record names them yet.
 4. One batch puts all records in place: the one moment at which anything changes for a reader.
-5. What the records do not name any more is cut off; then the manifest says "complete".
+5. What the records do not name any more is cut off, or removed; labels are written; then the
+   manifest says "complete".
 
 Killed before 4, nothing has happened; after it, the next repair finds what is left to cut. Repairs
 that did not come to their end are noted in their manifests by the one that does.
@@ -25,27 +26,45 @@ from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
-from ledgerfold.storage.metadata import encode_record
-from ledgerfold.storage.names import ASIDE_SUFFIX, MANIFEST, REPAIRS, ledgers_dir, metadata_dir
+from ledgerfold.storage.label import write_label
+from ledgerfold.storage.names import (
+    ASIDE_SUFFIX,
+    LABEL,
+    MANIFEST,
+    REPAIRS,
+    ledgers_dir,
+    metadata_dir,
+    write_mark_path,
+)
+from ledgerfold.storage.records import decode, encode_record
+from ledgerfold.storage.repair_manifest import (
+    BEGUN,
+    COMPLETE,
+    INTERRUPTED,
+    read_manifest,
+    unfinished_repairs,
+)
 from ledgerfold.storage.repair_steps import RepairPlan, Step
+from ledgerfold.storage.write_mark import WriteMark
+from ledgerfold.v1.records_pb2 import LedgerRecord
 
 BLOCK_BYTES = 1024 * 1024
-# Of a manifest.
-BEGUN, COMPLETE, INTERRUPTED = "begun", "complete", "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One data directory, with its lock held.
 
-    `pairs` are the metadata as they were read; `open_store` opens them for writing.
+    `pairs` are the metadata as they were read; `open_store` opens a store for writing, and makes it
+    if there is none. `is_unusable`: the one that is there cannot be opened.
     """
 
     data_dir: Path
     pairs: KeyValueStore
-    open_store: Callable[[], KeyValueStore]
+    open_store: Callable[[Path], KeyValueStore]
     files: Files
     now_ms: int
+    is_unusable: bool = False
 
     def do(self, plan: RepairPlan) -> Path | None:
         """Where copies and manifest are; None: nothing was to be done. Raises DiskFailure."""
@@ -59,6 +78,8 @@ class Repair:
             self._split(plan)
             self._put(plan)
             self._cut(plan)
+            self._label(plan)
+            self._remove(plan, unfinished)
             self._write_manifest(folder, manifest, COMPLETE)
         for name in unfinished:
             old = self.data_dir / REPAIRS / name
@@ -66,14 +87,63 @@ class Repair:
         return folder
 
     def _put(self, plan: RepairPlan) -> None:
-        """Opening makes an end of a damaged log."""
-        puts = {key: encode_record(record) for key, record in plan.puts.items()}
-        store = self.open_store()
+        """Makes the store what was read, with the plan's changes, in one write.
+
+        Opening it makes an end of a damaged log, in which more may have been read than RocksDB
+        reads. One that cannot be opened is made anew, aside; what is there is copied by then.
+        """
+        final = self._final(plan)
+        folder = metadata_dir(self.data_dir)
+        target = folder.with_name(folder.name + ASIDE_SUFFIX) if self.is_unusable else folder
+        if self.is_unusable:
+            self.files.remove_dir(target)
+        store = self.open_store(target)
         try:
-            if puts or plan.deletes:
-                store.write(puts, plan.deletes - puts.keys())
+            there = dict(store.scan(b""))
+            puts = {key: value for key, value in final.items() if there.get(key) != value}
+            store.write(puts, there.keys() - final.keys())
         finally:
             store.close()
+        if self.is_unusable:
+            self.files.remove_dir(folder)
+            self.files.replace(target, folder)
+            self.files.sync_dir(self.data_dir)
+        mark = write_mark_path(self.data_dir)
+        if plan.writes and (plan.rebuilds_metadata or self.files.exists(mark)):
+            WriteMark.create(mark, plan.writes, self.files)
+
+    def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
+        """Returns all pairs as they are to be."""
+        final = dict(self.pairs.scan(b""))
+        for key in plan.deletes:
+            final.pop(key, None)
+        final |= {key: encode_record(record) for key, record in plan.puts.items()}
+        return final
+
+    def _label(self, plan: RepairPlan) -> None:
+        for label in plan.labels:
+            folder = ledgers_dir(self.data_dir) / str(label.ledger_id)
+            if self.files.exists(folder):
+                write_label(folder, label, self.files)
+                self.files.sync_dir(folder)
+
+    def _remove(self, plan: RepairPlan, unfinished: list[str]) -> None:
+        """Removes what is copied and named by no record: a start would take it for lost entries."""
+        folder, paths = ledgers_dir(self.data_dir), set(plan.copies)
+        for name in unfinished:
+            manifest = read_manifest(self.data_dir / REPAIRS / name, self.files)
+            paths |= {*manifest["copies"], *(each["target"] for each in manifest["split"])}
+        named = set()
+        for key, value in self._final(plan).items():
+            if key.startswith(b"ledger/"):
+                record = decode(LedgerRecord, key, value)
+                named |= {segment.path for segment in record.segments}
+        paths = {each for each in paths - named if not each.endswith(f"/{LABEL}")}
+        gone = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
+        for path in gone:
+            self.files.remove(path)
+        for parent in sorted({path.parent for path in gone}):
+            self.files.sync_dir(parent)
 
     def _make_folder(self) -> Path:
         time = datetime.fromtimestamp(self.now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -88,8 +158,8 @@ class Repair:
         return folder
 
     def _copy(self, plan: RepairPlan, folder: Path) -> None:
-        if plan.copies_metadata:
-            source, target = metadata_dir(self.data_dir), metadata_dir(folder)
+        source, target = metadata_dir(self.data_dir), metadata_dir(folder)
+        if plan.copies_metadata and self.files.exists(source):
             self.files.make_dir(target)
             for name in self.files.listdir(source):
                 self.files.copy(source / name, target / name)
@@ -173,27 +243,6 @@ class Repair:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode()
-
-
-def read_manifest(folder: Path, files: Files) -> dict[str, Any]:
-    file = files.open_read(folder / MANIFEST)
-    try:
-        manifest: dict[str, Any] = json.loads(file.pread(file.size_bytes, 0))
-    finally:
-        file.close()
-    return manifest
-
-
-def unfinished_repairs(data_dir: Path, files: Files) -> list[str]:
-    """Names in DATA/repairs of those that were killed on their way."""
-    parent = data_dir / REPAIRS
-    names = files.listdir(parent) if files.exists(parent) else []
-    return [
-        name
-        for name in names
-        if files.exists(parent / name / MANIFEST)
-        and read_manifest(parent / name, files).get("state") == BEGUN
-    ]
 
 
 def messages_lost(steps: list[Step]) -> tuple[int, bool]:

@@ -15,12 +15,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.ledger_check import LedgerCheck
 from ledgerfold.storage.repair_losses import messages_behind
-from ledgerfold.storage.survey import LedgerCheck
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
 # As Kafka's broker hands them out.
@@ -155,6 +155,73 @@ def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
 
 def _next_offset(log: KafkaLog, at: int) -> int:
     return log.segments[at - 1].figures.next_offset if at else log.log_start_offset
+
+
+def adopt_cleaned(
+    log: KafkaLog, found: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
+) -> tuple[list[KafkaSegment], list[int]]:
+    """Puts cleaned segments into the log that its record does not name.
+
+    `found`: those of the newest ledgers first. Returns what was put in, and the ledgers that it
+    replaces. Nothing is, if the log holds all of their offsets: it was not cleaned yet then.
+    """
+    chain: list[KafkaSegment] = []
+    for segment in found:
+        if not any(_overlap(_range(segment), _range(other)) for other in chain):
+            chain.append(segment)
+    ranges = [(*_span_of(segment, facts), segment) for segment in log.segments]
+    if all(_is_covered(segment, [(first, end) for first, end, _ in ranges]) for segment in chain):
+        return [], []
+    upto = max(each.figures.next_offset for each in chain)
+    chain.sort(key=lambda each: each.base_offset)
+
+    def is_kept(first: int, end: int, segment: KafkaSegment) -> bool:
+        # Cleaned segments come first: a raw one below them was cleaned, too.
+        return first >= upto or (
+            segment.is_cleaned and not any(_overlap((first, end), _range(other)) for other in chain)
+        )
+
+    kept = [each for first, end, each in ranges if is_kept(first, end, each)]
+    replaced = [
+        ledger_id
+        for first, end, each in ranges
+        if not is_kept(first, end, each)
+        for ledger_id in each.ledger_ids
+    ]
+    cleaned = sorted(
+        [*chain, *(each for each in kept if each.is_cleaned)], key=lambda each: each.base_offset
+    )
+    relisted = KafkaLog(segments=[*cleaned, *(each for each in kept if not each.is_cleaned)])
+    del log.segments[:]
+    log.segments.extend(relisted.segments)
+    log.log_start_offset = min(log.log_start_offset, chain[0].base_offset)
+    return chain, replaced
+
+
+def _range(segment: KafkaSegment) -> tuple[int, int]:
+    return segment.base_offset, segment.figures.next_offset
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[int, int]:
+    """Returns the offsets that are there of it: from its base, up to the end of its last batch."""
+    if segment.is_cleaned:
+        is_there = not segment.ledger_ids or segment.ledger_ids[0] in facts
+        return segment.base_offset, segment.figures.next_offset if is_there else -1
+    ends = [facts[each].span.next_offset for each in segment.ledger_ids if each in facts]
+    is_whole = len(ends) == len(segment.ledger_ids)
+    return segment.base_offset, max(ends, default=-1) if is_whole else -1
+
+
+def _is_covered(segment: KafkaSegment, ranges: Iterable[tuple[int, int]]) -> bool:
+    at, end = _range(segment)
+    for first, behind in sorted(ranges):
+        if first <= at < behind:
+            at = behind
+    return at >= end
 
 
 def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:

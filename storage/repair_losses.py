@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ledgerfold.storage.ledger_check import LedgerCheck
 from ledgerfold.storage.segment_check import SegmentCheck
-from ledgerfold.storage.survey import LedgerCheck
 
 
 class Loss(NamedTuple):

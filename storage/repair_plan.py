@@ -11,9 +11,8 @@ What is chosen, so that nobody has to choose at night:
 * A ledger whose record is gone gets one from its files, a topic one from its ledgers (its policies
   are lost), a subscription one that begins with the oldest message: again rather than never.
 * Other records that cannot be read, or belong to no topic, go.
-* Metadata whose log is damaged are read up to there. Files that no record names are kept as copies
-  then: the records of some may be what was lost.
-* Torn tails and files that no record names are left to the next start of the broker.
+* What the metadata have lost is put back as far as the ledgers tell it (storage/repair_lost.py).
+* Torn tails, and what a run left, are left to the next start of the broker.
 * What a later build wrote is refused, not lost: an entry's ledger stays as it is; a record, and
   nothing is repaired.
 
@@ -27,11 +26,19 @@ What is chosen, so that nobody has to choose at night:
 
 from __future__ import annotations
 
-from google.protobuf.message import Message
+from collections.abc import Iterator
 
 from ledgerfold.storage.errors import IncompatibleFormat
-from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, key_of, new_store_record
-from ledgerfold.storage.names import parse_segment_name, segment_path
+from ledgerfold.storage.label import label_in_place
+from ledgerfold.storage.ledger_check import LedgerCheck
+from ledgerfold.storage.names import LABEL, parse_segment_name, segment_path
+from ledgerfold.storage.records import (
+    KAFKA_TOPICS,
+    LABELS,
+    STORE_KEY,
+    key_of,
+    new_store_record,
+)
 from ledgerfold.storage.repair_kafka import (
     facts_of,
     forget_cleaned,
@@ -41,19 +48,23 @@ from ledgerfold.storage.repair_kafka import (
     shrink_cleaned,
 )
 from ledgerfold.storage.repair_losses import compacted_losses, new_losses
-from ledgerfold.storage.repair_steps import RepairPlan, Step
+from ledgerfold.storage.repair_lost import accept_losses, restore
+from ledgerfold.storage.repair_steps import Draft, RepairPlan, Step
 from ledgerfold.storage.repair_topics import made_topic
-from ledgerfold.storage.survey import LedgerCheck, Survey, compacted_ids
-from ledgerfold.storage.verify import NO_LEDGER, horizon_of, last_compacted
+from ledgerfold.storage.survey import Survey, compacted_ids
+from ledgerfold.storage.verify import horizon_of, last_compacted, wrongly_labelled
+from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
-    LEDGER_STATE_DELETING,
     CursorRecord,
     LedgerRecord,
     PositionRange,
+    RunRecord,
     SegmentRecord,
+    StoreRecord,
     TopicRecord,
+    WriteCountRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
@@ -63,54 +74,40 @@ def make_plan(survey: Survey, now_ms: int) -> RepairPlan:
     return _Planner(survey, now_ms).run()
 
 
-class _Planner:
+class _Planner(Draft):
     def __init__(self, survey: Survey, now_ms: int) -> None:
-        self._survey, self._now_ms = survey, now_ms
-        self._plan = RepairPlan()
-        self._topics = {name: _copy(each) for name, each in survey.topics().items()}
-        # As they will be, without those that are to be deleted.
-        self._ledgers = {each: check.record for each, check in survey.ledgers.items()}
+        super().__init__(survey, now_ms)
         self._topics_with_loss: set[str] = set()
 
     def run(self) -> RepairPlan:
-        newer = [e for e in self._survey.unreadable.values() if isinstance(e, IncompatibleFormat)]
+        newer = [e for e in self.survey.unreadable.values() if isinstance(e, IncompatibleFormat)]
         if newer:
-            self._plan.refused += [Step(str(error)) for error in newer]
-            return self._plan
-        self._accept_metadata()
+            self.plan.refused += [Step(str(error)) for error in newer]
+            return self.plan
+        accept_losses(self)
         self._make_topics()
-        for check in self._survey.ledgers.values():
-            if check.is_raw and not check.is_whole:
+        restore(self)
+        for check in self.survey.ledgers.values():
+            if check.is_raw and not check.is_whole and check.record.ledger_id in self.ledgers:
                 self._mend_raw(check)
-        for topic in self._topics.values():
-            before = topic.SerializeToString()
+        before = self.survey.topics()
+        for topic in self.topics.values():
             self._list_ledgers(topic)
             if topic.HasField("kafka"):
                 self._mend_segments(topic)
             if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
                 self._mend_view(topic)
-            if topic.SerializeToString() != before or topic.name not in self._survey.topics():
-                self._put(topic)
+            if topic != before.get(topic.name):
+                self.put(topic)
         self._drop_strays()
+        self._put_found()
         self._mend_unreadable()
         self._mend_store()
-        return self._plan
-
-    def _step(self, what: str, topic: str = "", ledger_id: int = NO_LEDGER) -> None:
-        self._plan.steps.append(Step(what, topic, ledger_id))
-
-    def _put(self, record: Message) -> None:
-        self._plan.puts[key_of(record)] = record
-
-    def _delete(self, key: bytes) -> None:
-        self._plan.deletes.add(key)
-
-    def _accept_metadata(self) -> None:
-        if self._survey.metadata_damage is not None:
-            self._plan.copies_metadata = True
-            self._plan.copies |= set(self._survey.unnamed)
-            what = "what was written last to the metadata is lost, if it was ever acknowledged"
-            self._plan.steps.append(Step(what, messages=None))
+        self._mend_labels()
+        if self.plan.steps:
+            self.plan.writes = self.survey.writes + 1
+            self.put(WriteCountRecord(writes=self.plan.writes))
+        return self.plan
 
     # -- raw ledgers -----------------------------------------------------------------------
 
@@ -122,7 +119,7 @@ class _Planner:
         for each in check.segments:
             for extent in each.extents:
                 target = segment_path(record.ledger_id, extent.first.entry_id)
-                segments.append(self._plan.keep(each, extent, target))
+                segments.append(self.plan.keep(each, extent, target))
         mended = self._closed(record, segments)
         del mended.lost[:]
         for first, last in check.lost():
@@ -133,19 +130,23 @@ class _Planner:
         losses = new_losses(check)
         for loss in losses:
             what = "is lost; the good entries around it are kept"
-            self._plan.steps.append(
+            self.plan.steps.append(
                 Step(what, record.topic, record.ledger_id, loss.entries, loss.messages)
             )
         if not losses:
-            self._step("its record is made to agree with its files", record.topic, record.ledger_id)
-        self._ledgers[record.ledger_id] = mended
-        self._put(mended)
+            what = "its record is made to agree with its files"
+            if record.ledger_id not in self.survey.ledger_records():
+                count = sum(each.messages for each in segments)
+                what = f"its record is put back: {counted(count, 'message')}"
+            self.step(what, record.topic, record.ledger_id)
+        self.ledgers[record.ledger_id] = mended
+        self.put(mended)
 
     def _is_refused(self, check: LedgerCheck) -> bool:
         newer = [each.newer for each in check.segments if each.newer is not None]
         for error in newer:
             step = Step(str(error), check.record.topic, check.record.ledger_id)
-            self._plan.refused.append(step)
+            self.plan.refused.append(step)
         return bool(newer)
 
     def _closed(self, record: LedgerRecord, segments: list[SegmentRecord]) -> LedgerRecord:
@@ -154,61 +155,57 @@ class _Planner:
         del mended.segments[:]
         mended.segments.extend(segments)
         mended.state, mended.damaged = LEDGER_STATE_CLOSED, False
-        mended.created_ms = record.created_ms or self._now_ms
-        mended.closed_ms = record.closed_ms or self._now_ms
+        mended.created_ms = record.created_ms or self.now_ms
+        mended.closed_ms = record.closed_ms or self.now_ms
         gone = {each.path for each in record.segments} - {each.path for each in segments}
-        self._plan.copies |= {path for path in gone if self._is_there(path)}
+        self.plan.copies |= {path for path in gone if self.is_there(path)}
         return mended
-
-    def _is_there(self, path: str) -> bool:
-        folder, _, name = path.partition("/")
-        return folder.isdecimal() and name in self._survey.folders.get(int(folder), [])
 
     # -- topics ----------------------------------------------------------------------------
 
     def _make_topics(self) -> None:
         """Records for topics that have ledgers and none."""
-        owners = {each.record.topic for each in self._survey.ledgers.values()}
-        for name in sorted(owners - self._topics.keys()):
-            topic = self._topics[name] = made_topic(self._survey, name, self._now_ms)
+        owners = {each.record.topic for each in self.survey.ledgers.values()}
+        for name in sorted(owners - self.topics.keys()):
+            topic = self.topics[name] = made_topic(self.survey, name, self.now_ms)
             what = "a topic record is made from its ledgers; its policies are lost"
             if topic.HasField("kafka"):
                 what = (
                     "a Kafka topic's record is made from its ledgers; its settings are lost: "
                     "until they are set, nothing of it is compacted or deleted"
                 )
-            self._step(what, name)
+            self.step(what, name)
 
     def _list_ledgers(self, topic: TopicRecord) -> None:
         own = {
             ledger_id
-            for ledger_id, record in self._ledgers.items()
+            for ledger_id, record in self.ledgers.items()
             if record.topic == topic.name and record.kind != LEDGER_KIND_COMPACTED
         }
         listed = set(topic.ledger_ids)
         for ledger_id in sorted(listed - own):
             self._topics_with_loss.add(topic.name)
             what = "is gone, with all that it held; the topic names it no longer"
-            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", None))
+            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", None))
         for ledger_id in sorted(own - listed):
-            if topic.name in self._survey.topics():
-                self._step("the topic names it again", topic.name, ledger_id)
-        if any(self._ledgers[each].lost for each in own):
+            if topic.name in self.survey.topics():
+                self.step("the topic names it again", topic.name, ledger_id)
+        if any(self.ledgers[each].lost for each in own):
             self._topics_with_loss.add(topic.name)
         topic.ledger_ids[:] = sorted(own)
         if topic.HasField("kafka"):
-            checks = {each: self._survey.ledgers[each] for each in own}
+            checks = {each: self.survey.ledgers[each] for each in own}
             facts = {ledger_id: facts_of(each) for ledger_id, each in checks.items()}
-            lost = {each for each in own if self._ledgers[each].lost != checks[each].record.lost}
+            lost = {each for each in own if self.ledgers[each].lost != checks[each].record.lost}
             keep_ends(topic.kafka, lost | (listed - own), facts)
             if list_raw(topic.kafka, sorted(own), facts) and listed == own:
-                self._step("its segments name its raw ledgers again", topic.name)
+                self.step("its segments name its raw ledgers again", topic.name)
 
     # -- cleaned segments of Kafka logs ----------------------------------------------------
 
     def _mend_segments(self, topic: TopicRecord) -> None:
         for ledger_id in compacted_ids(topic):
-            check = self._survey.ledgers.get(ledger_id)
+            check = self.survey.ledgers.get(ledger_id)
             if check is not None and (check.is_raw or check.record.topic != topic.name):
                 check = None
             if check is not None and (check.is_whole or self._is_refused(check)):
@@ -222,18 +219,18 @@ class _Planner:
                 messages = sum(each.messages for each in check.record.segments)
             forget_cleaned(topic.kafka, ledger_id)
             if check is not None:
-                self._delete_ledger(check)
+                self.delete_ledger(check)
             what = "is gone, with all that it held; its segment is empty"
-            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
+            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
 
     # -- compacted views -------------------------------------------------------------------
 
     def _mend_view(self, topic: TopicRecord) -> None:
         ledger_id = topic.compacted.ledger_id
-        check = self._survey.ledgers.get(ledger_id)
+        check = self.survey.ledgers.get(ledger_id)
         if check is not None and (check.is_raw or check.record.topic != topic.name):
             check = None
-        last = last_compacted(self._survey, topic) if check is not None else None
+        last = last_compacted(self.survey, topic) if check is not None else None
         is_behind = last is not None and last > horizon_of(topic)
         if check is not None and check.is_whole and not is_behind:
             return
@@ -242,7 +239,7 @@ class _Planner:
         if check is not None and self._is_covered(topic, check):
             self._drop_view(topic, check)
             what = "its compacted view is dropped: the raw ledgers hold all of it; compact again"
-            self._step(what, topic.name, ledger_id)
+            self.step(what, topic.name, ledger_id)
         elif check is not None and check.extents():
             what = "is lost to the compacted view; its good entries are kept"
             kept_upto = self._keep_good(topic, check, what)
@@ -254,7 +251,7 @@ class _Planner:
             )
             self._drop_view(topic, check)
             what = "what was compacted is gone; readers get what the raw ledgers hold"
-            self._plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
+            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
 
     def _is_covered(self, topic: TopicRecord, check: LedgerCheck) -> bool:
         """Whether the raw ledgers hold every message that the compacted one had."""
@@ -277,17 +274,17 @@ class _Planner:
                 target = each.segment.path
                 if extent.offset or extent.record.size_bytes != each.size_bytes:
                     target, free = segment_path(record.ledger_id, free), free + 1
-                segments.append(self._plan.keep(each, extent, target))
+                segments.append(self.plan.keep(each, extent, target))
         mended = self._closed(record, segments)
-        self._ledgers[record.ledger_id] = mended
-        self._put(mended)
+        self.ledgers[record.ledger_id] = mended
+        self.put(mended)
         losses = compacted_losses(check)
         for loss in losses:
-            self._plan.steps.append(
+            self.plan.steps.append(
                 Step(what, topic.name, record.ledger_id, loss.entries, loss.messages)
             )
         if not losses:
-            self._step("its record is made to agree with its files", topic.name, record.ledger_id)
+            self.step("its record is made to agree with its files", topic.name, record.ledger_id)
         return segments[-1].last
 
     def _drop_view(self, topic: TopicRecord, check: LedgerCheck | None) -> None:
@@ -295,85 +292,106 @@ class _Planner:
         topic.ClearField("truncated_upto")
         topic.ClearField("compaction_moved_to")
         if check is not None:
-            self._delete_ledger(check)
-
-    def _delete_ledger(self, check: LedgerCheck) -> None:
-        """Its files go with the next start, as those of every ledger in that state."""
-        record = LedgerRecord()
-        record.CopyFrom(check.record)
-        record.state = LEDGER_STATE_DELETING
-        self._plan.copies |= {each.path for each in record.segments if self._is_there(each.path)}
-        self._put(record)
-        del self._ledgers[record.ledger_id]
+            self.delete_ledger(check)
 
     # -- what belongs to nobody ------------------------------------------------------------
 
     def _drop_strays(self) -> None:
-        for check in self._survey.ledgers.values():
-            record, topic = check.record, self._topics[check.record.topic]
-            is_left = record.ledger_id in self._ledgers and not check.is_raw
+        for check in self.survey.ledgers.values():
+            record, topic = check.record, self.topics[check.record.topic]
+            is_left = record.ledger_id in self.ledgers and not check.is_raw
             if is_left and record.ledger_id not in compacted_ids(topic):
-                self._delete_ledger(check)
+                self.delete_ledger(check)
                 what = "a compacted ledger that its topic does not name is removed"
-                self._step(what, topic.name, record.ledger_id)
-        for each in self._survey.of_topics():
-            if each.topic not in self._topics:
-                self._delete(key_of(each))
-                self._step(f"a {type(each).__name__} of no topic is removed", each.topic)
+                self.step(what, topic.name, record.ledger_id)
+        for each in self.survey.of_topics():
+            if each.topic not in self.topics:
+                self.delete(key_of(each))
+                self.step(f"a {type(each).__name__} of no topic is removed", each.topic)
+
+    def _put_found(self) -> None:
+        """Records of ledgers that had none, and that nothing else has put."""
+        for ledger_id in sorted(self.ledgers.keys() - self.survey.ledger_records().keys()):
+            record = self.ledgers[ledger_id]
+            if key_of(record) not in self.plan.puts:
+                self.put(record)
+                if ledger_id not in self.restored:
+                    self.step("its record is put back", record.topic, ledger_id)
 
     def _mend_unreadable(self) -> None:
-        for key in self._survey.unreadable:
+        for key in self.survey.unreadable:
             name = key.decode(errors="backslashreplace").replace("\0", "/")
-            if key not in self._plan.puts and key != b"store":
+            if key not in self.plan.puts and key != b"store":
                 self._mend_key(key, name)
 
     def _mend_key(self, key: bytes, name: str) -> None:
         kind, _, rest = key.decode(errors="replace").partition("/")
         topic, _, subscription = rest.partition("\0")
-        if kind == "cursor" and topic in self._topics:
-            ledger_ids = self._topics[topic].ledger_ids
+        if kind == "cursor" and topic in self.topics:
+            ledger_ids = self.topics[topic].ledger_ids
             cursor = CursorRecord(
                 topic=topic,
                 subscription=subscription,
                 mark_delete=PositionRecord(
                     ledger_id=ledger_ids[0] if ledger_ids else -1, entry_id=-1
                 ),
-                created_ms=self._now_ms,
-                incarnation=self._now_ms,
+                created_ms=self.now_ms,
+                incarnation=self.now_ms,
             )
             if key_of(cursor) == key:
-                self._put(cursor)
+                self.put(cursor)
                 what = f"subscription {subscription!r} begins again with the oldest message"
-                self._step(what, topic)
+                self.step(what, topic)
                 return
         if kind == "ledger" and rest.isdecimal():
-            folder = self._survey.folders.get(int(rest), [])
-            self._plan.copies |= {f"{int(rest)}/{each}" for each in folder}
-        self._delete(key)
-        self._step(f"the record {name!r} cannot be read, and is removed")
+            folder = self.survey.folders.get(int(rest), [])
+            self.plan.copies |= {f"{int(rest)}/{each}" for each in folder}
+        self.delete(key)
+        self.step(f"the record {name!r} cannot be read, and is removed")
 
     def _mend_store(self) -> None:
-        ids, store = self._survey.ids(), self._survey.store()
-        lowest = max(ids, default=0) + 1
-        is_new = store is None and (ids or b"store" in self._survey.unreadable)
-        if is_new or (store is not None and store.next_ledger_id < lowest):
-            mended = new_store_record()
-            if store is not None:
-                mended.CopyFrom(store)
-            elif any(each.HasField("kafka") for each in self._topics.values()):
-                mended.store_version = KAFKA_STORE_VERSION
-                spans = (each.span() for each in self._survey.ledgers.values())
-                mended.next_producer_id = next_producer_id(spans)
-            mended.next_ledger_id = lowest
-            self._put(mended)
-            self._step(f"the next ledger is to be {lowest}")
+        ids, store = self.survey.ids(), self.survey.store()
+        if store is None and not ids and b"store" not in self.survey.unreadable:
+            return
+        mended = new_store_record()
+        if store is not None:
+            mended.CopyFrom(store)
+        elif any(each.HasField("kafka") for each in self.topics.values()):
+            mended.features.append(KAFKA_TOPICS)
+            spans = (each.span() for each in self.survey.ledgers.values())
+            mended.next_producer_id = next_producer_id(spans)
+        mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)
+        mended.is_incomplete = False
+        if mended != store:
+            self.put(mended)
+        if store is None or mended.next_ledger_id != store.next_ledger_id:
+            self.step(f"the next ledger is to be {mended.next_ledger_id}")
+
+    def _mend_labels(self) -> None:
+        """Those of ledgers that have none, or a wrong one; and those that tell of a record."""
+        store = self.plan.puts.get(STORE_KEY, self.survey.store())
+        if not isinstance(store, StoreRecord) or LABELS not in store.features:
+            return
+        wrong = {each.record.ledger_id for each in wrongly_labelled(self.survey)}
+        wrong |= self.survey.bad_labels.keys()
+        for ledger_id in sorted(self.ledgers.keys() & self.survey.folders.keys()):
+            record = self.ledgers[ledger_id]
+            is_changed = record.kind == LEDGER_KIND_COMPACTED and key_of(record) in self.plan.puts
+            if ledger_id in wrong or is_changed:
+                path = f"{ledger_id}/{LABEL}"
+                self.plan.copies |= {path} if self.is_there(path) else set()
+                topic = self.topics[record.topic]
+                runs = [*self.survey.runs(topic.name), *self._restored_runs(topic.name)]
+                partitions = self.survey.siblings(topic.name)
+                self.plan.labels.append(label_in_place(record, topic, runs, partitions))
+            if ledger_id in wrong:
+                self.step("its label is written again", record.topic, ledger_id)
+
+    def _restored_runs(self, topic: str) -> Iterator[RunRecord]:
+        for each in self.plan.puts.values():
+            if isinstance(each, RunRecord) and each.topic == topic:
+                yield each
 
 
 def max_position(*positions: PositionRecord) -> PositionRecord:
     return max(positions, key=lambda each: (each.ledger_id, each.entry_id))
-
-
-def _copy(record: TopicRecord) -> TopicRecord:
-    copied = TopicRecord()
-    copied.CopyFrom(record)
-    return copied

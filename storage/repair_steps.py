@@ -1,4 +1,4 @@
-"""What a repair consists of: words for people, records, files to split, to cut and to copy."""
+"""The parts of a repair: words for people, records, files to split, to cut and to copy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from ledgerfold.storage.label import Label
+from ledgerfold.storage.ledger_check import LedgerCheck
+from ledgerfold.storage.records import key_of
 from ledgerfold.storage.segment_check import Extent, SegmentCheck
+from ledgerfold.storage.survey import Survey
 from ledgerfold.storage.verify import NO_LEDGER
-from ledgerfold.v1.records_pb2 import SegmentRecord
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
+    LedgerRecord,
+    SegmentRecord,
+    TopicRecord,
+)
 
 
 class Extract(NamedTuple):
@@ -41,7 +50,11 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class RepairPlan:
-    """`copies`: files to keep, as they are, first. `refused`: what is left as it is, and why."""
+    """`copies`: files to keep, as they are, first. `refused`: what is left as it is, and why.
+
+    `rebuilds_metadata`: records are put back by what the ledgers tell, and what they do not tell is
+    lost.
+    """
 
     steps: list[Step] = field(default_factory=list)
     refused: list[Step] = field(default_factory=list)
@@ -50,7 +63,11 @@ class RepairPlan:
     extracts: list[Extract] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     copies: set[str] = field(default_factory=set)
+    labels: list[Label] = field(default_factory=list)
+    # How many writes the metadata have had, this one included; 0: they are not counted yet.
+    writes: int = 0
     copies_metadata: bool = False
+    rebuilds_metadata: bool = False
 
     def keep(self, check: SegmentCheck, extent: Extent, target: str) -> SegmentRecord:
         """The record of good entries that stand, or are put, into the file `target`."""
@@ -65,3 +82,48 @@ class RepairPlan:
             self.copies.add(source)
             self.cuts.append(Cut(source, extent.offset, size))
         return kept
+
+
+class Draft:
+    """A plan in the making, with the records as they will be.
+
+    `ledgers`: without those that are to be deleted. `restored`: compacted ones that are put back.
+    """
+
+    def __init__(self, survey: Survey, now_ms: int) -> None:
+        self.survey, self.now_ms = survey, now_ms
+        self.plan = RepairPlan()
+        self.topics = {name: _copy(each) for name, each in survey.topics().items()}
+        self.ledgers = {each: check.record for each, check in survey.ledgers.items()}
+        self.restored: set[int] = set()
+
+    def step(
+        self, what: str, topic: str = "", ledger_id: int = NO_LEDGER, messages: int | None = 0
+    ) -> None:
+        self.plan.steps.append(Step(what, topic, ledger_id, "", messages))
+
+    def put(self, record: Message) -> None:
+        self.plan.puts[key_of(record)] = record
+
+    def delete(self, key: bytes) -> None:
+        self.plan.deletes.add(key)
+
+    def is_there(self, path: str) -> bool:
+        """Whether a file is there. `path`: below the ledgers folder."""
+        folder, _, name = path.partition("/")
+        return folder.isdecimal() and name in self.survey.folders.get(int(folder), [])
+
+    def delete_ledger(self, check: LedgerCheck) -> None:
+        """Its files go with the next start, as those of every ledger in that state."""
+        record = LedgerRecord()
+        record.CopyFrom(check.record)
+        record.state = LEDGER_STATE_DELETING
+        self.plan.copies |= {each.path for each in record.segments if self.is_there(each.path)}
+        self.put(record)
+        del self.ledgers[record.ledger_id]
+
+
+def _copy(record: TopicRecord) -> TopicRecord:
+    copied = TopicRecord()
+    copied.CopyFrom(record)
+    return copied

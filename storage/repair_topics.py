@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+from ledgerfold.storage.ledger_check import LedgerCheck
 from ledgerfold.storage.repair_kafka import facts_of, made_log
-from ledgerfold.storage.survey import LedgerCheck, Survey
+from ledgerfold.storage.survey import Survey
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     RUN_STATE_SUCCESS,
@@ -19,11 +20,11 @@ from ledgerfold.v1.records_pb2 import (
 
 
 def made_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
-    """Without the raw ledgers. A Kafka topic, if a batch in its ledgers tells."""
+    """Makes it without the raw ledgers. It is a Kafka topic, if a batch in its ledgers tells."""
     checks = [each for each in survey.ledgers.values() if each.record.topic == name]
     # The epoch is above that of any load there was.
     topic = TopicRecord(name=name, created_ms=now_ms, epoch=now_ms)
-    log = _kafka_log(checks)
+    log = _kafka_log(survey, checks)
     if log is not None:
         topic.kafka.CopyFrom(log)
         return topic
@@ -40,9 +41,13 @@ def made_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
     return topic
 
 
-def _kafka_log(checks: list[LedgerCheck]) -> KafkaLog | None:
+def _kafka_log(survey: Survey, checks: list[LedgerCheck]) -> KafkaLog | None:
     facts = [facts_of(each) for each in checks]
-    return made_log(facts) if any(each.span.batches for each in facts) else None
+    if not any(each.span.batches for each in facts):
+        return None
+    # What a cleaning wrote and no record names is put in its place by its label, if at all.
+    named = survey.ledger_records()
+    return made_log(each for each in facts if not each.is_cleaned or each.ledger_id in named)
 
 
 def _set_view(topic: TopicRecord, run: RunRecord) -> None:

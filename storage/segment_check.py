@@ -51,6 +51,13 @@ _LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff][\x01\x02][\x00-\x04])", re.DOTALL)
 _VERSION_AT = 4
 
 
+class ProducerSeen(NamedTuple):
+    """A producer's highest sequence id in a file; `offset`: of an entry that has its name."""
+
+    sequence_id: int
+    offset: int
+
+
 class Extent(NamedTuple):
     """Good entries end to end. `record` is their tally, its path the file that they are in.
 
@@ -100,6 +107,8 @@ class SegmentCheck:
     extents: list[Extent] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     ledger_ids: set[int] = field(default_factory=set)
+    # By producer number.
+    producers: dict[int, ProducerSeen] = field(default_factory=dict)
     newer: IncompatibleFormat | None = None
 
     @property
@@ -234,6 +243,10 @@ class _Scan:
         if header.ledger_id != self._last.ledger_id or self._tally.record.entries == 0:
             self._result.ledger_ids.add(header.ledger_id)
         self._tally.add_stored([header])
+        seen = self._result.producers.get(header.producer_number)
+        if seen is None or header.sequence_id > seen.sequence_id:
+            seen = ProducerSeen(header.sequence_id, offset)
+            self._result.producers[header.producer_number] = seen
         if header.codec == Codec.KAFKA and header.key_bytes == BATCH_HEADER_BYTES:
             block, at = self._window.at(offset, header.size_bytes)
             batch = read_batch_header(block, at + header.header_bytes)

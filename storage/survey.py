@@ -1,9 +1,10 @@
 """All of a data directory as it is: each record, each ledger's files, what nobody names.
 
 Reads everything, changes nothing, and judges nothing but the files (storage/segment_check.py):
-storage/verify.py tells what is wrong with it, storage/repair_plan.py what can be done. A topic may
-name a ledger whose record is gone while its files are there: then the record is made up from them,
-as that of an open ledger (`made_up`).
+storage/verify.py tells what is wrong with it, storage/repair_plan.py what can be done. A ledger's
+record may be gone, or not tell of some of its segments, while its files are there: then the record
+is made up from them, as that of an open ledger (`made_up`). Whose it is, a topic tells that names
+it, or its label.
 
     >>> from ledgerfold.storage.files import REAL
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
@@ -24,18 +25,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import Corruption, StorageError
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.entry import HEADER_BYTES, Position, read_header
+from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError, StorageError
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.kafka.span import Span, joined
 from ledgerfold.storage.key_value import KeyValueStore
-from ledgerfold.storage.metadata import decode_record
-from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, parse_segment_name
-from ledgerfold.storage.segment import record_position
-from ledgerfold.storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
+from ledgerfold.storage.label import Label, read_label
+from ledgerfold.storage.ledger_check import LedgerCheck, check_ledger
+from ledgerfold.storage.losses import load_mark, signs_of_loss
+from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, segment_number
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, decode_record, key
+from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_KIND_RAW,
@@ -44,94 +51,55 @@ from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerKind,
     LedgerRecord,
-    PositionRange,
+    PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
     SegmentRecord,
     StoreRecord,
     TopicRecord,
+    WriteCountRecord,
 )
 
-_ENTRY_ID_MAX = 2**63 - 1
 
+class StoredProducer(NamedTuple):
+    """`sequence_id`: the highest that is stored at or before `position`."""
 
-@dataclass(slots=True)
-class LedgerCheck:
-    """A ledger's record beside what its files hold."""
-
-    record: LedgerRecord
-    segments: list[SegmentCheck]
-    is_made_up: bool = False
-
-    @property
-    def is_raw(self) -> bool:
-        return self.record.kind != LEDGER_KIND_COMPACTED
-
-    @property
-    def is_open(self) -> bool:
-        return self.record.state == LEDGER_STATE_OPEN
-
-    @property
-    def is_whole(self) -> bool:
-        """In its files. A raw one is without gaps, too, but for those that are recorded."""
-        if self.is_made_up or not all(each.is_whole for each in self.segments):
-            return False
-        return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]
-
-    def extents(self) -> list[Extent]:
-        return [extent for each in self.segments for extent in each.extents]
-
-    def span(self) -> Span:
-        """Of the Kafka batches in it."""
-        return joined(extent.span for extent in self.extents())
-
-    def lost(self) -> list[tuple[int, int]]:
-        """Of a raw ledger: ranges of entry ids, first and last, that nothing good holds.
-
-        Up to the last entry that anything tells of.
-        """
-        missing: list[tuple[int, int]] = []
-        expected = 0
-        for extent in self.extents():
-            if extent.first.entry_id > expected:
-                missing.append((expected, extent.first.entry_id - 1))
-            expected = extent.last.entry_id + 1
-        end = max((each for each in self._known_ends()), default=-1)
-        if end >= expected:
-            missing.append((expected, end))
-        return missing
-
-    def _known_ends(self) -> Iterator[int]:
-        for each in self.record.lost:
-            yield each.last_entry_id
-        for check in self.segments:
-            if check.segment.entries:
-                yield check.segment.last.entry_id
-            elif check.size_bytes is None:
-                # Of an open segment nobody wrote down more than its first entry.
-                yield parse_segment_name(Path(check.segment.path).name) or 0
-            for damage in check.damages:
-                if not damage.is_torn and not check.segment.sealed:
-                    yield damage.entry.entry_id
-
-
-def _pair(lost: PositionRange) -> tuple[int, int]:
-    return lost.first_entry_id, lost.last_entry_id
+    name: str
+    sequence_id: int
+    position: Position
 
 
 @dataclass(slots=True)
 class Survey:
     """`unreadable`: keys whose value is no record. `unnamed`: paths below the ledgers folder.
 
-    `metadata_damage`: what was written last to the metadata cannot be read.
+    `metadata_damage`: not all that was written to the metadata can be read; `torn_metadata`: only a
+    write that was cut short, and never acknowledged, cannot. `losses`: what proves
+    that they have lost writes; `writes`: how many they have had, at the least. `labels`, by ledger
+    id; `bad_labels`: those that cannot be read.
     """
 
     records: dict[bytes, Message] = field(default_factory=dict)
     unreadable: dict[bytes, StorageError] = field(default_factory=dict)
     ledgers: dict[int, LedgerCheck] = field(default_factory=dict)
     folders: dict[int, list[str]] = field(default_factory=dict)
-    unnamed: list[str] = field(default_factory=list)
+    labels: dict[int, Label] = field(default_factory=dict)
+    bad_labels: dict[int, Corruption] = field(default_factory=dict)
+    unnamed: list[UnnamedFile] = field(default_factory=list)
+    # Where records may be missing: what entries tell of producers, by topic and number; ledgers of
+    # which nothing says whose they are.
+    producers: dict[str, dict[int, StoredProducer]] = field(default_factory=dict)
+    strays: list[LedgerCheck] = field(default_factory=list)
     metadata_damage: Corruption | None = None
+    torn_metadata: Corruption | None = None
+    has_mark: bool = False
+    losses: list[str] = field(default_factory=list)
+    writes: int = 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether records may be missing of what is in the ledgers folder."""
+        return self.metadata_damage is not None or bool(self.losses)
 
     def topics(self) -> dict[str, TopicRecord]:
         found = self.records.values()
@@ -151,6 +119,12 @@ class Survey:
         """Oldest first."""
         found = self.records.values()
         return [each for each in found if isinstance(each, RunRecord) and each.topic == topic]
+
+    def siblings(self, topic: str) -> int:
+        """Returns how many partitions there are of the topic that this one is a partition of."""
+        partition = parse_partition(topic)
+        found = None if partition is None else self.records.get(key("partitioned", partition.topic))
+        return found.partitions if isinstance(found, PartitionedTopicRecord) else 0
 
     def store(self) -> StoreRecord | None:
         found = self.records.get(b"store")
@@ -181,92 +155,163 @@ def take(
     files: Files,
     metadata_damage: Corruption | None = None,
     *,
+    is_tail: bool = False,
     is_same_boot: bool = False,
 ) -> Survey:
-    """`is_same_boot`: the machine has not stopped since a broker had the directory.
+    """`is_tail`: only the end of the metadata's log is damaged.
+
+    `is_same_boot`: the machine has not stopped since a broker had the directory.
 
     Raises DiskFailure (a file or folder that cannot be opened), and what the store raises."""
     survey, folder = Survey(metadata_damage=metadata_damage), ledgers_dir(data_dir)
-    for key, value in pairs.scan(b""):
+    for at, value in pairs.scan(b""):
         try:
-            survey.records[key] = decode_record(key, value)
+            survey.records[at] = decode_record(at, value)
         except StorageError as error:
-            survey.unreadable[key] = error
+            survey.unreadable[at] = error
     if files.exists(folder):
-        for name in files.listdir(folder):
-            ledger_id = parse_ledger_dir(name)
-            if ledger_id is not None:
-                survey.folders[ledger_id] = files.listdir(folder / name)
+        _look_into(survey, folder, files)
+    _find_losses(survey, data_dir, files)
+    if is_tail and is_same_boot and survey.has_mark and not survey.losses:
+        # All writes that were counted are there: the end is that of one that was cut short.
+        survey.metadata_damage, survey.torn_metadata = None, metadata_damage
     for record, is_made_up in _records(survey):
         check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
         check.is_made_up = is_made_up
         survey.ledgers[record.ledger_id] = check
-    named = {
-        each.path for record in survey.ledger_records().values() for each in record.segments
-    } | {each.segment.path for check in survey.ledgers.values() for each in check.segments}
-    for ledger_id, names in survey.folders.items():
-        survey.unnamed += [
-            f"{ledger_id}/{name}" for name in names if f"{ledger_id}/{name}" not in named
-        ]
+    checked = {each.segment.path for check in survey.ledgers.values() for each in check.segments}
+    survey.unnamed = [each for each in survey.unnamed if each.relative not in checked]
+    if survey.is_incomplete:
+        survey.producers = _producers(survey, folder, files)
+        survey.strays = _strays(survey, folder, files, is_same_boot=is_same_boot)
     return survey
 
 
+def _look_into(survey: Survey, folder: Path, files: Files) -> None:
+    """Lists the ledgers' folders and reads their labels."""
+    for name in files.listdir(folder):
+        ledger_id = parse_ledger_dir(name)
+        if ledger_id is None:
+            continue
+        survey.folders[ledger_id] = files.listdir(folder / name)
+        try:
+            label = read_label(folder / name, files)
+        except Corruption as error:
+            survey.bad_labels[ledger_id] = error
+            continue
+        if label is not None:
+            survey.labels[ledger_id] = label
+    split = split_by_unfinished(folder.parent, files)
+    survey.unnamed = unnamed_files(folder, survey.ledger_records(), files, split)
+
+
+def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
+    counted = survey.records.get(WRITES_KEY)
+    stored = counted.writes if isinstance(counted, WriteCountRecord) else 0
+    mark, store = load_mark(data_dir, files), survey.store()
+    survey.has_mark = mark is not None
+    survey.writes = stored if mark is None else max(stored, mark.highest)
+    highest_id = max(survey.folders, default=0)
+    if STORE_KEY in survey.unreadable:
+        # That is a finding of its own.
+        store = StoreRecord(next_ledger_id=highest_id + 1)
+    survey.losses = signs_of_loss(
+        survey.unnamed, highest_id, store, None if mark is None else mark.highest, stored
+    )
+    if store is not None and store.is_incomplete and not survey.losses:
+        survey.losses = ["a start found it, and no repair has put back what the ledgers tell"]
+
+
 def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:
-    """Of the ledgers to check: those that are not being deleted."""
+    """Yields the records of the ledgers to check, and whether each is made up.
+
+    Those that are being deleted are not checked.
+    """
     known = survey.ledger_records()
+    raw = {each.ledger_id for each in survey.unnamed if each.is_raw}
     for record in known.values():
-        if record.state != LEDGER_STATE_DELETING:
+        if record.state == LEDGER_STATE_DELETING:
+            continue
+        if record.ledger_id in raw:
+            yield _with_all_segments(record, survey.folders[record.ledger_id]), True
+        else:
             yield record, False
+    found = set(known)
     for topic in survey.topics().values():
         wanted = [(each, LEDGER_KIND_RAW) for each in topic.ledger_ids]
         wanted += [(each, LEDGER_KIND_COMPACTED) for each in compacted_ids(topic)]
         for ledger_id, kind in wanted:
-            if ledger_id not in known and ledger_id in survey.folders:
-                yield _made_up(ledger_id, kind, topic.name, survey.folders[ledger_id]), True
+            if ledger_id not in found and ledger_id in survey.folders:
+                found.add(ledger_id)
+                yield _made_up(survey, ledger_id, kind, topic.name)
+    for ledger_id in sorted(survey.labels.keys() - found if survey.is_incomplete else ()):
+        label = survey.labels[ledger_id]
+        if any(each.ledger_id == ledger_id and each.holds_entries for each in survey.unnamed):
+            yield _made_up(survey, ledger_id, label.kind, label.topic)
 
 
-def _made_up(ledger_id: int, kind: LedgerKind, topic: str, names: list[str]) -> LedgerRecord:
-    segments = [
-        SegmentRecord(path=f"{ledger_id}/{name}")
-        for name in sorted(names)
-        if parse_segment_name(name) is not None
-    ]
-    return LedgerRecord(
-        ledger_id=ledger_id, kind=kind, state=LEDGER_STATE_OPEN, topic=topic, segments=segments
-    )
+def _made_up(
+    survey: Survey, ledger_id: int, kind: LedgerKind, topic: str
+) -> tuple[LedgerRecord, bool]:
+    label = survey.labels.get(ledger_id)
+    if label is not None and label.record is not None:
+        return label.record, False
+    record = LedgerRecord(ledger_id=ledger_id, kind=kind, state=LEDGER_STATE_OPEN, topic=topic)
+    return _with_all_segments(record, survey.folders[ledger_id]), True
 
 
-def check_ledger(
-    record: LedgerRecord, folder: Path, files: Files, *, is_same_boot: bool
-) -> LedgerCheck:
-    """Every byte of its files. Raises DiskFailure."""
-    found: list[SegmentCheck] = []
-    after = EARLIEST
-    for number, segment in enumerate(record.segments):
-        bounds = Bounds(after)
-        if record.kind != LEDGER_KIND_COMPACTED:
-            bounds = _raw_bounds(record, number)
-        if segment.sealed and segment.entries:
-            # What comes behind was never acknowledged, whatever it looks like.
-            bounds = bounds._replace(before=record_position(segment, last=True).next)
-        bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
-        check = check_segment(folder / segment.path, segment, bounds, files)
-        found.append(check)
-        if check.extents:
-            after = check.extents[-1].last
-    return LedgerCheck(record, found)
+def _with_all_segments(record: LedgerRecord, names: list[str]) -> LedgerRecord:
+    """Returns the record of the ledger as if it were open, with a segment for each file."""
+    made = LedgerRecord()
+    made.CopyFrom(record)
+    made.state = LEDGER_STATE_OPEN
+    known = {each.path for each in record.segments}
+    paths = [f"{record.ledger_id}/{each}" for each in names if segment_number(each) is not None]
+    segments = [*made.segments, *(SegmentRecord(path=each) for each in paths if each not in known)]
+    segments.sort(key=lambda each: segment_number(each.path) or 0)
+    del made.segments[:]
+    made.segments.extend(segments)
+    return made
 
 
-def _raw_bounds(record: LedgerRecord, number: int) -> Bounds:
-    before = _ENTRY_ID_MAX
-    if number + 1 < len(record.segments):
-        before = _first_entry_id(record.segments[number + 1])
-    after = _first_entry_id(record.segments[number]) - 1
-    ledger_id = record.ledger_id
-    return Bounds(Position(ledger_id, after), Position(ledger_id, before), ledger_id)
+def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int, StoredProducer]]:
+    """Looks for the producers of topics of messages; those of Kafka topics are in the batches."""
+    found: dict[str, dict[int, StoredProducer]] = {}
+    for check in sorted(survey.ledgers.values(), key=lambda each: each.record.ledger_id):
+        extents = check.extents()
+        if not check.is_raw or not extents or check.span().batches:
+            continue
+        of_topic = found.setdefault(check.record.topic, {})
+        for segment in check.segments:
+            for number, seen in segment.producers.items():
+                before = of_topic.get(number)
+                name = (
+                    before.name if before else _producer_name(segment, seen.offset, folder, files)
+                )
+                sequence_id = max(seen.sequence_id, before.sequence_id if before else -1)
+                of_topic[number] = StoredProducer(name, sequence_id, extents[-1].last)
+        for number, known in of_topic.items():
+            of_topic[number] = known._replace(position=extents[-1].last)
+    return found
 
 
-def _first_entry_id(segment: SegmentRecord) -> int:
-    """Of a raw ledger's segment, by its file's name."""
-    number = parse_segment_name(Path(segment.path).name)
-    return record_position(segment, last=False).entry_id if number is None else number
+def _producer_name(segment: SegmentCheck, offset: int, folder: Path, files: Files) -> str:
+    """Returns "" where the entry does not tell it."""
+    file = files.open_read(folder / segment.segment.path)
+    try:
+        header = read_header(file.pread(HEADER_BYTES, offset))
+        entry = file.pread(header.size_bytes, offset)
+    finally:
+        file.close()
+    try:
+        return decode(entry, header).producer_name
+    except (InvalidRequest, KafkaError):
+        return ""
+
+
+def _strays(survey: Survey, folder: Path, files: Files, *, is_same_boot: bool) -> list[LedgerCheck]:
+    found = []
+    for ledger_id in sorted({each.ledger_id for each in survey.unnamed if each.is_raw}):
+        record = _with_all_segments(LedgerRecord(ledger_id=ledger_id), survey.folders[ledger_id])
+        found.append(check_ledger(record, folder, files, is_same_boot=is_same_boot))
+    return found

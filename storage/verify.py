@@ -11,7 +11,6 @@ nothing wrong: what a start of the broker deals with, and copies for a person to
     >>> for finding in findings(survey):
     ...     print(f"{finding.kind}: {finding.expected}, {finding.found}")
     reference: raw ledger 7, no record of it
-    record: a store record, none
 """
 
 from __future__ import annotations
@@ -21,9 +20,12 @@ from dataclasses import dataclass
 
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Corruption, StorageError
-from ledgerfold.storage.names import ASIDE_SUFFIX, KEPT_SUFFIX, METADATA, TORN_SUFFIX
+from ledgerfold.storage.ledger_check import LedgerCheck
+from ledgerfold.storage.names import ASIDE_SUFFIX, LABEL, METADATA, TORN_SUFFIX
+from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.segment_check import SegmentCheck
-from ledgerfold.storage.survey import LedgerCheck, Survey, compacted_ids
+from ledgerfold.storage.survey import Survey, compacted_ids
+from ledgerfold.storage.unnamed import UnnamedFile
 from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -39,8 +41,8 @@ NO_LEDGER = NO_OFFSET = -1
 class Finding:
     """One thing. `path` is relative to the data directory; `offset` a byte in that file.
 
-    Kinds: metadata, record, reference, file, entry, order, gap, sums, format; of notes: torn-tail,
-    torn-copy, aside, orphan, kept.
+    Kinds: metadata, record, reference, label, unrecorded, file, entry, order, gap, sums, format; of
+    notes: torn-tail, torn-copy, aside, orphan.
     """
 
     kind: str
@@ -89,14 +91,20 @@ def findings(survey: Survey) -> Iterator[Finding]:
     """Records first, then topics, then ledgers in order of id, then what nobody names."""
     if survey.metadata_damage is not None:
         yield metadata_finding(survey.metadata_damage)
+    if survey.torn_metadata is not None:
+        found = "a write that was cut short, and never acknowledged"
+        yield Finding("torn-tail", "the end of its log", found, path=METADATA, is_note=True)
+    for sign in survey.losses:
+        yield Finding("metadata", "all that was written to them", sign, path=METADATA)
     for key, error in survey.unreadable.items():
         yield _unreadable(key, error)
     for topic in survey.topics().values():
         yield from _topic(survey, topic)
     yield from _owners(survey)
-    yield from _next_id(survey)
+    yield from _labels(survey)
     for ledger_id in sorted(survey.ledgers):
-        yield from _ledger(survey.ledgers[ledger_id])
+        yield from _ledger(survey, survey.ledgers[ledger_id])
+    yield from _copies(survey)
     yield from map(_unnamed, survey.unnamed)
 
 
@@ -214,19 +222,40 @@ def _owners(survey: Survey) -> Iterator[Finding]:
             yield Finding("reference", f"a record of {record.topic}", f"a {what}", record.topic)
 
 
-def _next_id(survey: Survey) -> Iterator[Finding]:
-    ids, store = survey.ids(), survey.store()
-    if ids and store is None and b"store" not in survey.unreadable:
-        yield Finding("record", "a store record", "none", path="metadata: store")
-    elif store is not None and max(ids, default=0) >= store.next_ledger_id:
-        wanted = f"a next ledger id above {max(ids)}"
-        yield Finding("reference", wanted, str(store.next_ledger_id), path="metadata: store")
+def _labels(survey: Survey) -> Iterator[Finding]:
+    for ledger_id in sorted(survey.bad_labels.keys() & survey.ledgers.keys()):
+        error, topic = survey.bad_labels[ledger_id], survey.ledgers[ledger_id].record.topic
+        path = f"ledgers/{ledger_id}/{LABEL}"
+        yield Finding("label", error.expected, error.found, topic, ledger_id, path)
+    for check in wrongly_labelled(survey):
+        record, label = check.record, survey.labels.get(check.record.ledger_id)
+        found = "none" if label is None else f"that of ledger {label.ledger_id} of {label.topic}"
+        path = f"ledgers/{record.ledger_id}/{LABEL}"
+        wanted = f"a label of ledger {record.ledger_id} of {record.topic}"
+        yield Finding("label", wanted, found, record.topic, record.ledger_id, path)
+
+
+def wrongly_labelled(survey: Survey) -> Iterator[LedgerCheck]:
+    """Yields the ledgers with entries that have no label, or another's."""
+    store = survey.store()
+    needs_labels = store is not None and LABELS in store.features
+    for ledger_id, check in sorted(survey.ledgers.items()):
+        label, record = survey.labels.get(ledger_id), check.record
+        if label is not None:
+            if (label.ledger_id, label.kind, label.topic) != (ledger_id, record.kind, record.topic):
+                yield check
+        elif needs_labels and check.extents() and ledger_id not in survey.bad_labels:
+            yield check
 
 
 # -- files -----------------------------------------------------------------------------------
 
 
-def _ledger(check: LedgerCheck) -> Iterator[Finding]:
+def _ledger(survey: Survey, check: LedgerCheck) -> Iterator[Finding]:
+    ledger_id = check.record.ledger_id
+    if check.is_made_up and ledger_id in survey.ledger_records():
+        found = "a record without some of them"
+        yield _of(check, Finding("record", "all segments of the ledger", found))
     for segment in check.segments:
         for finding in _segment(segment):
             yield _of(check, finding)
@@ -275,16 +304,24 @@ def _size(check: SegmentCheck) -> str:
     return f"{segment.size_bytes} bytes" if segment.sealed else "the open segment"
 
 
-def _unnamed(path: str) -> Finding:
-    if path.endswith(TORN_SUFFIX):
-        kind, found = "torn-copy", "a copy that a start kept before it cut a torn tail"
+def _copies(survey: Survey) -> Iterator[Finding]:
+    for ledger_id, names in survey.folders.items():
+        for name in names:
+            if name.endswith(TORN_SUFFIX):
+                found = "a copy that a start kept before it cut a torn tail"
+                path = f"ledgers/{ledger_id}/{name}"
+                yield Finding("torn-copy", "nothing", found, path=path, is_note=True)
+
+
+def _unnamed(file: UnnamedFile) -> Finding:
+    path, is_note = file.relative, not file.is_raw
+    if file.is_raw:
+        kind, found = "unrecorded", "entries that no record names"
     elif path.endswith(ASIDE_SUFFIX):
         kind, found = "aside", "a segment that was not completed; the next start removes it"
-    elif path.endswith(KEPT_SUFFIX):
-        kind, found = "kept", "entries that the metadata have lost, kept by a start"
     else:
         kind, found = (
             "orphan",
-            "a file that no record names; the next start removes it, or keeps its entries",
+            "a file that no record names; the next start removes it",
         )
-    return Finding(kind, "nothing", found, path=f"ledgers/{path}", is_note=True)
+    return Finding(kind, "nothing", found, path=f"ledgers/{path}", is_note=is_note)

@@ -6,8 +6,9 @@ entry is stamped with what was synced by the time it is written: by that a recov
 from a torn tail. What both touch is one deque and two counters that each have one writer: nothing
 is read, changed and written back by two threads. Readers see `record`, which is replaced as a whole
 when more is durable, never changed.
-Order of effects for a new segment: create the file, sync the folder, write the ledger record that
-names it, then the entries. Whatever goes wrong ends the writer: what came after could leave a gap.
+Order of effects for a new segment: create the file (and before the first one the ledger's label),
+sync the folder, write the ledger record that names it, then the entries. Whatever goes wrong ends
+the writer: what came after could leave a gap.
 
 Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed, never both.
 """
@@ -25,11 +26,12 @@ from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
 from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
 from ledgerfold.storage.files import AppendFile, Files
+from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.storage.settings import StoreSettings
-from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord
 
 # Bytes of the stamped header.
 _HEADER_CRC = slice(0, 4)
@@ -222,6 +224,8 @@ class LedgerWriter:
         relative = segment_path(self.ledger_id, first_entry_id)
         path = self._ledgers_dir / relative
         self._files.make_dir(path.parent)
+        if self.record.state == LEDGER_STATE_OPEN and not self.record.segments:
+            self._write_label()
         file = self._appending.create(path)
         self._files.sync_dir(path.parent)
         self._files.sync_dir(self._ledgers_dir)
@@ -233,6 +237,11 @@ class LedgerWriter:
             batch.put_ledger(record)
         reach("roll.after-record")
         self.record, self._file, self._tally = record, file, tally
+
+    def _write_label(self) -> None:
+        partitions = self._metadata.siblings(self.record.topic)
+        label = label_of(self.record, partitions=partitions)
+        write_label(self._ledgers_dir / str(self.ledger_id), label, self._files)
 
     def seal_segment(self) -> None:
         """Ends the current segment, durably; the next flush begins another. Not during a flush.
@@ -286,6 +295,9 @@ class LedgerWriter:
         self.flush()
         with self._all_or_failed():
             self.record = self._ended()
+            if self.record.segments:
+                self._write_label()
+                self._files.sync_dir(self._ledgers_dir / str(self.ledger_id))
         self._on_closed(self.ledger_id)
         return self.record
 

@@ -18,15 +18,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.compaction import tell_of_warming_up
+from ledgerfold.broker.cli.compaction import tell_of_waiting
 from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka_config import add_broker_config_verbs
 from ledgerfold.broker.cli.output import (
+    add_answer,
     add_output,
     content,
     json_printer,
-    print_document,
+    print_answer,
+    print_object,
     wants_table,
     width_of,
 )
@@ -55,17 +57,19 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
     add_output(plan, _FORMATS)
     plan.set_defaults(run=_plan)
     status = verbs.add_parser("status", help="gauges by Kafka's names, states, the last turns")
-    add_output(status, ("table", "json"))
+    add_output(status, ("table", "jsonl", "json"))
     status.set_defaults(run=_status)
     checkpoint = verbs.add_parser("checkpoint", help="Kafka's cleaner-offset-checkpoint")
     checkpoint.add_argument("--out", type=Path, metavar="FILE", help="default: it is printed")
     checkpoint.set_defaults(run=_checkpoint)
+    add_answer(checkpoint)
     for name, text, call in (
         ("pause", "abort a topic's round, and let none begin", _pause),
         ("resume", "take one pause back", _resume),
     ):
         verb = verbs.add_parser(name, help=text)
         add_name(verb)
+        add_answer(verb)
         verb.set_defaults(run=call)
     add_broker_config_verbs(verbs)
 
@@ -75,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
     topics = partitions_of(admin, options.topic) if options.topic else [""]
     plans = admin.kafka.plan_cleaning(*filter(None, topics))
     if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
-        tell_of_warming_up(admin)
+        tell_of_waiting(admin)
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
@@ -92,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.map:
-        tell_of_warming_up(admin)
+        tell_of_waiting(admin)
     with _printer(options) as show:
         for topic in partitions_of(admin, options.topic):
             (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)
@@ -228,7 +232,7 @@ def _status(options: argparse.Namespace) -> None:
         "last_turns": list(told.last_turns),
     }
     if not wants_table(options):
-        print_document(document)
+        print_object(options, document)
         return
     width = width_of(options)
     print(aligned([{"gauge": name, "value": value} for name, value in document["gauges"].items()]))
@@ -242,18 +246,24 @@ def _status(options: argparse.Namespace) -> None:
 
 def _checkpoint(options: argparse.Namespace) -> None:
     text = admin_of(options).kafka.cleaner().checkpoint_file
-    if options.out is None:
-        print(text, end="")
+    logs = [line.rsplit(" ", 2) for line in text.splitlines()[2:]]
+    if options.out is not None:
+        options.out.write_text(text)
+        document = {"file": str(options.out), "entries": len(logs)}
+        told = f"{options.out}: {counted(len(logs), 'entry', 'entries')}"
+        print_object(options, document, told)
         return
-    options.out.write_text(text)
-    entries = len(text.splitlines()) - 2
-    print(f"{options.out}: {counted(entries, 'entry', 'entries')}")
+    rows = (
+        {"topic": topic, "partition": int(partition), "offset": int(offset)}
+        for topic, partition, offset in logs
+    )
+    print_answer(options, rows, text.splitlines())
 
 
 def _pause(options: argparse.Namespace) -> None:
     admin = admin_of(options)
-    for topic in partitions_of(admin, options.topic):
-        print(admin.kafka.pause_cleaning(topic))
+    topics = partitions_of(admin, options.topic)
+    _print_states(options, ((each, admin.kafka.pause_cleaning(each)) for each in topics))
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -261,11 +271,20 @@ def _resume(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     partitions = partitions_of(admin, options.topic)
     refusals = list[InvalidRequest]()
-    for topic in partitions:
+
+    def resumed(topic: str) -> str:
         try:
-            print(admin.kafka.resume_cleaning(topic) or "free")
+            return admin.kafka.resume_cleaning(topic) or "free"
         except InvalidRequest as refusal:
             refusals.append(refusal)
             if len(refusals) == len(partitions):
                 raise
-            print(refusal)
+            return str(refusal)
+
+    _print_states(options, ((each, resumed(each)) for each in partitions))
+
+
+def _print_states(options: argparse.Namespace, states: Iterator[tuple[str, str]]) -> None:
+    """One after the other, as they come: one may fail."""
+    rows = ({"topic": topic, "state": state} for topic, state in states)
+    print_answer(options, rows, (state for _, state in states))

@@ -6,7 +6,7 @@ import argparse
 from datetime import UTC, datetime
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import add_output, print_rows
+from ledgerfold.broker.cli.output import add_output, print_object, print_rows
 from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
 
 Commands = argparse._SubParsersAction
@@ -41,4 +41,8 @@ def _advance(options: argparse.Namespace) -> None:
 
 def _print(options: argparse.Namespace, now_ms: int) -> None:
     now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    print_rows(options, [{"now": now, "now_ms": now_ms}])
+    row = {"now": now, "now_ms": now_ms}
+    if options.output == "json":
+        print_object(options, row)
+    else:
+        print_rows(options, [row])

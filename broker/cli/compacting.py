@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
-    WARMING_UP,
     progress_bar,
-    report_end,
     report_nothing_new,
     see_to_its_end,
+    show_end,
 )
 from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.output import add_answer
 from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
-    from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 
 _ASK = "Ask the broker that runs: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
 
@@ -39,6 +38,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_name(parser)
     data = "the data directory; no broker may have it open"
     parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    add_answer(parser)
     parser.set_defaults(run=_compact)
     run = parser.add_argument_group("this run alone")
     add_strategy_options(run, "the strategy; default: the one that is set")
@@ -61,29 +61,25 @@ def _compact(options: argparse.Namespace) -> int:
         raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:
-        return report_nothing_new(options.topic)
-    return see_to_its_end(admin, options.topic)
+        return report_nothing_new(options)
+    return see_to_its_end(options, admin)
 
 
 def _compact_here(options: argparse.Namespace) -> int:
     from ledgerfold.broker.server.one_run import compact
 
-    is_told = False
+    def on_waiting(why: str) -> None:
+        print(why, file=sys.stderr, flush=True)
+
     with progress_bar() as show:
-
-        def on_status(status: GetCompactionStatusResponse) -> None:
-            nonlocal is_told
-            if not is_told:
-                is_told = True
-                print(WARMING_UP, file=sys.stderr)
-            show(status)
-
         try:
-            status = compact(_settings(options), options.topic, strategy_of(options), on_status)
+            status = compact(
+                _settings(options), options.topic, strategy_of(options), show, on_waiting
+            )
         except DirectoryLocked as error:
             advice = _ASK.format(topic=options.topic)
             raise DirectoryLocked(error.path, error.owner, advice) from error
-    return report_nothing_new(options.topic) if status is None else report_end(status)
+    return report_nothing_new(options) if status is None else show_end(options, status)
 
 
 def _settings(options: argparse.Namespace) -> BrokerSettings:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
+from ledgerfold.broker.cli.output import (
+    add_answer,
+    add_output,
+    print_object,
+    print_rows,
+    wants_table,
+)
 from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
 from ledgerfold.storage.errors import (
     CompactedLedgerDamaged,
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
 Commands = argparse._SubParsersAction
 # As the catalogue has it, which `--help` need not load.
 DEFAULT_STRATEGY = "publishing-order"
-WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
 
@@ -38,13 +43,16 @@ def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     compact.add_argument("--wait", action="store_true", help="until it is done")
     compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="with --wait")
     compact.set_defaults(run=_compact)
+    add_answer(compact)
     status = verbs.add_parser("compaction-status", help="how the last compaction went")
     add_name(status)
     status.add_argument("-w", "--wait-complete", action="store_true", help="until it is done")
     status.set_defaults(run=_status)
+    add_answer(status)
     cancel = verbs.add_parser("cancel-compaction", help="end the compaction on its way")
     add_name(cancel)
     cancel.set_defaults(run=_cancel)
+    add_answer(cancel)
 
 
 def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -59,35 +67,55 @@ def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)
     number = admin.trigger_compaction(options.topic)
     if number == 0:
-        return report_nothing_new(options.topic)
+        return report_nothing_new(options)
     if not options.wait:
-        print(f"Topic compaction requested for {options.topic}.")
+        document = {"topic": options.topic, "run": number, "state": "requested"}
+        print_object(options, document, f"Topic compaction requested for {options.topic}.")
+        if why := why_waiting(admin, ends_at_once=True):
+            print(why, file=sys.stderr)
         return DONE
-    return see_to_its_end(admin, options.topic, options.timeout)
+    return see_to_its_end(options, admin, options.timeout)
 
 
-def report_nothing_new(topic: str) -> int:
-    print(f"Nothing new to compact in {topic}.")
+def report_nothing_new(options: argparse.Namespace) -> int:
+    document = {"topic": options.topic, "run": None, "state": "nothing new"}
+    print_object(options, document, f"Nothing new to compact in {options.topic}.")
     return DONE
 
 
-def see_to_its_end(admin: Admin, topic: str, timeout_ms: int | None = None) -> int:
+def see_to_its_end(options: argparse.Namespace, admin: Admin, timeout_ms: int | None = None) -> int:
     """Of the run on its way; the exit code."""
-    tell_of_warming_up(admin)
-    return report_end(wait_for_end(admin, topic, timeout_ms))
+    tell_of_waiting(admin)
+    return show_end(options, wait_for_end(admin, options.topic, timeout_ms))
 
 
-def tell_of_warming_up(admin: Admin) -> None:
-    if is_warming_up(admin):
-        print(WARMING_UP, file=sys.stderr)
+def show_end(options: argparse.Namespace, status: GetCompactionStatusResponse) -> int:
+    """As report_end, or as `runs` shows them; the exit code."""
+    if options.output is None:
+        return report_end(status)
+    runs = [each.run for each in status.partitions] or [status.run]
+    print_rows(options, map(_json, runs))
+    return max(_code(run) for run in runs)
 
 
-def is_warming_up(admin: Admin) -> bool:
-    """Whether a run waits for Spark."""
+def tell_of_waiting(admin: Admin) -> None:
+    if why := why_waiting(admin):
+        print(why, file=sys.stderr)
+
+
+def why_waiting(admin: Admin, *, ends_at_once: bool = False) -> str:
+    """What keeps a run from beginning: Spark that warms up, say; empty where nothing does.
+
+    `ends_at_once`: also where no worker can work, and a run ends at once: what to install, which
+    whoever waits for the run is told by its end.
+    """
     from ledgerfold.v1 import admin_pb2
 
-    starting = (admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING)
-    return admin.broker_info().compactor_state in starting
+    states = [admin_pb2.COMPACTOR_STATE_STARTING, admin_pb2.COMPACTOR_STATE_RESTARTING]
+    if ends_at_once:
+        states.append(admin_pb2.COMPACTOR_STATE_UNAVAILABLE)
+    info = admin.broker_info(await_compactor=True)
+    return str(info.compactor_message) if info.compactor_state in states else ""
 
 
 def wait_for_end(
@@ -120,9 +148,17 @@ def _report_run(run: RunRecord, whose: str = "") -> int:
     if run.state != RUN_STATE_SUCCESS:
         why = run.error_message or "the compaction failed"
         print(f"ledgerfold: {whose}{why}", file=sys.stderr)
-        return DAMAGED if run.error_reason in _DAMAGE else FAILED
-    print(f"{whose}{figures(run)}")
-    return DONE
+    else:
+        print(f"{whose}{figures(run)}")
+    return _code(run)
+
+
+def _code(run: RunRecord) -> int:
+    from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
+
+    if run.state == RUN_STATE_SUCCESS:
+        return DONE
+    return DAMAGED if run.error_reason in _DAMAGE else FAILED
 
 
 def _shown(topic: str) -> str:
@@ -200,7 +236,32 @@ def _status(options: argparse.Namespace) -> int:
     status = admin.compaction_status(options.topic)
     if options.wait_complete:
         status = wait_for_end(admin, options.topic)
-    return print_status(status)
+    if options.output is None:
+        return print_status(status)
+    print_object(options, _status_json(status))
+    return _status_code(status)
+
+
+def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
+    """pulsar-admin's two fields, with the runs and the strategy of the next one."""
+    from ledgerfold.v1.admin_pb2 import CompactionStatus
+
+    runs = [each.run for each in status.partitions] or [status.run]
+    return {
+        "status": CompactionStatus.Name(status.status).removeprefix("COMPACTION_STATUS_"),
+        "last_error": status.last_error,
+        "strategy": _told(status.strategy),
+        "runs": [_json(run) for run in runs if run.number],
+    }
+
+
+def _status_code(status: GetCompactionStatusResponse) -> int:
+    from ledgerfold.v1 import admin_pb2
+
+    if status.status != admin_pb2.COMPACTION_STATUS_ERROR:
+        return DONE
+    runs = [each.run for each in status.partitions] or [status.run]
+    return DAMAGED if any(run.error_reason in _DAMAGE for run in runs) else FAILED
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
@@ -228,14 +289,13 @@ def _print_outcome(status: GetCompactionStatusResponse) -> int:
         print("Compaction was a success.")
     else:
         print(f"Error in compaction: {status.last_error}", file=sys.stderr)
-        runs = [each.run for each in status.partitions] or [status.run]
-        return DAMAGED if any(run.error_reason in _DAMAGE for run in runs) else FAILED
-    return DONE
+    return _status_code(status)
 
 
 def _cancel(options: argparse.Namespace) -> int:
     number = admin_of(options).cancel_compaction(options.topic)
-    print(f"Run {number} cancelled." if number else "No compaction is on its way.")
+    text = f"Run {number} cancelled." if number else "No compaction is on its way."
+    print_object(options, {"topic": options.topic, "run": number or None}, text)
     return DONE
 
 

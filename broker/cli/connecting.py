@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.partition_names import partition_name
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Client

@@ -5,9 +5,10 @@ ledgerfold read prices --read-compacted --until-end -o jsonl | jq .value
 ledgerfold read prices --from 12:3 -i -n 1
 ledgerfold read addresses --offset 3 --isolation read_committed
 
-Options are those of `pulsar-client consume` and `read` where it has them. One difference: a `read`
-creates no topic that is not there, unless `--create` says so. What came is written out before the
-command waits for more, and a message is acknowledged after it was written.
+Options are those of `pulsar-client consume` and `read` where it has them. Two differences, for
+names that were mistyped: a `consume` that makes the topic, as Pulsar's does, says so, and a `read`
+creates no topic unless `--create` says so. What came is written out before the command waits for
+more, and a message is acknowledged after it was written.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
 from ledgerfold.broker.cli.output import add_output, message_printer
-from ledgerfold.broker.cli.start_positions import parse_start, topic_of
+from ledgerfold.broker.cli.start_positions import ID, parse_start, topic_of
 from ledgerfold.broker.cli.units import parse_count
 from ledgerfold.storage.errors import InvalidRequest, Timeout, TopicIsPartitioned, TopicNotFound
 
@@ -71,7 +72,7 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         *("-m", "--from", "--start-message-id"),
         dest="start",
         default=_FIRST,
-        metavar="earliest|latest|L:E[[:P]:I]|TIME",
+        metavar=f"earliest|latest|{ID}|TIME",
         help="TIME: ms since the epoch, or ISO 8601; default earliest",
     )
     add(
@@ -102,6 +103,7 @@ def _consume(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import ConsumerType, InitialPosition
 
     client = client_of(options)
+    missing = _missing(options, options.topic)
     try:
         consumer = client.subscribe(
             options.topic,
@@ -110,6 +112,8 @@ def _consume(options: argparse.Namespace) -> None:
             initial_position=InitialPosition[options.position],
             is_read_compacted=options.read_compacted,
         )
+        if missing is not None:
+            print(f"There was no topic {missing}: it was created.", file=sys.stderr)
         partitions = client.get_topic_partitions(options.topic)
         has_more = functools.partial(_has_more, options, partitions, consumer)
         with message_printer(options) as show:
@@ -149,8 +153,9 @@ def _read(options: argparse.Namespace) -> None:
         raise InvalidRequest("A read begins in one place: --from or --offset.")
     start = parse_start(options.start)
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
-    if not options.create:
-        _check_exists(options, topic)
+    if not options.create and (missing := _missing(options, topic)) is not None:
+        # A reader would make the topic that it is to read, and wait in vain.
+        raise TopicNotFound(missing, "--create makes it.")
     client = client_of(options)
     try:
         at_time = start if isinstance(start, int) else None
@@ -172,15 +177,16 @@ def _read(options: argparse.Namespace) -> None:
         client.close()
 
 
-def _check_exists(options: argparse.Namespace, topic: str) -> None:
-    """Raises TopicNotFound: a reader makes the topic that it is to read, and waits in vain."""
+def _missing(options: argparse.Namespace, topic: str) -> str | None:
+    """The full name of a topic that is not there."""
     with admin_of(options) as admin:
         try:
             admin.stats(topic)
         except TopicIsPartitioned:
-            return
+            return None
         except TopicNotFound as error:
-            raise TopicNotFound(error.topic, "--create makes it.") from error
+            return error.topic
+    return None
 
 
 def _messages(

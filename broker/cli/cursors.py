@@ -6,9 +6,11 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
+from ledgerfold.broker.cli.output import add_answer, print_object
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -21,18 +23,18 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     expire = _verb(verbs, "expire-messages", "pass what is older than a time")
     _add_age(expire)
     expire.set_defaults(run=_expire)
+    add_answer(expire)
     every = verbs.add_parser(
         "expire-messages-all-subscriptions", help="the same for every subscription"
     )
     add_name(every)
     _add_age(every)
     every.set_defaults(run=_expire, subscription="")
+    add_answer(every)
     reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
     to = reset.add_mutually_exclusive_group(required=True)
     to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="so long ago")
-    to.add_argument(
-        "-m", "--message-id", metavar="earliest|latest|L:E[[:P]:I]", help="it begins with"
-    )
+    to.add_argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="it begins with")
     reset.add_argument(
         "-e", "--exclude-reset-position", action="store_true", help="begin behind the message"
     )
@@ -40,8 +42,10 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     skip = _verb(verbs, "skip", "pass so many entries of the backlog")
     skip.add_argument("-n", "--count", type=parse_positive, required=True, help="how many")
     skip.set_defaults(run=_skip)
+    add_answer(skip)
     clear = _verb(verbs, "clear-backlog", "pass the whole backlog")
     clear.set_defaults(run=_clear)
+    add_answer(clear)
 
 
 def _verb(
@@ -66,7 +70,8 @@ def _add_age(parser: argparse.ArgumentParser) -> None:
 def _expire(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
-    print(f"{counted(expired, 'entry', 'entries')} expired")
+    text = f"{counted(expired, 'entry', 'entries')} expired"
+    print_object(options, {"entries_expired": expired}, text)
 
 
 def _reset(options: argparse.Namespace) -> None:
@@ -86,15 +91,19 @@ def _reset(options: argparse.Namespace) -> None:
 def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None:
-        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or LEDGER:ENTRY.")
+        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or {FORM}.")
     return message_id
 
 
 def _skip(options: argparse.Namespace) -> None:
-    skipped = admin_of(options).skip_messages(options.topic, options.subscription, options.count)
-    print(f"{counted(skipped, 'entry', 'entries')} skipped")
+    admin = admin_of(options)
+    _print_skipped(options, admin.skip_messages(options.topic, options.subscription, options.count))
 
 
 def _clear(options: argparse.Namespace) -> None:
-    skipped = admin_of(options).clear_backlog(options.topic, options.subscription)
-    print(f"{counted(skipped, 'entry', 'entries')} skipped")
+    _print_skipped(options, admin_of(options).clear_backlog(options.topic, options.subscription))
+
+
+def _print_skipped(options: argparse.Namespace, skipped: int) -> None:
+    text = f"{counted(skipped, 'entry', 'entries')} skipped"
+    print_object(options, {"entries_skipped": skipped}, text)

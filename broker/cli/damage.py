@@ -45,11 +45,17 @@ def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
         "repair",
         help="give up what is damaged in a data directory, and keep the rest",
         description="Shows what it would do and what would be lost by it; does it with --yes. "
-        "What it changes is kept as it was under DATA/repairs.",
+        "What it changes is kept as it was under DATA/repairs. Ends with 6 when the metadata have "
+        "lost records, also when it has put back what the ledgers tell.",
         calls_broker=False,
     )
     _add_data(parser)
     parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument(
+        "--rebuild-metadata",
+        action="store_true",
+        help="with --yes, where the metadata have lost records: put back what the ledgers tell",
+    )
     parser.set_defaults(run=_repair)
 
 
@@ -59,17 +65,12 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from ledgerfold.storage.errors import Corruption
-    from ledgerfold.storage.verify import findings, metadata_finding, totals
+    from ledgerfold.storage.verify import findings, totals
 
     began = time.monotonic()
     with _locked(options.data) as lock:
-        try:
-            survey = _survey(options.data, _stored(options.data), lock)
-        except Corruption as error:
-            found, summary = [metadata_finding(error)], "nothing else could be looked at"
-        else:
-            found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
+        survey = _survey(options.data, _stored(options.data), lock)
+        found, summary = [*findings(survey), *_repairs(options.data)], str(totals(survey))
     _print(options, map(_row, found))
     damaged = sum(not each.is_note for each in found)
     ending = f"{damaged} damaged, {counted(len(found) - damaged, 'note')}; {summary}"
@@ -80,28 +81,45 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _repair(options: argparse.Namespace) -> int:
-    from ledgerfold.storage.repair import unfinished_repairs
+    from ledgerfold.storage.repair_manifest import unfinished_repairs
     from ledgerfold.storage.repair_plan import make_plan
 
     with _locked(options.data) as lock:
         stored, now_ms = _stored(options.data), time.time_ns() // 1_000_000
         plan = make_plan(_survey(options.data, stored, lock), now_ms)
         _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
-        if options.yes:
+        missing = _missing_option(options, plan)
+        if not missing:
             _do(options, plan, stored, now_ms)
-    if not options.yes and (plan.steps or unfinished_repairs(options.data, _files())):
-        _say(options, f"{_loss(plan.steps)} Nothing was done yet: add --yes to do it.")
+    if missing and (plan.steps or unfinished_repairs(options.data, _files())):
+        _say(options, f"{_loss(plan.steps)} Nothing was done yet: {missing}")
         return DAMAGED
-    return DAMAGED if plan.refused else DONE
+    return DAMAGED if plan.refused or plan.rebuilds_metadata else DONE
+
+
+def _missing_option(options: argparse.Namespace, plan: RepairPlan) -> str:
+    """Says what the command must be given to do it; "" if it was."""
+    if plan.rebuilds_metadata and not options.rebuild_metadata:
+        return (
+            "the metadata have lost records, which nobody can tell of. If you have a copy of "
+            f"{options.data} from before, use it. To go on with what the ledgers tell, add --yes "
+            "--rebuild-metadata."
+        )
+    return "" if options.yes else "add --yes to do it."
 
 
 def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
-    from ledgerfold.storage.names import metadata_dir
     from ledgerfold.storage.repair import Repair
     from ledgerfold.storage.rocks import RocksKeyValue
 
-    data: Path = options.data
-    repair = Repair(data, stored.pairs, lambda: RocksKeyValue(metadata_dir(data)), _files(), now_ms)
+    repair = Repair(
+        options.data,
+        stored.pairs,
+        RocksKeyValue,
+        _files(),
+        now_ms,
+        is_unusable=stored.is_unusable,
+    )
     folder = repair.do(plan)
     if folder is not None:
         _say(options, f"{_loss(plan.steps)} Done; {folder} has what was there before, and a list.")
@@ -115,7 +133,7 @@ def _loss(steps: list[Step]) -> str:
     return (
         f"{counted(known, 'message')} lost{more}."
         if known or may_be_more
-        else "No message is lost."
+        else "No message is lost, as far as the files tell."
     )
 
 
@@ -126,10 +144,10 @@ def _loss(steps: list[Step]) -> str:
 def _locked(data: Path) -> Iterator[DirectoryLock]:
     """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
     from ledgerfold.storage.lock import DirectoryLock
-    from ledgerfold.storage.names import metadata_dir
+    from ledgerfold.storage.names import ledgers_dir, metadata_dir
     from ledgerfold.version import __version__
 
-    if not metadata_dir(data).is_dir():
+    if not (metadata_dir(data).is_dir() or ledgers_dir(data).is_dir()):
         missing = str(metadata_dir(data))
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
     with DirectoryLock(data, __version__) as lock:
@@ -146,7 +164,14 @@ def _stored(data: Path) -> StoredPairs:
 def _survey(data: Path, stored: StoredPairs, lock: DirectoryLock) -> Survey:
     from ledgerfold.storage.survey import take
 
-    return take(data, stored.pairs, _files(), stored.damage, is_same_boot=lock.is_same_boot)
+    return take(
+        data,
+        stored.pairs,
+        _files(),
+        stored.damage,
+        is_tail=stored.is_tail,
+        is_same_boot=lock.is_same_boot,
+    )
 
 
 def _files() -> Files:
@@ -156,7 +181,7 @@ def _files() -> Files:
 
 
 def _repairs(data: Path) -> list[Finding]:
-    from ledgerfold.storage.repair import unfinished_repairs
+    from ledgerfold.storage.repair_manifest import unfinished_repairs
     from ledgerfold.storage.verify import Finding
 
     return [

@@ -43,17 +43,12 @@ class Stage:
 
     def compact(self) -> int:
         """Compacts and waits; prints the run's figures."""
-        from ledgerfold.broker.cli.compaction import (
-            WARMING_UP,
-            is_warming_up,
-            report_end,
-            wait_for_end,
-        )
+        from ledgerfold.broker.cli.compaction import report_end, wait_for_end, why_waiting
         from ledgerfold.broker.client.admin import Admin
 
         with Admin(self.url) as admin:
-            if is_warming_up(admin):
-                print(f"compacting  {WARMING_UP}", flush=True)
+            if why := why_waiting(admin):
+                print(f"compacting  {why}", flush=True)
             admin.trigger_compaction(self.topic)
             print("compacted   ", end="")
             return report_end(wait_for_end(admin, self.topic))

@@ -9,7 +9,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import print_document
+from ledgerfold.broker.cli.output import add_answer, print_object
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Emulation
@@ -60,6 +60,7 @@ def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> No
     add_name(get, of)
     get.add_argument("-ap", "--applied", action="store_true", help="all that are in force")
     get.set_defaults(run=_get, scope=of)
+    add_answer(get)
     remove = verbs.add_parser("remove-emulation", help="inherit it")
     add_name(remove, of)
     remove.add_argument("fields", nargs="*", metavar="FIELD", help="default: all")
@@ -83,7 +84,7 @@ def _get(options: argparse.Namespace) -> None:
     document = {field.name: value for field, value in policies.emulation.ListFields()}
     if policies.HasField("retain_null_key"):
         document["retain_null_key"] = policies.retain_null_key
-    print_document(document)
+    print_object(options, document)
 
 
 def _remove(options: argparse.Namespace) -> None:

@@ -15,6 +15,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 
 @contextmanager
@@ -28,3 +30,46 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt, but not while `is_held`: `check` does so then.
+
+    A second one raises at once. Use as a context manager.
+
+    >>> with Interrupts() as interrupts:
+    ...     interrupts.is_held = True
+    ...     signal.raise_signal(signal.SIGTERM)
+    ...     print("sent to its end")
+    ...     interrupts.is_held = False
+    ...     try:
+    ...         interrupts.check()
+    ...     except KeyboardInterrupt:
+    ...         print("ended")
+    sent to its end
+    ended
+    """
+
+    def __init__(self) -> None:
+        self.is_held = self._has_come = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt."""
+        if self._has_come:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        is_first, self._has_come = not self._has_come, True
+        if not (self.is_held and is_first):
+            raise KeyboardInterrupt

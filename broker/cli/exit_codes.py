@@ -35,6 +35,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.CompactionRunning: CONFLICT,
     errors.DirectoryLocked: CONFLICT,
     errors.Corruption: DAMAGED,
+    errors.MetadataLost: DAMAGED,
     errors.MissingFile: DAMAGED,
     errors.CompactedLedgerDamaged: DAMAGED,
     KeyboardInterrupt: INTERRUPTED,

@@ -1,7 +1,7 @@
 """`explain`: where the versions of a key are, why, and what becomes of them next.
 
     ledgerfold explain prices --key p3
-    ledgerfold explain prices --at 12:40:3
+    ledgerfold explain prices --at 12:40:-1:3
 
 A table on a terminal, JSON lines in a pipe; what the answer rests on goes to standard error.
 """
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
-from ledgerfold.broker.cli.start_positions import parse_message_id, topic_of
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
@@ -34,7 +35,7 @@ def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
     what.add_argument("-k", "--key", help="the key, as `read` shows it")
     what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
-    what.add_argument("--at", metavar="L:E[[:P]:I]", help="one message, by its id")
+    what.add_argument("--at", metavar=ID, help="one message, by its id")
     what.add_argument("--offset", type=int, metavar="N", help="one of a Kafka topic, by its offset")
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
@@ -54,7 +55,7 @@ def _explain(options: argparse.Namespace) -> None:
     with admin_of(options) as admin:
         explained = admin.explain(topic, key=_key(options), message_id=message_id)
     rows = _table if wants_table(options) else _json
-    print_rows(options, map(rows, explained.versions))
+    print_rows(options, map(rows, explained.versions), wrapped=("what", "next"))
     for note in explained.notes:
         print(note, file=sys.stderr)
 
@@ -73,8 +74,8 @@ def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None or message_id.ledger_id() < 0 or text == "latest":
         raise InvalidRequest(
-            f"{text!r} is no message id: write LEDGER:ENTRY, LEDGER:ENTRY:INDEX, or one of a "
-            "partition as LEDGER:ENTRY:PARTITION:INDEX."
+            f"{text!r} is no message id: write {FORM}, of one that was published alone on a topic "
+            "without partitions LEDGER:ENTRY, of one in a batch LEDGER:ENTRY:-1:INDEX."
         )
     return message_id
 
@@ -88,9 +89,18 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
         "event_time": iso_time(event_ms) if event_ms > 0 else "",
         "bytes": version.value_bytes,
         "where": row["where"],
-        "what": version.what,
+        "what": f"{version.what}{_words(version)}",
         "next": version.next,
     }
+
+
+def _words(version: ExplainedVersion) -> str:
+    """Those of the strategy's class."""
+    from ledgerfold.broker.explain.text import record_text
+
+    if not version.words:
+        return ""
+    return f'; against {record_text(version.words_left)} its class says: "{version.words}"'
 
 
 def _json(version: ExplainedVersion) -> dict[str, Any]:
@@ -116,6 +126,8 @@ def _json(version: ExplainedVersion) -> dict[str, Any]:
         "missed": version.is_missed,
         "what": version.what,
         "next": version.next,
+        "words": version.words or None,
+        "words_against": record_text(version.words_left) if version.words else None,
     }
 
 

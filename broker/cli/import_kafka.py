@@ -85,7 +85,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
 
     if options.folder is None:
         raise InvalidRequest("Say which folder: `import kafka-log DIR`.")
-    if any(getattr(options, name) is not None for name in _ROWS_ONLY):
+    if options.skip_rows or any(getattr(options, name) is not None for name in _ROWS_ONLY):
         raise InvalidRequest("A Kafka log has no rows: --key and the like are for files.")
     folder = Path(options.folder)
     topic = options.topic or partition_of(folder)[0]
@@ -120,7 +120,8 @@ def import_folder(
     *,
     stays_paused: bool = False,
 ) -> Imported:
-    """As a new topic, which is deleted again if anything goes wrong: half a log is none.
+    """As a new topic, which is deleted again if anything goes wrong, and that is told: half a log
+    is none.
 
     Raises TopicExists, InvalidRequest, Corruption, KafkaError, OSError, ServiceError.
     """
@@ -128,19 +129,19 @@ def import_folder(
 
     segments, checkpoints = segments_of(folder), checkpoints_of(folder)
     logs.create(topic, config)
+    copy = _Copy(logs, topic)
     try:
         # A turn in between would find half a log.
         logs.pause_cleaning(topic)
-        imported = _Copy(logs, topic).run(list(segments), checkpoints)
+        imported = copy.run(list(segments), checkpoints)
     except BaseException:
         try:
             logs.delete(topic)
+            left = f"{topic} was deleted again: the next import of it begins anew."
         except LedgerfoldError:
             # The broker is gone, say, which the first error tells.
-            print(
-                f"ledgerfold: half of {topic} may be left: `ledgerfold topics delete {topic}`.",
-                file=sys.stderr,
-            )
+            left = f"Half of {topic} may be left: `ledgerfold topics delete {topic}`."
+        print(f"ledgerfold: Not finished: {copy.told}. {left}", file=sys.stderr)
         raise
     if not stays_paused:
         logs.resume_cleaning(topic)
@@ -153,12 +154,21 @@ class _Copy:
     def __init__(self, logs: KafkaLogs, topic: str) -> None:
         self._logs, self._topic = logs, topic
         self._batches = 0
+        # While it is under way: which segment, of how many.
+        self._at, self._of = 0, 0
         self._torn: TornTail | None = None
+
+    @property
+    def told(self) -> str:
+        """How far it came."""
+        batches = counted(self._batches, "batch", "batches")
+        return f"it came to segment {self._at} of {self._of}, with {batches}"
 
     def run(self, segments: list[SegmentFile], checkpoints: Checkpoints) -> Imported:
         logs, topic = self._logs, self._topic
-        empty_modified_ms = None
+        empty_modified_ms, self._of = None, len(segments)
         for number, segment in enumerate(segments, 1):
+            self._at = number
             logs.begin_segment(topic, segment.base_offset, empty_modified_ms)
             for frame in self._frames(segment, is_last=number == len(segments)):
                 logs.take_over(topic, frame, append_time_ms=segment.modified_ms)

@@ -2,20 +2,23 @@
 
 A row becomes a message: the text of one field is the key, the row the value, or the text of another
 field. (What those texts are says import_rows.py.) What is wrong with a row is said with its line
-number; the rows before it are imported then, and with `--on-error skip` those behind it, too.
+number; the rows before it are imported then, and with `--on-error skip` those behind it, too. An
+import that ends before its file does says how far it came, and `--skip-rows` goes on from there.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import client_of
+from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.import_kafka import (
     KAFKA_LOG,
@@ -23,30 +26,17 @@ from ledgerfold.broker.cli.import_kafka import (
     import_kafka_log,
     refuse_kafka_options,
 )
-from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
-from ledgerfold.broker.cli.producing import Outgoing, send_all
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.broker.cli.import_rows import Rows, opened, read_rows
+from ledgerfold.broker.cli.producing import Outgoing
+from ledgerfold.broker.cli.row_rules import RowRules, add_row_rules, message_of_row, rules_of
+from ledgerfold.broker.cli.units import parse_count
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.words import counted
 
+if TYPE_CHECKING:
+    from ledgerfold.broker.client import MessageId, Producer, Result
+
 Commands = argparse._SubParsersAction
-_INT64_MAX = 2**63 - 1
-
-
-class RowRules(NamedTuple):
-    """How rows become messages. `value` None: the whole row is the value."""
-
-    key: str
-    value: str | None = None
-    event_time: str | None = None
-    # FIELD and VALUE of --tombstone-when.
-    tombstone: tuple[str, str] | None = None
-
-    @property
-    def fields(self) -> list[str]:
-        """Those that they speak of."""
-        tombstone = self.tombstone[0] if self.tombstone else None
-        named = (self.key, self.value, self.event_time, tombstone)
-        return list(dict.fromkeys(name for name in named if name is not None))
 
 
 def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -56,63 +46,23 @@ def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_import)
     add = parser.add_argument
     add("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
-    add("--key", metavar="FIELD", help="its text is the key")
-    add(
-        "--value",
-        metavar="FIELD",
-        help="its text is the value, null a tombstone; default: the row as JSON, a JSON line as it "
-        "is",
-    )
+    add_row_rules(parser)
     add("--topic", help="default: the file's name")
     add("--format", choices=("csv", "jsonl"), help="default: by the file's ending")
-    add("--event-time", metavar="FIELD", help="ms since the epoch")
-    add("--tombstone-when", metavar="FIELD=VALUE", help="such a row deletes its key")
     add(
         "--on-error",
         choices=("skip", "stop"),
         default="stop",
         help="at a row that cannot be imported; skip ends with 1 if it skipped any; default stop",
     )
+    add(
+        "--skip-rows",
+        type=parse_count,
+        default=0,
+        metavar="N",
+        help="of a file: pass its first N rows, which an import that was interrupted has imported",
+    )
     add_kafka_log(parser)
-
-
-def to_message(row: Row, rules: RowRules) -> Outgoing:
-    """The row as a message, or a tombstone. Raises InvalidRequest, naming the line."""
-    key = _sayable(row, rules.key)
-    if not key:
-        raise InvalidRequest(f"Line {row.line} has no {rules.key!r}, which is to be the key.")
-    event_time_ms = None
-    if rules.event_time is not None:
-        text = row.texts.get(rules.event_time) or ""
-        if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
-            raise InvalidRequest(f"Line {row.line}: {rules.event_time!r} is no time in ms: {text}")
-        event_time_ms = int(text)
-    return Outgoing(key, _value(row, rules), event_time_ms)
-
-
-def _value(row: Row, rules: RowRules) -> bytes | None:
-    """None is a tombstone."""
-    if rules.tombstone is not None:
-        field, value = rules.tombstone
-        if field in row.texts and (row.texts[field] or "") == value:
-            return None
-    if rules.value is None:
-        return row.content
-    if rules.value not in row.texts:
-        raise InvalidRequest(f"Line {row.line} has no {rules.value!r}, which is to be the value.")
-    text = _sayable(row, rules.value)
-    return None if text is None else text.encode()
-
-
-def _sayable(row: Row, field: str) -> str | None:
-    r"""A field's text. JSON can say halves of characters ("\ud800"), which are no text."""
-    text = row.texts.get(field)
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError as error:
-        wrong = f"Line {row.line}: {field!r} is no text: {text!r}."
-        raise InvalidRequest(wrong) from error
-    return text
 
 
 def _format(options: argparse.Namespace) -> str:
@@ -124,41 +74,88 @@ def _format(options: argparse.Namespace) -> str:
     return ending
 
 
-def _rules(options: argparse.Namespace) -> RowRules:
-    tombstone = None
-    if options.tombstone_when is not None:
-        field, found, value = options.tombstone_when.partition("=")
-        if not found:
-            raise InvalidRequest("--tombstone-when: write FIELD=VALUE.")
-        tombstone = field, value
-    return RowRules(options.key, options.value, options.event_time, tombstone)
-
-
 @dataclass
 class _Import:
-    """The messages of a file, and the count of what became of its rows."""
+    """The messages of a file, and the count of what became of its rows.
+
+    Rows are counted from the first of the file, bad ones too: `read` of them were looked at, the
+    `passed` first of which were imported before.
+    """
 
     rules: RowRules
     skips: bool
+    passed: int = 0
     rows: int = 0
     tombstones: int = 0
     skipped: int = 0
 
-    def messages(self, rows: Rows) -> Iterator[Outgoing]:
+    def __post_init__(self) -> None:
+        self.read = self.passed
+        self._error: LedgerfoldError | None = None
+        # Those whose receipt has not come, by number; several partitions answer in any order.
+        self._pending: dict[int, None] = {}
+
+    def send(self, producer: Producer, rows: Rows, interrupts: Interrupts) -> None:
+        """Raises InvalidRequest for a row, and what a message failed with."""
+        try:
+            for message in self._messages(islice(rows, self.passed, None)):
+                # An interrupt in the midst of it would leave open whether this one was sent.
+                interrupts.is_held = True
+                self.read += 1
+                self._pending[self.read] = None
+                producer.send_async(
+                    message.value,
+                    partial(self._on_receipt, self.read),
+                    partition_key=message.key,
+                    event_timestamp=message.event_time_ms,
+                )
+                self.rows += 1
+                self.tombstones += message.value is None
+                interrupts.is_held = False
+                interrupts.check()
+        finally:
+            interrupts.is_held = False
+            producer.flush()
+        if self._error is not None:
+            raise self._error
+
+    def _messages(self, rows: Rows) -> Iterator[Outgoing]:
         for row in rows:
             try:
                 if isinstance(row, InvalidRequest):
                     raise row
-                message = to_message(row, self.rules)
+                message = message_of_row(row, self.rules)
             except InvalidRequest as error:
                 if not self.skips:
                     raise
                 print(f"ledgerfold: {error} It is skipped.", file=sys.stderr)
                 self.skipped += 1
+                self.read += 1
                 continue
             yield message
-            self.rows += 1
-            self.tombstones += message.value is None
+
+    def _on_receipt(self, number: int, result: Result, message_id: MessageId | None) -> None:
+        """In the client's thread."""
+        if message_id is not None:
+            self._pending.pop(number, None)
+        elif self._error is None:
+            self._error = LedgerfoldError(f"Not stored: {result.name}.")
+
+    @property
+    def imported(self) -> int:
+        """So many rows, from the first of the file on, need not be read again."""
+        return min(list(self._pending), default=self.read + 1) - 1
+
+    def how_to_go_on(self) -> str:
+        """After an end that was none."""
+        done = counted(self.imported, "row")
+        if not self.imported:
+            return "No row is known to be imported."
+        some = " (some of those behind may be, too)" if self._pending else ""
+        return (
+            f"Imported before it: {done}{some}. To go on behind, add --skip-rows {self.imported} "
+            "to the command."
+        )
 
     def counts(self, topic: str) -> str:
         skipped = f", {self.skipped:,} skipped" if self.skips else ""
@@ -178,16 +175,21 @@ def _import(options: argparse.Namespace) -> int:
         raise InvalidRequest("Standard input has no name: say --topic.")
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
-    importing = _Import(_rules(options), options.on_error == "skip")
-    with opened(options.file) as lines:
+    importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
+    with opened(options.file) as lines, Interrupts() as interrupts:
         client = client_of(options)
         try:
-            producer = client.create_producer(topic, batching_enabled=True)
             rows = read_rows(lines, format_, importing.rules.fields)
-            send_all(producer, importing.messages(rows))
+            producer = client.create_producer(topic, batching_enabled=True)
+            importing.send(producer, rows, interrupts)
         except InvalidRequest as error:
-            before = counted(importing.rows, "row")
-            raise InvalidRequest(f"{error} Imported before it: {before}.") from error
+            raise InvalidRequest(f"{error} {importing.how_to_go_on()}") from error
+        except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
+            ended = (
+                "Interrupted." if isinstance(error, KeyboardInterrupt) else "It is not finished."
+            )
+            print(f"ledgerfold: {ended} {importing.how_to_go_on()}", file=sys.stderr)
+            raise
         finally:
             client.close()
     print(importing.counts(topic), file=sys.stderr)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import add_output, content, print_document, print_rows
-from ledgerfold.broker.ground.message_ids import id_text
+from ledgerfold.broker.cli.output import add_answer, add_output, content, print_object, print_rows
+from ledgerfold.storage.message_ids import id_text
 
 Commands = argparse._SubParsersAction
 
@@ -17,6 +17,7 @@ Commands = argparse._SubParsersAction
 def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("info", help="the broker: version, durability, compactor")
     parser.set_defaults(run=_info)
+    add_answer(parser)
 
 
 def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -36,7 +37,8 @@ def _info(options: argparse.Namespace) -> None:
 
     info = admin_of(options).broker_info()
     state = CompactorState.Name(info.compactor_state).removeprefix("COMPACTOR_STATE_").lower()
-    print_document(
+    print_object(
+        options,
         {
             "version": info.version,
             "pid": info.pid,
@@ -46,7 +48,7 @@ def _info(options: argparse.Namespace) -> None:
             "compactor": state,
             "compactor_pid": info.compactor_pid,
             "compactor_message": info.compactor_message,
-        }
+        },
     )
 
 

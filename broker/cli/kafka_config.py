@@ -100,8 +100,10 @@ def _get(options: argparse.Namespace) -> None:
         if options.name not in config:
             of = "topic" if options.topic else "broker"
             raise InvalidRequest(f"Kafka has no setting {options.name} of a {of}'s logs.")
-        print(config[options.name].value)
-        return
+        if options.output is None:
+            print(config[options.name].value)
+            return
+        config = {options.name: config[options.name]}
     own = "topic" if options.topic else "broker"
     print_rows(
         options,

@@ -56,10 +56,10 @@ class KafkaStage:
 
     def clean(self) -> None:
         """Turns, until all that can be cleaned is. Raises LedgerfoldError when one fails."""
-        from ledgerfold.broker.cli.compaction import WARMING_UP, is_warming_up
+        from ledgerfold.broker.cli.compaction import why_waiting
 
-        if is_warming_up(self.admin):
-            print(f"cleaning    {WARMING_UP}", flush=True)
+        if why := why_waiting(self.admin):
+            print(f"cleaning    {why}", flush=True)
         while (turn := self._turn()).checkpoint is not None:
             (plan,) = self.admin.kafka.plan_cleaning(self.topic)
             if not plan.cleanable_bytes:

@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
-from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
+from ledgerfold.broker.cli.output import (
+    add_answer,
+    add_output,
+    print_answer,
+    print_object,
+    wants_table,
+    width_of,
+)
 from ledgerfold.broker.cli.tables import Row, aligned
 from ledgerfold.broker.cli.units import parse_count
 
@@ -28,6 +36,7 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     roll = verbs.add_parser("roll", help="end a Kafka topic's active segment")
     add_name(roll)
     roll.set_defaults(run=_roll)
+    add_answer(roll)
     delete = verbs.add_parser(
         "delete-records", help="of a Kafka topic: nothing below an offset is read any more"
     )
@@ -35,6 +44,7 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     offset = "the first that stays; -1: none does, up to the high watermark"
     delete.add_argument("offset", type=_offset, help=offset)
     delete.set_defaults(run=_delete)
+    add_answer(delete)
     truncate = verbs.add_parser(
         "truncate-log", help="of a Kafka topic: delete what lies at or behind an offset"
     )
@@ -42,6 +52,7 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     end = "the log's end, from then on; a batch that reaches behind it goes whole"
     truncate.add_argument("offset", type=parse_count, help=end)
     truncate.set_defaults(run=_truncate)
+    add_answer(truncate)
     describe = verbs.add_parser(
         "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
     )
@@ -51,7 +62,7 @@ def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     describe.add_argument(
         "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
     )
-    add_output(describe, ("table", "json"))
+    add_output(describe, ("table", "jsonl", "json"))
     describe.set_defaults(run=_describe)
 
 
@@ -67,22 +78,32 @@ def _offset(text: str) -> int:
 
 def _roll(options: argparse.Namespace) -> None:
     admin = admin_of(options)
-    for topic in partitions_of(admin, options.topic):
+    topics = partitions_of(admin, options.topic)
+    # One after the other, as they come: one may fail.
+    rolled = ((each, admin.kafka.roll_segment(each)) for each in topics)
+
+    def line(topic: str, base: int) -> str:
         whose = "" if topic == options.topic else f" of {topic}"
-        base = admin.kafka.roll_segment(topic)
-        print(f"The active segment{whose} begins at offset {base}.")
+        return f"The active segment{whose} begins at offset {base}."
+
+    rows = ({"topic": topic, "base_offset": base} for topic, base in rolled)
+    print_answer(options, rows, starmap(line, rolled))
 
 
 def _delete(options: argparse.Namespace) -> None:
     offset = None if options.offset == _ALL else options.offset
     start = admin_of(options).kafka.set_log_start(options.topic, offset)
-    print(f"The log begins at offset {start}.")
+    print_object(options, {"log_start_offset": start}, f"The log begins at offset {start}.")
 
 
 def _truncate(options: argparse.Namespace) -> None:
     left = admin_of(options).kafka.truncate_log(options.topic, options.offset)
     cleaned = "" if left.checkpoint is None else f" It is clean up to {left.checkpoint}."
-    print(f"The log ends at offset {left.log_end_offset}.{cleaned}")
+    print_object(
+        options,
+        {"log_end_offset": left.log_end_offset, "checkpoint": left.checkpoint},
+        f"The log ends at offset {left.log_end_offset}.{cleaned}",
+    )
 
 
 def _describe(options: argparse.Namespace) -> None:
@@ -96,7 +117,8 @@ def _describe(options: argparse.Namespace) -> None:
         documents[topic] = log_document(told, batches=wants_batches)
     is_whole = list(documents) == [options.topic]
     if not wants_table(options):
-        print_document(documents[options.topic] if is_whole else {"partitions": documents})
+        whole = documents[options.topic] if is_whole else {"partitions": documents}
+        print_object(options, whole)
         return
     for at, (topic, document) in enumerate(documents.items()):
         if not is_whole:

@@ -30,6 +30,7 @@ from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
 from ledgerfold.broker.cli.topics import add_namespaces, add_topic_policies, add_topics
 from ledgerfold.broker.cli.what_if import add_what_if
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
+from ledgerfold.storage.message_ids import FORM
 from ledgerfold.version import __version__
 
 
@@ -38,7 +39,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
         epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "
-        "persistent://TENANT/NAMESPACE/NAME.",
+        f"persistent://TENANT/NAMESPACE/NAME; a message id as {FORM}, where a partition of -1 is "
+        "none, an index of -1 is no batch's, and what is -1 at the end may be left out.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
     parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
+from ledgerfold.broker.cli.output import add_answer, print_object
 from ledgerfold.broker.cli.units import parse_time_ms
 
 Commands = argparse._SubParsersAction
@@ -27,6 +28,7 @@ def add_message_ttl_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> 
     add_name(get, of)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     get.set_defaults(run=_get, scope=of)
+    add_answer(get)
     remove = verbs.add_parser("remove-message-ttl", help="inherit it")
     add_name(remove, of)
     remove.set_defaults(run=_remove, scope=of)
@@ -43,7 +45,9 @@ def _set(options: argparse.Namespace) -> None:
 def _get(options: argparse.Namespace) -> None:
     topic, namespace = _scope(options)
     policies = admin_of(options).policies(topic=topic, namespace=namespace, applied=options.applied)
-    print(f"{policies.message_ttl_ms / 1000:g}" if policies.HasField(_FIELD) else "null")
+    ttl_s = policies.message_ttl_ms / 1000 if policies.HasField(_FIELD) else None
+    text = "null" if ttl_s is None else f"{ttl_s:g}"
+    print_object(options, {"message_ttl_seconds": ttl_s}, text)
 
 
 def _remove(options: argparse.Namespace) -> None:

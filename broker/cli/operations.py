@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import message_id_text
+from ledgerfold.broker.cli.output import add_answer, message_id_text, print_object
 
 Commands = argparse._SubParsersAction
 
@@ -19,6 +19,7 @@ def add_operation_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     terminate = verbs.add_parser("terminate", help="let nothing be published any more, for good")
     add_name(terminate)
     terminate.set_defaults(run=_terminate)
+    add_answer(terminate)
 
 
 def _truncate(options: argparse.Namespace) -> None:
@@ -27,4 +28,5 @@ def _truncate(options: argparse.Namespace) -> None:
 
 def _terminate(options: argparse.Namespace) -> None:
     last = admin_of(options).terminate(options.topic)
-    print(f"Topic successfully terminated at {message_id_text(last)}")
+    last_id = message_id_text(last)
+    print_object(options, {"id": last_id}, f"Topic successfully terminated at {last_id}")

@@ -1,10 +1,14 @@
 """Printing: tables on a terminal, JSON lines in a pipe, or as `-o` says.
 
 * `table`, and `text` of messages: for people. On a terminal nothing is wider than it; what is cut
-  ends with a mark, and `--no-truncate` shows it whole. In a pipe or a file nothing is cut.
+  ends with a mark, and `--no-truncate` shows it whole; sentences are wrapped. In a pipe or a file
+  nothing is cut.
 * `json`: one array, empty when there is nothing. It is written as its rows come, and closed also
   where an error ends them.
 * `jsonl`: an object a line.
+
+What pulsar-admin has a form for is printed in that unless `-o` says otherwise: an answer that is
+one thing is an object then, one that lists things an array of objects, or a line each.
 
 What people read is escaped (tables.py). What is no UTF-8 stands in base64.
 """
@@ -16,12 +20,12 @@ import base64
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
-from ledgerfold.broker.ground.message_ids import id_text
+from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Message, MessageId
@@ -36,6 +40,52 @@ def add_output(parser: argparse.ArgumentParser, choices: Sequence[str]) -> None:
     )
 
 
+def add_answer(parser: argparse.ArgumentParser) -> None:
+    """`-o`, where pulsar-admin's own form is the default."""
+    choices = ("table", "json", "jsonl")
+    help_ = "default: as pulsar-admin prints it"
+    parser.add_argument("-o", "--output", choices=choices, help=help_)
+    parser.add_argument("--no-truncate", action="store_true", help="tables wider than the terminal")
+
+
+def print_answer(options: argparse.Namespace, rows: Iterable[Row], lines: Iterable[str]) -> None:
+    """A list: `lines` unless `-o` was given."""
+    if options.output is not None:
+        print_rows(options, rows)
+        return
+    for line in lines:
+        print(line)
+
+
+def print_object(options: argparse.Namespace, row: Row, text: str | None = None) -> None:
+    """One thing: `text` unless `-o` was given; None: the object, as pulsar-admin prints it."""
+    match options.output:
+        case "table":
+            is_flat = not any(isinstance(value, dict | list) for value in row.values())
+            rows = [row] if is_flat else [*_named(row)]
+            print(aligned(rows, width_of(options)) if rows else "(nothing)")
+        case "jsonl":
+            print(to_json(row))
+        case None if text is not None:
+            print(text)
+        case _:
+            print_document(row)
+
+
+def _named(document: Any, name: str = "") -> Iterator[Row]:
+    """A line for each value of an object, by its path.
+
+    >>> list(_named({"a": {"b": 1, "c": {}}, "d": [2]}))
+    [{'name': 'a.b', 'value': 1}, {'name': 'a.c', 'value': '{}'}, {'name': 'd', 'value': '[2]'}]
+    """
+    if isinstance(document, dict) and document:
+        for each, value in document.items():
+            yield from _named(value, f"{name}.{each}" if name else each)
+    else:
+        is_plain = isinstance(document, str | int | float)
+        yield {"name": name, "value": document if is_plain else to_json(document)}
+
+
 def wants_table(options: argparse.Namespace) -> bool:
     chosen = getattr(options, "output", None)
     return chosen in ("table", "text") or (chosen is None and sys.stdout.isatty())
@@ -48,8 +98,12 @@ def width_of(options: argparse.Namespace) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def print_rows(options: argparse.Namespace, rows: Iterable[Row]) -> None:
-    """As a table or as JSON; when `rows` ends with an error, those before it."""
+def print_rows(
+    options: argparse.Namespace, rows: Iterable[Row], *, wrapped: Collection[str] = ()
+) -> None:
+    """As a table or as JSON; when `rows` ends with an error, those before it. `wrapped`: columns of
+    the table that are not cut where the terminal is too narrow.
+    """
     if not wants_table(options):
         with json_printer(options) as show:
             for row in rows:
@@ -60,9 +114,24 @@ def print_rows(options: argparse.Namespace, rows: Iterable[Row]) -> None:
         listed.extend(rows)
     finally:
         if listed:
-            print(aligned(listed, width_of(options)))
+            print(aligned(listed, width_of(options), wrapped=wrapped))
     if not listed:
         print("(none)", file=sys.stderr)
+
+
+@contextmanager
+def row_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
+    """What comes row by row: JSON as it comes, a table at the end."""
+    if not wants_table(options):
+        with json_printer(options) as show:
+            yield show
+        return
+    listed: list[Row] = []
+    try:
+        yield listed.append
+    finally:
+        if listed:
+            print(aligned(listed, width_of(options)))
 
 
 @contextmanager
@@ -142,6 +211,11 @@ def message_id_text(message_id: MessageId) -> str:
         message_id.partition(),
         message_id.batch_index(),
     )
+
+
+def print_id(options: argparse.Namespace, message_id: MessageId) -> None:
+    text = message_id_text(message_id)
+    print_object(options, {"id": text}, text)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.kafka_config import add_creation_options, created_with
-from ledgerfold.broker.cli.output import print_document
+from ledgerfold.broker.cli.output import add_answer, print_answer, print_object
 from ledgerfold.broker.cli.units import parse_positive
 
 Commands = argparse._SubParsersAction
@@ -31,13 +31,16 @@ def add_partition_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     add_creation_options(create)
     update = add("update-partitioned-topic", "make more partitions", _update)
     _add_partitions(update, "how many in all")
-    add("get-partitioned-topic-metadata", "how many partitions; 0: not partitioned", _metadata)
+    text = "how many partitions; 0: not partitioned"
+    add_answer(add("get-partitioned-topic-metadata", text, _metadata))
     listing = add("list-partitioned-topics", "list partitioned topics", _list, topic=False)
     listing.add_argument("namespace", nargs="?", default="", help="default: all")
+    add_answer(listing)
     delete = add("delete-partitioned-topic", "delete it with its partitions", _delete)
     delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses them")
     stats = add("partitioned-stats", "as stats, of all partitions together", _stats)
     stats.add_argument("--per-partition", action="store_true", help="and of each")
+    add_answer(stats)
 
 
 def _add_partitions(parser: argparse.ArgumentParser, text: str) -> None:
@@ -57,12 +60,12 @@ def _update(options: argparse.Namespace) -> None:
 
 
 def _metadata(options: argparse.Namespace) -> None:
-    print_document(admin_of(options).partitioned_topic_metadata(options.topic))
+    print_object(options, admin_of(options).partitioned_topic_metadata(options.topic))
 
 
 def _list(options: argparse.Namespace) -> None:
-    for topic in admin_of(options).list_partitioned_topics(options.namespace):
-        print(topic)
+    found = admin_of(options).list_partitioned_topics(options.namespace)
+    print_answer(options, ({"topic": each} for each in found), found)
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -71,4 +74,5 @@ def _delete(options: argparse.Namespace) -> None:
 
 def _stats(options: argparse.Namespace) -> None:
     admin = admin_of(options)
-    print_document(admin.partitioned_stats(options.topic, per_partition=options.per_partition))
+    stats = admin.partitioned_stats(options.topic, per_partition=options.per_partition)
+    print_object(options, stats)

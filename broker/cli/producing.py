@@ -14,11 +14,12 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerfold.broker.cli.connecting import add_name, client_of
-from ledgerfold.broker.cli.output import message_id_text
+from ledgerfold.broker.cli.output import message_id_text, row_printer
 from ledgerfold.broker.cli.units import parse_count, parse_positive
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.words import counted
@@ -70,6 +71,8 @@ def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
     add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
     add("-Z", "--empty-is-tombstone", action="store_true", help="an empty value becomes none")
     add("-v", "--verbose", action="store_true", help="print message ids")
+    formats = ("table", "json", "jsonl")
+    add("-o", "--output", choices=formats, help="print message ids so; default: a line each")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -139,12 +142,13 @@ def _produce(options: argparse.Namespace) -> None:
     properties = _properties(options)
     client = client_of(options)
     try:
-        count = send_all(
-            client.create_producer(options.topic, **_producer_options(options)),
-            _outgoing(options),
-            properties=properties,
-            on_stored=_print_id if options.verbose else None,
-        )
+        with _id_printer(options) as on_stored:
+            count = send_all(
+                client.create_producer(options.topic, **_producer_options(options)),
+                _outgoing(options),
+                properties=properties,
+                on_stored=on_stored,
+            )
     finally:
         client.close()
     print(f"{counted(count, 'message')} published to {options.topic}", file=sys.stderr)
@@ -166,6 +170,17 @@ def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
             "max_pending_messages": 0,
         }
     return found
+
+
+@contextmanager
+def _id_printer(options: argparse.Namespace) -> Iterator[Callable[[MessageId], None] | None]:
+    """Prints ids as they come, but as a table, which is as wide as its widest."""
+    if options.output is None:
+        yield _print_id if options.verbose else None
+        return
+    options.no_truncate = True
+    with row_printer(options) as show:
+        yield lambda message_id: show({"id": message_id_text(message_id)})
 
 
 def _print_id(message_id: MessageId) -> None:

@@ -1,12 +1,10 @@
 """Where a read or a subscription begins, as people write it.
 
-    >>> str(parse_start("12:3:0")), parse_start("1704067200000")
+    >>> str(parse_start("12:3:-1:0")), parse_start("1704067200000")
     ('12:3:-1:0', 1704067200000)
 
 * `earliest`, `latest`;
-* a message id: LEDGER:ENTRY, LEDGER:ENTRY:INDEX as the command line prints it, or
-  LEDGER:ENTRY:PARTITION:INDEX as Python does, and the command line for one of a partition, which
-  it names then;
+* a message id, as it is printed everywhere (storage/message_ids.py); one of a partition names it;
 * a publish time: ms since the epoch, or ISO 8601 (local time when it names no zone).
 """
 
@@ -16,14 +14,16 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.ground.names import parse_partition, partition_name
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM, parsed_id
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
 
-_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
-_MESSAGE_ID = re.compile(r"([0-9]+):([0-9]+)(?::(?:(-1|[0-9]+):)?(-1|[0-9]+))?")
+_INT64_MAX = 2**63 - 1
+# For help.
+ID = "L:E[:P[:I]]"
 
 
 def parse_start(text: str) -> MessageId | int:
@@ -34,7 +34,7 @@ def parse_start(text: str) -> MessageId | int:
     time_ms = int(text) if re.fullmatch(r"[0-9]+", text) else _iso_ms(text)
     if time_ms is None or not 0 <= time_ms <= _INT64_MAX:
         raise InvalidRequest(
-            f"{text!r} is no start: write earliest, latest, LEDGER:ENTRY[[:PARTITION]:INDEX], "
+            f"{text!r} is no start: write earliest, latest, {FORM}, "
             "ms since the epoch, or a time like 2024-01-31T12:00:00Z."
         )
     return time_ms
@@ -46,13 +46,10 @@ def parse_message_id(text: str) -> MessageId | None:
 
     if text in ("earliest", "latest"):
         return MessageId.earliest if text == "earliest" else MessageId.latest
-    match = _MESSAGE_ID.fullmatch(text)
-    if match is None:
+    found = parsed_id(text)
+    if found is None:
         return None
-    ledger_id, entry_id = int(match[1]), int(match[2])
-    partition, index = int(match[3] or -1), int(match[4] or -1)
-    if max(ledger_id, entry_id) > _INT64_MAX or max(partition, index) > _INT32_MAX:
-        return None
+    ledger_id, entry_id, partition, index = found
     return MessageId(partition, ledger_id, entry_id, index)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import print_document
+from ledgerfold.broker.cli.output import add_answer, print_object
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def add_strategy_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> Non
     add_name(get, of)
     get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
     get.set_defaults(run=_get, scope=of)
+    add_answer(get)
     remove = verbs.add_parser("remove-compaction-strategy", help="inherit it")
     add_name(remove, of)
     remove.set_defaults(run=_remove, scope=of)
@@ -125,9 +126,9 @@ def _get(options: argparse.Namespace) -> None:
         topic=topic, namespace=namespace, applied=options.applied
     )
     if found is None:
-        print("null")
+        print_object(options, {"name": None, "settings": {}}, "null")
     else:
-        print_document({"name": found.name, "settings": dict(found.settings)})
+        print_object(options, {"name": found.name, "settings": dict(found.settings)})
 
 
 def _remove(options: argparse.Namespace) -> None:

@@ -5,8 +5,14 @@ run  note
   9  as it was
  10
 
-Of a table that is too wide the widest texts are cut, with a mark; when too little of them would be
-left, each row becomes a block of lines, a name and a value each.
+Of a table that is too wide the widest texts are cut, with a mark, or wrapped, where the caller says
+so; when too little of them would be left, each row becomes a block of lines, a name and a value
+each.
+
+>>> print(aligned([{"id": 1, "why": "a newer value of its key follows"}], 26, wrapped=("why",)))
+id  why
+ 1  a newer value of its
+    key follows
 
 What is shown is escaped: a key or value with line breaks or terminal codes in it stays on its line
 and steers nothing.
@@ -15,7 +21,8 @@ and steers nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -39,8 +46,28 @@ def cut(text: str, width: int | None) -> str:
     return set_cell_size(text, max(0, width - 1)) + _MARK
 
 
-def aligned(rows: Sequence[Row], width: int | None = None) -> str:
-    """`rows`, of which there is one at least, in lines of up to `width` cells; None: no limit."""
+def wrapped_lines(text: str, width: int) -> list[str]:
+    """Words as they are, where they fit into lines of `width` cells.
+
+    >>> wrapped_lines("obscured by 1234567890123", 10)
+    ['obscured', 'by', '1234567890', '123']
+    """
+    from rich.cells import cell_len, chop_cells
+
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines += chop_cells(word, max(width, 2))
+    return [line for line in lines if line] or [""]
+
+
+def aligned(rows: Sequence[Row], width: int | None = None, *, wrapped: Collection[str] = ()) -> str:
+    """`rows`, of which there is one at least, in lines of up to `width` cells; None: no limit.
+    `wrapped`: columns whose texts go over several lines instead of being cut.
+    """
     from rich.cells import cell_len
 
     names = list(rows[0])
@@ -51,12 +78,26 @@ def aligned(rows: Sequence[Row], width: int | None = None) -> str:
         room = width - len(_GAP) * (len(names) - 1)
         limit = _text_limit(widths, right, room)
         if limit is None:
-            return _blocks(names, lines[1:], width)
+            return _blocks(names, lines[1:], width, wrapped)
         widths = [
             each if is_number else min(each, limit)
             for each, is_number in zip(widths, right, strict=True)
         ]
-    return "\n".join(_line(line, widths, right) for line in lines)
+    broken = (_broken(line, names, widths, wrapped) for line in lines)
+    return "\n".join(_line(line, widths, right) for parts in broken for line in parts)
+
+
+def _broken(
+    values: Sequence[str], names: Sequence[str], widths: Sequence[int], wrapped: Collection[str]
+) -> Iterable[Sequence[str]]:
+    """A row as one line or several."""
+    if not wrapped:
+        return [values]
+    cells = [
+        wrapped_lines(value, width) if name in wrapped else [value]
+        for name, value, width in zip(names, values, widths, strict=True)
+    ]
+    return zip_longest(*cells, fillvalue="")
 
 
 def _text_limit(widths: Sequence[int], right: Sequence[bool], room: int) -> int | None:
@@ -83,13 +124,24 @@ def _line(values: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
     return _GAP.join(padded).rstrip()
 
 
-def _blocks(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    longest = max(map(len, names))
-    blocks = [
+def _blocks(
+    names: Sequence[str], rows: Sequence[Sequence[str]], width: int, wrapped: Collection[str]
+) -> str:
+    longest = max(map(len, names)) + len(_GAP)
+
+    def lines(name: str, value: str) -> Iterator[str]:
+        head = f"{name:<{longest}}"
+        if name not in wrapped:
+            yield cut(f"{head}{value}".rstrip(), width)
+            return
+        for line in wrapped_lines(value, max(width - longest, 8)):
+            yield f"{head}{line}".rstrip()
+            head = " " * longest
+
+    blocks = (
         "\n".join(
-            cut(f"{name:<{longest}}{_GAP}{value}".rstrip(), width)
-            for name, value in zip(names, row, strict=True)
+            line for name, value in zip(names, row, strict=True) for line in lines(name, value)
         )
         for row in rows
-    ]
+    )
     return "\n\n".join(blocks)

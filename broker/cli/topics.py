@@ -18,9 +18,9 @@ from ledgerfold.broker.cli.kafka_config import (
 from ledgerfold.broker.cli.kafka_logs import add_log_verbs
 from ledgerfold.broker.cli.message_ttl import add_message_ttl_verbs
 from ledgerfold.broker.cli.operations import add_operation_verbs
-from ledgerfold.broker.cli.output import message_id_text, print_document
+from ledgerfold.broker.cli.output import add_answer, print_answer, print_id, print_object
 from ledgerfold.broker.cli.partitions import add_partition_verbs
-from ledgerfold.broker.cli.start_positions import parse_message_id
+from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.strategies import add_strategy_verbs
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
@@ -29,6 +29,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
 )
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -47,14 +48,15 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     listing = verbs.add_parser("list", help="list topics")
     listing.add_argument("namespace", nargs="?", default="", help="default: all")
     listing.set_defaults(run=_list)
-    _verb(verbs, "stats", "counters, subscriptions, last compaction", _stats)
-    _verb(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
+    add_answer(listing)
+    _answering(verbs, "stats", "counters, subscriptions, last compaction", _stats)
+    _answering(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
     _verb(verbs, "unload", "close the topic and load it anew", _unload)
-    _verb(verbs, "trim", "delete ledgers that nothing holds back", _trim)
+    _answering(verbs, "trim", "delete ledgers that nothing holds back", _trim)
     add_operation_verbs(verbs)
-    last = _verb(verbs, "last-message-id", "the last message's id", _last_message_id)
+    last = _answering(verbs, "last-message-id", "the last message's id", _last_message_id)
     last.add_argument("--read-compacted", action="store_true", help="of the compacted view")
-    found = _verb(verbs, "get-message-id", "the first message since a time", _get_message_id)
+    found = _answering(verbs, "get-message-id", "the first message since a time", _get_message_id)
     found.add_argument(
         *("-d", "--datetime"),
         type=parse_moment_ms,
@@ -62,14 +64,14 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="TIME",
         help="2024-01-31T12:00:00+00:00, or ms since the epoch",
     )
-    _verb(verbs, "subscriptions", "list subscriptions", _subscriptions)
+    _answering(verbs, "subscriptions", "list subscriptions", _subscriptions)
     create = _verb(verbs, "create-subscription", "create a durable subscription", _subscribe)
     create.add_argument("-s", "--subscription", required=True, help="its name")
     create.add_argument(
         "-m",
         "--message-id",
         default="latest",
-        metavar="earliest|latest|L:E",
+        metavar=f"earliest|latest|{ID}",
         help="it begins behind",
     )
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
@@ -104,10 +106,21 @@ def _verb(
     return parser
 
 
+def _answering(
+    verbs: Commands[argparse.ArgumentParser], name: str, text: str, run: Run
+) -> argparse.ArgumentParser:
+    """One that shows something."""
+    parser = _verb(verbs, name, text, run)
+    add_answer(parser)
+    return parser
+
+
 def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
     def add(name: str, text: str, run: Run) -> argparse.ArgumentParser:
         parser = _verb(verbs, name, text, run, of)
         parser.set_defaults(scope=of)
+        if name.startswith("get-"):
+            add_answer(parser)
         return parser
 
     threshold = add("set-compaction-threshold", "compact above this backlog", _set_threshold)
@@ -144,16 +157,16 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    for topic in admin_of(options).list_topics(options.namespace):
-        print(topic)
+    found = admin_of(options).list_topics(options.namespace)
+    print_answer(options, ({"topic": each} for each in found), found)
 
 
 def _stats(options: argparse.Namespace) -> None:
-    print_document(admin_of(options).stats(options.topic))
+    print_object(options, admin_of(options).stats(options.topic))
 
 
 def _stats_internal(options: argparse.Namespace) -> None:
-    print_document(admin_of(options).internal_stats(options.topic))
+    print_object(options, admin_of(options).internal_stats(options.topic))
 
 
 def _unload(options: argparse.Namespace) -> None:
@@ -161,29 +174,31 @@ def _unload(options: argparse.Namespace) -> None:
 
 
 def _trim(options: argparse.Namespace) -> None:
-    print(f"{counted(admin_of(options).trim(options.topic), 'ledger')} removed")
+    removed = admin_of(options).trim(options.topic)
+    print_object(options, {"ledgers_removed": removed}, f"{counted(removed, 'ledger')} removed")
 
 
 def _last_message_id(options: argparse.Namespace) -> None:
     last = admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted)
-    print(message_id_text(last))
+    print_id(options, last)
 
 
 def _get_message_id(options: argparse.Namespace) -> None:
     found = admin_of(options).message_id_by_timestamp(options.topic, options.datetime)
-    print(message_id_text(found))
+    print_id(options, found)
 
 
 def _subscriptions(options: argparse.Namespace) -> None:
-    for name in admin_of(options).list_subscriptions(options.topic):
-        print(name)
+    found = admin_of(options).list_subscriptions(options.topic)
+    print_answer(options, ({"subscription": each} for each in found), found)
 
 
 def _subscribe(options: argparse.Namespace) -> None:
     start = parse_message_id(options.message_id)
     if start is None:
-        raise InvalidRequest("A subscription starts at earliest, latest or LEDGER:ENTRY.")
-    admin_of(options).create_subscription(options.topic, options.subscription, start)
+        raise InvalidRequest(f"A subscription starts at earliest, latest or {FORM}.")
+    topic = topic_of(options.topic, start)
+    admin_of(options).create_subscription(topic, options.subscription, start)
 
 
 def _unsubscribe(options: argparse.Namespace) -> None:
@@ -215,7 +230,9 @@ def _set_threshold(options: argparse.Namespace) -> None:
 def _get_threshold(options: argparse.Namespace) -> None:
     policies = _policies(options)
     is_set = policies.HasField("compaction_threshold_bytes")
-    print(policies.compaction_threshold_bytes if is_set else "null")
+    threshold = policies.compaction_threshold_bytes if is_set else None
+    text = "null" if threshold is None else str(threshold)
+    print_object(options, {"compaction_threshold_bytes": threshold}, text)
 
 
 def _remove_threshold(options: argparse.Namespace) -> None:
@@ -233,9 +250,9 @@ def _get_retention(options: argparse.Namespace) -> None:
     policies = _policies(options)
     if policies.HasField("retention_ms") or policies.HasField("retention_bytes"):
         document = {"time_ms": policies.retention_ms, "size_bytes": policies.retention_bytes}
-        print_document(document)
+        print_object(options, document)
     else:
-        print("null")
+        print_object(options, {"time_ms": None, "size_bytes": None}, "null")
 
 
 def _remove_retention(options: argparse.Namespace) -> None:

@@ -13,24 +13,24 @@ Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import add_output, json_printer, wants_table, width_of
-from ledgerfold.broker.cli.tables import Row, aligned
-from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.cli.tables import Row
 from ledgerfold.broker.cli.what_if_file import add_file, ask_about_file, file_of
 from ledgerfold.broker.cli.what_if_options import Question, add_question, question_of
 from ledgerfold.broker.cli.what_if_plot import check_plot, write_plot
 from ledgerfold.broker.cli.what_if_rows import (
     cleaning_row,
+    compared_names,
     difference_row,
     input_row,
     replay_row,
     strategy_row,
 )
+from ledgerfold.broker.cli.what_if_tables import print_tables
 
 if TYPE_CHECKING:
     from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -60,7 +60,7 @@ def _what_if(options: argparse.Namespace) -> None:
         write_plot(options.plot, found)
     if wants_table(options):
         for each in found:
-            _print_tables(options, each)
+            print_tables(each, width_of(options))
     else:
         with json_printer(options) as show:
             for row in _rows(found):
@@ -71,7 +71,7 @@ def _ask(options: argparse.Namespace, question: Question) -> Sequence[TopicWhatI
     file = file_of(options)
     if file is not None:
         about = ask_about_file(
-            *file,
+            file,
             question,
             spark_master=options.spark_master,
             retain_null_key=options.retain_null_key,
@@ -93,7 +93,7 @@ def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
         yield topic | {"about": "input"} | input_row(each.input)
         for forecast in each.forecasts:
             yield topic | {"about": "strategy"} | strategy_row(forecast)
-        names = _names(each)
+        names = compared_names(each)
         for difference in each.differences.listed:
             yield topic | {"about": "difference"} | difference_row(difference, names)
         if each.HasField("differences"):
@@ -102,66 +102,3 @@ def _rows(found: Sequence[TopicWhatIf]) -> Iterator[Row]:
             yield topic | {"about": "replay"} | replay_row(replay)
         for cleaning in each.cleanings:
             yield topic | {"about": "cleaning"} | cleaning_row(cleaning)
-
-
-def _names(found: TopicWhatIf) -> list[str]:
-    """Of the strategies that are compared: Ledgerfold's."""
-    from ledgerfold.strategies.catalogue import listed
-
-    return [
-        strategy_row(each)["strategy"]
-        for each in found.forecasts
-        if listed(each.strategy.name) is not None
-    ]
-
-
-def _print_tables(options: argparse.Namespace, found: TopicWhatIf) -> None:
-    given = found.input
-    if found.cleanings:
-        print(
-            f"{found.topic}: the log has {given.messages} records in {given.entries} batches "
-            f"({format_size(given.bytes)}, {given.tombstones} tombstones)"
-        )
-        _print(options, [_shown(cleaning_row(each)) for each in found.cleanings])
-        return
-    print(
-        f"{found.topic}: a run would read {given.messages} messages "
-        f"({format_size(given.bytes)}, {given.tombstones} tombstones, "
-        f"{given.null_keys} without a key)"
-    )
-    forecast = [each for each in found.forecasts if not each.not_forecast]
-    for each in found.forecasts:
-        if each.not_forecast:
-            print(f"{strategy_row(each)['strategy']}: {each.not_forecast}", file=sys.stderr)
-    _print(options, [_shown(strategy_row(each)) for each in forecast])
-    if found.HasField("differences"):
-        print(f"\n{found.differences.keys} keys differ")
-        names = _names(found)
-        _print(options, [_kept(difference_row(each, names)) for each in found.differences.listed])
-    if found.replays:
-        print("\nThe topic's history, replayed")
-        _print(options, [_shown(replay_row(each)) for each in found.replays])
-
-
-def _print(options: argparse.Namespace, rows: Sequence[Row]) -> None:
-    if rows:
-        print(aligned(rows, width_of(options)))
-
-
-def _shown(row: Row) -> Row:
-    """For people: sizes with units, points left to pictures."""
-    return {
-        name.removesuffix("_bytes"): format_size(value) if name.endswith("bytes") else value
-        for name, value in row.items()
-        if name not in ("points", "bytes_estimated")
-    }
-
-
-def _kept(row: Row) -> Row:
-    """A column for each strategy."""
-    shown: dict[str, Any] = {"key": row["key"]}
-    for kept in row["kept"]:
-        last = "(gone)" if kept["last"] is None else f"{kept['last']} {kept['value']}"
-        more = f" (+{kept['messages'] - 1})" if kept["messages"] > 1 else ""
-        shown[kept["strategy"]] = last + more
-    return shown

@@ -1,8 +1,11 @@
 """`what-if` over a file, without a topic and without a broker.
 
 Columns, or fields of JSON lines: `key`, `value`, and where they are there `event_time_ms` and
-`publish_time_ms`. A row without a value is a tombstone; in JSON a null key, or none, is no key. The
-rows are written as a log into a temporary folder, and a compactor of our own looks at it.
+`publish_time_ms`. A row without a value is a tombstone; in JSON a null key, or none, is no key.
+With `--key` the rows become messages as `import` makes them of the same options: the row is the
+value unless `--value` names a field, and there are no event times unless `--event-time` does.
+
+The rows are written as a log into a temporary folder, and a compactor of our own looks at it.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.connecting import refuse_url
 from ledgerfold.broker.cli.import_rows import Row, Rows, opened, read_rows
+from ledgerfold.broker.cli.row_rules import RowRules, add_row_rules, message_of_row, rules_of
 from ledgerfold.broker.cli.what_if_options import Question
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -24,8 +28,24 @@ if TYPE_CHECKING:
     from ledgerfold.broker.whatif.file_log import FileMessage
     from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
-_TIMES = ("event_time_ms", "publish_time_ms")
+_EVENT_TIME, _PUBLISH_TIME = "event_time_ms", "publish_time_ms"
 _INT64_MAX = 2**63 - 1
+
+
+class File(NamedTuple):
+    """`rules` None: its fields have the names above. `event_time`: the field that was named."""
+
+    name: str
+    format: str
+    rules: RowRules | None = None
+    event_time: str | None = None
+
+    @property
+    def wanted(self) -> list[str]:
+        """Columns that a CSV file must have."""
+        if self.rules is not None:
+            return self.rules.fields
+        return ["key", "value"] + ([self.event_time] if self.event_time else [])
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +53,7 @@ def add_file(parser: argparse.ArgumentParser) -> None:
         "--csv", metavar="FILE", help="look at a file; columns key, value, event_time_ms, ..."
     )
     parser.add_argument("--jsonl", metavar="FILE", help="the same, a JSON object a line")
+    add_row_rules(parser)
     parser.add_argument(
         "--spark-master",
         default="local[2]",
@@ -43,8 +64,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--retain-null-key", action="store_true", help=keys)
 
 
-def file_of(options: argparse.Namespace) -> tuple[str, str] | None:
-    """Its name and format; None: a topic is looked at. Raises InvalidRequest."""
+def file_of(options: argparse.Namespace) -> File | None:
+    """None: a topic is looked at. Raises InvalidRequest."""
     given = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
     if len(given) + (options.topic is not None) != 1:
         raise InvalidRequest("Say what to look at: a topic, or --csv FILE, or --jsonl FILE.")
@@ -55,13 +76,27 @@ def file_of(options: argparse.Namespace) -> tuple[str, str] | None:
                 f"--config is of a Kafka topic's cleaner, and --{given[0][1]} is no topic: import "
                 "a log with `import kafka-log`."
             )
-    elif options.retain_null_key:
+        return _with_rules(*given[0], options)
+    if options.retain_null_key:
         raise InvalidRequest("A topic has its own policy; --retain-null-key is for a file.")
-    return given[0] if given else None
+    if options.key or options.value or options.event_time or options.tombstone_when:
+        raise InvalidRequest(
+            "A topic has messages; --key, --value, --event-time and --tombstone-when are of the "
+            "rows of a file."
+        )
+    return None
+
+
+def _with_rules(name: str, format_: str, options: argparse.Namespace) -> File:
+    if options.key is not None:
+        return File(name, format_, rules_of(options), options.event_time)
+    if options.value is not None or options.tombstone_when is not None:
+        raise InvalidRequest("--value and --tombstone-when go with --key, as in `import`.")
+    return File(name, format_, None, options.event_time)
 
 
 def ask_about_file(
-    name: str, format_: str, question: Question, *, spark_master: str, retain_null_key: bool
+    file: File, question: Question, *, spark_master: str, retain_null_key: bool
 ) -> TopicWhatIf:
     """Raises InvalidRequest, naming the line; OSError; and what a compactor raises."""
     from ledgerfold.broker.whatif.file_log import write_log
@@ -72,10 +107,10 @@ def ask_about_file(
 
     with tempfile.TemporaryDirectory(prefix="ledgerfold-what-if-") as folder:
         data_dir = Path(folder)
-        with opened(name) as lines:
-            rows = read_rows(lines, format_, ("key", "value") if format_ == "csv" else ())
-            plan = write_log(data_dir, _messages(rows), int(time.time() * 1000))
-        plan.topic, plan.retain_null_key = name, retain_null_key
+        with opened(file.name) as lines:
+            rows = read_rows(lines, file.format, file.wanted)
+            plan = write_log(data_dir, _messages(rows, file), int(time.time() * 1000))
+        plan.topic, plan.retain_null_key = file.name, retain_null_key
         request = AnalyzeRequest(
             plan=plan,
             strategies=question.strategies or [CompactionStrategy(name=DEFAULT)],
@@ -85,34 +120,43 @@ def ask_about_file(
         if question.replays:
             request.history.CopyFrom(plan)
         found = ask_own_worker(data_dir, request, spark_master)
-    found.topic = name
+    found.topic = file.name
     return found
 
 
-def _messages(rows: Rows) -> Iterable[FileMessage]:
+def _messages(rows: Rows, file: File) -> Iterable[FileMessage]:
     for row in rows:
         if isinstance(row, InvalidRequest):
             raise row
-        yield to_message(row)
+        yield to_message(row, file)
 
 
-def to_message(row: Row) -> FileMessage:
+def to_message(row: Row, file: File) -> FileMessage:
     """Raises InvalidRequest, naming the line."""
     from ledgerfold.broker.whatif.file_log import FileMessage
 
+    if file.rules is not None:
+        imported = message_of_row(row, file.rules)
+        return FileMessage(
+            (imported.key or "").encode(),
+            imported.value or b"",
+            imported.event_time_ms or 0,
+            _time_ms(row, _PUBLISH_TIME),
+        )
     key, value = row.texts.get("key"), row.texts.get("value")
     try:
         return FileMessage(
             None if key is None else key.encode(),
             (value or "").encode(),
-            *(_time_ms(row, name) for name in _TIMES),
+            _time_ms(row, file.event_time or _EVENT_TIME, is_needed=file.event_time is not None),
+            _time_ms(row, _PUBLISH_TIME),
         )
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"Line {row.line}: {error.object!r} is no text.") from error
 
 
-def _time_ms(row: Row, name: str) -> int:
-    text = row.texts.get(name) or "0"
+def _time_ms(row: Row, name: str, *, is_needed: bool = False) -> int:
+    text = row.texts.get(name) or ("" if is_needed else "0")
     if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
         raise InvalidRequest(f"Line {row.line}: {name!r} is no time in ms: {text}")
     return int(text)

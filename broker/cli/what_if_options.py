@@ -87,6 +87,8 @@ def question_of(options: argparse.Namespace) -> Question:
     """Raises InvalidRequest."""
     from ledgerfold.v1.what_if_pb2 import ReplaySetting
 
+    if options.diff and len(options.strategy) < 2:
+        raise InvalidRequest("--diff compares strategies: name two at least, by --strategy.")
     thresholds = chain.from_iterable(options.threshold)
     intervals = chain.from_iterable(options.every)
     return Question(

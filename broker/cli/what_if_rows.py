@@ -1,4 +1,8 @@
-"""The answers of `what-if` as rows: the same names in JSON and in tables."""
+"""The answers of `what-if` as rows: the same names in JSON and in tables.
+
+`estimated` names those figures of a row that are: what follows from the bytes of entries that would
+be built anew. The others are exact.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,8 @@ import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.broker.ground.traffic import iso_time
+from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -19,10 +23,20 @@ if TYPE_CHECKING:
         Replay,
         ReplaySetting,
         StrategyForecast,
+        TopicWhatIf,
         WhatIfInput,
     )
 
 Row = dict[str, Any]
+_OF_STRATEGY = ["bytes", "reclaimable_bytes", "garbage_ratio"]
+_OF_REPLAY = [
+    "read_bytes",
+    "rewritten_bytes",
+    "write_amplification",
+    "peak_space_bytes",
+    "mean_space_bytes",
+]
+_OF_CLEANING = ["end_space_bytes", "deleted_bytes"]
 
 
 def input_row(given: WhatIfInput) -> Row:
@@ -48,6 +62,7 @@ def strategy_row(forecast: StrategyForecast) -> Row:
         "removed_events": forecast.removed_events,
         "reclaimable_bytes": forecast.bytes_reclaimable,
         "garbage_ratio": round(forecast.garbage_ratio, 4),
+        "estimated": _OF_STRATEGY if forecast.bytes_estimated else [],
     }
 
 
@@ -55,6 +70,11 @@ def strategy_text(strategy: CompactionStrategy) -> str:
     """As the option has it."""
     settings = ",".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
     return f"{strategy.name}:{settings}" if settings else str(strategy.name)
+
+
+def compared_names(found: TopicWhatIf) -> list[str]:
+    """Of the strategies whose messages are compared."""
+    return [strategy_text(each.strategy) for each in found.forecasts if not each.not_forecast]
 
 
 def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
@@ -89,6 +109,9 @@ def replay_row(replay: Replay) -> Row:
         "peak_space_bytes": replay.space_peak_bytes,
         "mean_space_bytes": round(replay.space_mean_bytes),
         "mean_rewind_bytes": round(replay.rewind_mean_bytes),
+        # What runs leave is counted by the shares of messages; what is published is not.
+        "estimated": [*_OF_REPLAY, "mean_rewind_bytes"] if replay.runs else [],
+        "why_no_run": replay.why_no_run or None,
     }
 
 
@@ -109,6 +132,8 @@ def cleaning_row(cleaning: CleaningReplay) -> Row:
         "tombstones": cleaning.tombstones_end,
         "begins": iso_time(cleaning.begin_ms),
         "ends": iso_time(cleaning.end_ms),
+        "estimated": [*_OF_REPLAY, *_OF_CLEANING] if cleaning.bytes_estimated else [],
+        "why_no_round": cleaning.why_no_round or None,
     }
 
 

@@ -64,11 +64,13 @@ class Admin(PolicyCalls, Outlook):
 
     # The broker.
 
-    def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
-        """Version, data directory, durability, and how the compactor is."""
-        info: admin_pb2.GetBrokerInfoResponse = self._call(
-            self._admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
-        )
+    def broker_info(self, *, await_compactor: bool = False) -> admin_pb2.GetBrokerInfoResponse:
+        """Version, data directory, durability, and how the compactor is.
+
+        `await_compactor`: waits until it is known whether one can work there, 10 s at most.
+        """
+        request = admin_pb2.GetBrokerInfoRequest(await_compactor=await_compactor)
+        info: admin_pb2.GetBrokerInfoResponse = self._call(self._admin.GetBrokerInfo, request)
         return info
 
     def clock(self) -> admin_pb2.GetClockResponse:
@@ -180,7 +182,7 @@ class Admin(PolicyCalls, Outlook):
         return MessageId.of_record(self._call(self._admin.TerminateTopic, request).last_message_id)
 
     def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
-        """-1:-1:-1:-1 when the topic is empty."""
+        """-1:-1 when the topic is empty."""
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
         return MessageId.of_record(self._call(self._data.GetLastMessageId, request).message_id)
 

@@ -28,6 +28,13 @@ from ledgerfold.broker.client.address import address_of
 from ledgerfold.broker.client.aio_consumer import Consumer, Reader
 from ledgerfold.broker.client.aio_producer import Producer
 from ledgerfold.broker.client.aio_table_view import TableView, run_here
+from ledgerfold.broker.client.arguments import (
+    OF_AIO_CONSUMER,
+    OF_CLIENT,
+    OF_PRODUCER,
+    OF_READER,
+    says_unknown,
+)
 from ledgerfold.broker.client.connection import (
     ClientSettings,
     Connection,
@@ -62,6 +69,7 @@ __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
 class Client:
     """A connection to one broker, for the running event loop. See `ledgerfold.Client`."""
 
+    @says_unknown(OF_CLIENT)
     def __init__(
         self,
         service_url: str,
@@ -96,6 +104,7 @@ class Client:
             self._connected = Connection(self._service_url, self._settings)
         return self._connected
 
+    @says_unknown(OF_PRODUCER)
     async def create_producer(
         self,
         topic: str,
@@ -139,6 +148,7 @@ class Client:
         await self._opened(producer, core.shut_down)
         return producer
 
+    @says_unknown(OF_AIO_CONSUMER)
     async def subscribe(
         self,
         topic: str,
@@ -175,6 +185,7 @@ class Client:
         await self._opened(consumer, core.shut_down)
         return consumer
 
+    @says_unknown(OF_READER)
     async def create_reader(
         self,
         topic: str,
@@ -205,6 +216,7 @@ class Client:
         await self._opened(reader, core.close)
         return reader
 
+    @says_unknown({})
     async def create_table_view(
         self,
         topic: str,

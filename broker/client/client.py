@@ -20,6 +20,13 @@ from typing import Any, Protocol, TypeVar
 
 from ledgerfold.broker.client import forks
 from ledgerfold.broker.client.address import address_of
+from ledgerfold.broker.client.arguments import (
+    OF_CLIENT,
+    OF_CONSUMER,
+    OF_PRODUCER,
+    OF_READER,
+    says_unknown,
+)
 from ledgerfold.broker.client.connection import (
     ClientSettings,
     Connection,
@@ -73,6 +80,7 @@ class Client:
     Create the client after the fork; that raises NotAllowed where the parent had one open.
     """
 
+    @says_unknown(OF_CLIENT)
     def __init__(
         self,
         service_url: str,
@@ -99,6 +107,7 @@ class Client:
         self._is_closed = False
         forks.belongs_to_this_process(self)
 
+    @says_unknown(OF_PRODUCER)
     def create_producer(
         self,
         topic: str,
@@ -159,6 +168,7 @@ class Client:
         self._opened(producer, core.shut_down)
         return producer
 
+    @says_unknown(OF_CONSUMER)
     def subscribe(
         self,
         topic: str,
@@ -204,6 +214,7 @@ class Client:
         self._opened(consumer, core.shut_down)
         return consumer
 
+    @says_unknown(OF_READER)
     def create_reader(
         self,
         topic: str,
@@ -248,6 +259,7 @@ class Client:
         self._opened(reader, core.close)
         return reader
 
+    @says_unknown({})
     def create_table_view(
         self,
         topic: str,
@@ -257,11 +269,13 @@ class Client:
     ) -> TableView:
         """Opens a table view, and returns when it holds all that is in the topic now.
 
-        The topic is created if need be. `subscription_name` names the view's readers in what the
-        broker shows. `schema`: its `decode` makes values of contents; without one, values are the
-        contents as bytes. Keys are those of `Message.partition_key`. `strategy`: an object with
-        `should_keep_left` (ledgerfold.strategies), the view's own, which says whether a message
-        takes its key's place; without one it does. Raises NotAllowed, InvalidRequest, Unavailable,
+        The topic is created if need be. `subscription_name`: of the view's readers; while it is
+        open, no other view, reader or consumer of the topic may have it (SubscriptionBusy), nor a
+        durable subscription be of that name (NotAllowed). None: one is made up. `schema`: its
+        `decode` makes values of contents; without one, values are the contents as bytes. Keys are
+        those of `Message.partition_key`. `strategy`: an object with `should_keep_left`
+        (ledgerfold.strategies), the view's own, which says whether a message takes its key's place;
+        without one it does. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable,
         Corruption.
         """
         config = TableViewConfig(topic, subscription_name, schema, strategy)

@@ -147,7 +147,7 @@ class Consumer:
         return self._core.has_message_now() or self._io.call(self._core.is_behind())
 
     def get_last_message_id(self) -> MessageId:
-        """Of the topic, in the view that this consumer reads; -1:-1:-1:-1 when it is empty.
+        """Of the topic, in the view that this consumer reads; -1:-1 when it is empty.
 
         Raises NotAllowed on a partitioned topic, as Pulsar's client does: it has several.
         """

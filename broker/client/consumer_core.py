@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ledgerfold.broker.client.arguments import name_choices, one_topic
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.inbox import Inbox
 from ledgerfold.broker.client.message import Message, ReceivedEntry
@@ -52,7 +53,9 @@ class ConsumerConfig:
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
 
     def __post_init__(self) -> None:
-        if not self.subscription_name:
+        one_topic(self.topic)
+        name_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
+        if not self.subscription_name or not isinstance(self.subscription_name, str):
             raise InvalidRequest("A subscription needs a name.")
         if self.receiver_queue_size < 1:
             raise InvalidRequest("receiver_queue_size is 1 message or more.")

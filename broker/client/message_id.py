@@ -4,7 +4,8 @@
     >>> str(first), first < MessageId(-1, 12, 4), MessageId.deserialize(first.serialize()) == first
     ('12:3:-1:0', True, True)
 
-Ids are ordered as published: by ledger, entry, batch index, partition, as in Pulsar.
+They are written as everywhere (storage/message_ids.py), and ordered as published: by ledger, entry,
+batch index, partition, as in Pulsar.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1 import records_pb2
 
 _MAX = 2**63 - 1
@@ -108,7 +110,7 @@ class MessageId:
         return hash(self._order())
 
     def __str__(self) -> str:
-        return f"{self._ledger_id}:{self._entry_id}:{self._partition}:{self._batch_index}"
+        return id_text(self._ledger_id, self._entry_id, self._partition, self._batch_index)
 
     def __repr__(self) -> str:
         return f"MessageId({self})"

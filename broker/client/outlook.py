@@ -63,7 +63,8 @@ class Outlook:
         """What each strategy would leave of the next run's input, without a change; of a
         partitioned topic for each partition. No strategy: the topic's own.
 
-        `differences_max`: lists so many keys that the strategies leave with other messages.
+        `differences_max`: lists so many keys that the strategies, two at least, leave with other
+        messages.
         `replays`: times to compact, tried on the topic's history under the first strategy.
         `trials`: of a Kafka topic, which has nothing of that, settings by Kafka's names to replay
         its history under. The whole topic's keys are read for it, so there is no time limit but

@@ -19,9 +19,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1 import data_pb2
 
 _log = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ledgerfold.broker.client.arguments import name_choices, one_topic
 from ledgerfold.broker.client.batching import container_for
 from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.options import (
@@ -49,6 +50,14 @@ class ProducerConfig:
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
 
     def __post_init__(self) -> None:
+        one_topic(self.topic)
+        name_choices(
+            self,
+            compression_type=CompressionType,
+            batching_type=BatchingType,
+            message_routing_mode=PartitionsRoutingMode,
+            hashing_scheme=HashingScheme,
+        )
         initial = self.initial_sequence_id
         if initial is not None and not -1 <= initial <= _SEQUENCE_ID_MAX:
             raise InvalidRequest(

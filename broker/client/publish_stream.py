@@ -24,11 +24,11 @@ from ledgerfold.broker.client.connection import Connection
 from ledgerfold.broker.client.kept_stream import KeptStream
 from ledgerfold.broker.client.pending import PendingEntry
 from ledgerfold.broker.client.sequences import Sequences
-from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
 from ledgerfold.storage.error_codec import decode_error
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError, Timeout
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
 
 # A frame costs about as much as 100 KB of it: small entries travel together.

@@ -44,6 +44,7 @@ class ReadStream(KeptStream):
         read_compacted: bool,
         read_committed: bool,
         reader_name: str,
+        subscription: str,
         queue_size: int,
     ) -> None:
         super().__init__(connection, f"reader {reader_name!r} of topic {topic}")
@@ -53,7 +54,7 @@ class ReadStream(KeptStream):
         self._opened_at = start
         self._inbox = inbox
         self._read_compacted, self._read_committed = read_compacted, read_committed
-        self._reader_name = reader_name
+        self._reader_name, self._subscription = reader_name, subscription
         self._permits = Permits(queue_size)
         self._ids = count(1)
         self._checks: dict[int, asyncio.Future[bool]] = {}
@@ -143,6 +144,7 @@ class ReadStream(KeptStream):
             start=self._start,
             read_compacted=self._read_compacted,
             reader_name=self._reader_name,
+            subscription=self._subscription,
             is_raw=self._is_raw,
             read_committed=self._read_committed,
         )

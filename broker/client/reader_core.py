@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ledgerfold.broker.client.arguments import one_topic
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.inbox import Inbox
 from ledgerfold.broker.client.message_id import MessageId
@@ -36,8 +37,11 @@ class ReaderConfig:
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
+    # A table view's: nobody else reads under it meanwhile.
+    subscription: str = ""
 
     def __post_init__(self) -> None:
+        one_topic(self.topic)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
         if sum(start is not None for start in starts) != 1:
             raise InvalidRequest(
@@ -92,6 +96,7 @@ class ReaderCore:
             read_compacted=config.is_read_compacted,
             read_committed=config.read_committed,
             reader_name=config.reader_name,
+            subscription=config.subscription,
             queue_size=config.receiver_queue_size,
         )
         core.receiver = Receiver(

@@ -17,12 +17,12 @@ from operator import length_hint
 from ledgerfold.broker.client.inbox import Delivery, Inbox
 from ledgerfold.broker.client.message import Message, ReceivedEntry, ReceivedRecords
 from ledgerfold.broker.client.message_id import MessageId
-from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.kafka.entries import KafkaBatch
+from ledgerfold.storage.partition_names import partition_index
 
 
 class FirstMessage:

@@ -34,11 +34,11 @@ class TableFollower:
     """Follows one topic. Made on the event loop; `run` says where the table is written."""
 
     def __init__(
-        self, connection: Connection, topic: str, reader_name: str, table: Table, run: Run
+        self, connection: Connection, topic: str, subscription: str, table: Table, run: Run
     ) -> None:
         self.topic = topic
         self._connection = connection
-        self._reader_name = reader_name
+        self._subscription = subscription
         self._table = table
         self._run = run
         self.applied = EARLIEST
@@ -50,10 +50,10 @@ class TableFollower:
 
     @classmethod
     async def open(
-        cls, connection: Connection, topic: str, reader_name: str, table: Table, run: Run
+        cls, connection: Connection, topic: str, subscription: str, table: Table, run: Run
     ) -> TableFollower:
         """Connects and begins. Raises what the broker answers."""
-        follower = cls(connection, topic, reader_name, table, run)
+        follower = cls(connection, topic, subscription, table, run)
         follower._reader = await follower._open_reader()
         follower._task = asyncio.create_task(follower._follow())
         return follower
@@ -82,7 +82,11 @@ class TableFollower:
         behind = MessageId(-1, *self.applied)
         is_kafka = await is_kafka_topic(self._connection, self.topic)
         config = ReaderConfig(
-            self.topic, behind, is_read_compacted=not is_kafka, reader_name=self._reader_name
+            self.topic,
+            behind,
+            is_read_compacted=not is_kafka,
+            reader_name=self._subscription,
+            subscription=self._subscription,
         )
         return await ReaderCore.open(self._connection, config)
 

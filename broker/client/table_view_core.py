@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from ledgerfold.broker.client.arguments import one_topic
 from ledgerfold.broker.client.connection import Connection, full_topic_name
 from ledgerfold.broker.client.forks import belongs_to_this_process
 from ledgerfold.broker.client.partition_set import PartitionSet, partition_count
@@ -30,6 +31,9 @@ class TableViewConfig:
     schema: Schema | None = None
     # None: the last message of each key.
     strategy: TopicCompactionStrategy | None = None
+
+    def __post_init__(self) -> None:
+        one_topic(self.topic)
 
 
 class TableViewCore:

@@ -32,7 +32,7 @@ from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.storage.segment import record_position, segments_sealed
 from ledgerfold.v1.compactor_pb2 import Manifest
-from ledgerfold.v1.records_pb2 import RunRecord, SegmentRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import LedgerRecord, RunRecord, SegmentRecord, TopicRecord
 
 
 class ViewedTopic(Protocol):
@@ -140,9 +140,7 @@ async def commit(
     and MissingFile when the files are not what the manifest says, and what snapshot() raises.
     Nothing has changed then.
     """
-    ledger = await asyncio.to_thread(
-        topic.store.verify_compacted, run.ledger_id, topic.name, list(manifest.segments)
-    )
+    ledger = await asyncio.to_thread(_verified, topic, run, manifest)
     previous = topic.log.horizon
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -166,6 +164,14 @@ async def commit(
     # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
     if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
         await topic.trim()
+
+
+def _verified(topic: ViewedTopic, run: RunRecord, manifest: Manifest) -> LedgerRecord:
+    """Verifies the run's files and labels their ledger."""
+    store, segments = topic.store, list(manifest.segments)
+    ledger = store.verify_compacted(run.ledger_id, topic.name, segments)
+    store.label_compacted(ledger, run=run)
+    return ledger
 
 
 def _check_unchanged(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:

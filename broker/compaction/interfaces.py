@@ -24,6 +24,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import (
     CompactionStrategy,
@@ -139,6 +141,10 @@ class OwnCompactor(Compactor, Protocol):
         ...
 
     async def stop(self) -> None: ...
+    async def known(self) -> None:
+        """Returns when it is known whether it can work here; `message` says what it does then."""
+        ...
+
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """A round of Kafka's cleaner. Cancelling the task ends it in the worker, as in run()."""
         ...
@@ -151,6 +157,10 @@ class OwnCompactor(Compactor, Protocol):
         """Whether one of the user's own can be set. Raises InvalidStrategy, CompactorUnavailable
         (nobody can tell now).
         """
+        ...
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """What a strategy of the user's own says of messages. Raises CompactorUnavailable."""
         ...
 
 

@@ -44,6 +44,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -142,6 +144,13 @@ class ServiceCompactor:
     def start(self) -> None:
         """Its thread; the service was made before the broker."""
         self._thread.start()
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Raises CompactorUnavailable."""
+        raise CompactorUnavailable(f"{self._name} tells nothing of what strategies say.")
+
+    async def known(self) -> None:
+        """It is there."""
 
     def retry_now(self) -> None:
         """It is never away for a while."""

@@ -6,14 +6,15 @@ The broker never waits for it: it serves while Spark starts, and when there is n
 States (admin.proto, CompactorState) and what moves them:
 
     STARTING     no worker was ready yet      -> READY | RESTARTING | UNAVAILABLE
-    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving)
+    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving: its JVM
+                 died, say. Its runs still tell how they ended)
     RESTARTING   it died; starting again after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
                  healthy minute               -> READY | RESTARTING | UNAVAILABLE
     UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); tried again
                  each 30 s and at the next admin trigger   -> STARTING
     DISABLED     `--compactor off`
 
-Health is grpc.health.v1, Watch of "ledgerfold.v1.CompactorService".
+Health is grpc.health.v1 (worker_health.py).
 
 A worker takes plans only from those who know its secret: one made up for a process of our own, and
 LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
@@ -30,16 +31,19 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import grpc
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from ledgerfold.broker.compaction.interfaces import OnProgress
 from ledgerfold.broker.compaction.worker_connection import CHANNEL_OPTIONS, WorkerConnection
+from ledgerfold.broker.compaction.worker_health import STOPPED, follow_health
+from ledgerfold.broker.compaction.worker_limits import (
+    PAUSE_MAX_MS,
+    SupervisorLimits,
+    pause_after_ms,
+)
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
 from ledgerfold.storage.errors import CompactorUnavailable
@@ -57,6 +61,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -64,10 +70,6 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
 
-SERVICE = "ledgerfold.v1.CompactorService"
-PAUSE_MIN_MS = 500
-PAUSE_MAX_MS = 30_000
-HEALTHY_MS = 60_000
 SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
@@ -76,28 +78,11 @@ _NO_PYSPARK = (
     "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
+WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class SupervisorLimits:
-    """How long to wait, in seconds."""
-
-    # A run, for a worker that is ready.
-    ready: float = 120.0
-    # For a new process to say where it listens.
-    listening: float = 60.0
-    # For Spark to be warm after that.
-    warm: float = 300.0
-    # For a worker, and for what it says of a strategy that is being set.
-    check: float = 25.0
-    # For a worker to end a cancelled run, before it is killed.
-    cancel: float = 10.0
-    # Between SIGTERM and SIGKILL.
-    stop: float = 5.0
 
 
 class Ending(NamedTuple):
@@ -105,13 +90,6 @@ class Ending(NamedTuple):
 
     why: str
     is_hopeless: bool = False
-
-
-def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
-    """The pause before the next start. `healthy_ms`: how long the worker that died was ready."""
-    if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
-        return PAUSE_MIN_MS
-    return min(previous_ms * 2, PAUSE_MAX_MS)
 
 
 class CompactorSupervisor:
@@ -142,6 +120,7 @@ class CompactorSupervisor:
         self._process: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready_ms: int | None = None
+        self._is_warming_up = False
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
         if settings.compactor == "off":
@@ -212,6 +191,14 @@ class CompactorSupervisor:
             why = late if isinstance(error, TimeoutError) else str(error)
             raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
 
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Spark need not be up for it. Raises CompactorUnavailable."""
+        try:
+            async with asyncio.timeout(self._limits.check):
+                return await (await self._any_connection()).tell_choices(request)
+        except TimeoutError:
+            raise CompactorUnavailable(self.message or "It did not answer in time.") from None
+
     async def _any_connection(self) -> WorkerConnection:
         """Whether or not it is ready for runs."""
         while self._connection is None:
@@ -229,6 +216,12 @@ class CompactorSupervisor:
         timeout_seconds = self._limits.cancel + self._limits.stop
         await asyncio.wait({connection.ended}, timeout=timeout_seconds)
         return connection.ended.done()
+
+    async def known(self) -> None:
+        """Returns when it is not to be found out any more whether it can work here."""
+        starting = (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING)
+        while self.state in starting and not self._is_warming_up:
+            await self._changed.wait()
 
     async def wait_ready(self) -> None:
         """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
@@ -250,7 +243,7 @@ class CompactorSupervisor:
     async def _supervise(self) -> None:
         pause_ms = 0
         while True:
-            self._ready_ms = None
+            self._ready_ms, self._is_warming_up = None, False
             ending = await self._life()
             healthy_ms = 0 if self._ready_ms is None else self._clock_ms() - self._ready_ms
             pause_ms = pause_after_ms(pause_ms, healthy_ms)
@@ -314,7 +307,8 @@ class CompactorSupervisor:
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
             self._wake()
-            watching = asyncio.create_task(self._watch_health(channel))
+            following = follow_health(channel, self._limits.warm, self._limits.leave, self)
+            watching = asyncio.create_task(following)
             why = "the broker stopped it"
             try:
                 exited = set() if process is None else {process.exited}
@@ -347,28 +341,23 @@ class CompactorSupervisor:
                 return process.describe_exit()
         return watching.result()
 
-    async def _watch_health(self, channel: grpc.aio.Channel) -> str:
-        """Follows the worker's health; returns why it no longer can."""
-        stub: Any = HealthStub(channel)
-        try:
-            async with asyncio.timeout(self._limits.warm) as deadline:
-                async for response in stub.Watch(HealthCheckRequest(service=SERVICE)):
-                    if response.status == HealthCheckResponse.SERVING:
-                        deadline.reschedule(None)
-                        self._became_ready()
-                    elif self.state == COMPACTOR_STATE_READY:
-                        return "it stopped serving"
-        except TimeoutError:
-            return f"it was not ready within {self._limits.warm:g} s"
-        except grpc.RpcError as error:
-            return f"its health cannot be asked for: {error.details()}"
-        return "its health stream ended"
+    # As worker_health.py tells it
 
-    def _became_ready(self) -> None:
+    def warming_up(self) -> None:
+        """It has found what it needs, and Spark starts."""
+        self._is_warming_up = True
+        self._set(self.state, WARMING_UP)
+
+    def became_ready(self) -> None:
+        self._is_warming_up = False
         if self._ready_ms is None:
             self._ready_ms = self._clock_ms()
             _log.info("The compactor is ready")
         self._set(COMPACTOR_STATE_READY, "")
+
+    def stopped_serving(self) -> None:
+        # The connection stays, for what its runs end with.
+        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message

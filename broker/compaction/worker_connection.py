@@ -46,6 +46,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CompactionPlan,
     Manifest,
     RunRequest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -133,6 +135,15 @@ class WorkerConnection:
             if isinstance(named, InvalidRequest):
                 raise named from None
             raise CompactorUnavailable(named.message) from error
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """Raises CompactorUnavailable."""
+        try:
+            answer = await self._stub.TellChoices(request, metadata=self._metadata)
+        except grpc.aio.AioRpcError as error:
+            raise CompactorUnavailable(error_from_rpc(error).message) from error
+        told: TellChoicesResponse = answer
+        return told
 
     async def _done_or_ended(self, reading: asyncio.Task[Any]) -> None:
         either: set[asyncio.Future[Any]] = {reading, self.ended}

@@ -5,13 +5,15 @@ What is explained is the topic as it was when the question came: its view is pin
 count as their records then said, up to the last durable entry. A raw ledger that is trimmed
 meanwhile counts as trimmed. Only key sections are read, segment after segment
 (storage/key_scan.py), and whole entries where a strategy looks at values; no Spark is asked. One
-question at a time: a scan keeps a core busy.
+question at a time: a scan keeps a core busy. The class of a strategy of one's own is then asked for
+its words, by the compactor (words.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,21 +30,26 @@ from ledgerfold.broker.explain.rules import (
 )
 from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
 from ledgerfold.broker.explain.versions import Found, found_in
-from ledgerfold.broker.ground.message_ids import id_text
-from ledgerfold.broker.ground.names import partition_index
+from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
     AlreadyClosed,
+    CompactorUnavailable,
     Corruption,
     InvalidRequest,
     MissingFile,
+    ServiceError,
+    StorageError,
     Unavailable,
 )
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
 from ledgerfold.storage.ledger import LedgerReader, StoredEntry
+from ledgerfold.storage.message_ids import id_text
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.segment import record_position
+from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse
 from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
 from ledgerfold.v1.records_pb2 import LedgerRecord, MessageId, SegmentRecord
 
@@ -69,7 +76,9 @@ class Explainer:
         answer = ExplainResponse()
         for topic in topics:
             async with self._one_at_a_time:
-                part = await self._explain_one(topic, request, versions_max)
+                part, to_ask = await self._explain_one(topic, request, versions_max)
+            if to_ask is not None:
+                await self._ask(part, to_ask)
             answer.versions.extend(part.versions)
             answer.versions_older += part.versions_older
             answer.strategy = part.strategy
@@ -79,15 +88,23 @@ class Explainer:
 
     async def _explain_one(
         self, topic: Topic, request: ExplainRequest, versions_max: int
-    ) -> ExplainResponse:
+    ) -> tuple[ExplainResponse, TellChoicesRequest | None]:
+        """And what a strategy of one's own is to be asked."""
         topic.log.check_compacted()
         with topic.log.view.pinned():
             scan = _Scan(self._broker, topic, versions_max)
             try:
-                return await asyncio.to_thread(scan.answer, request)
+                return await asyncio.to_thread(scan.answer, request), scan.to_ask
             finally:
                 # Whoever asked may be gone: then nobody waits for the thread.
                 scan.is_abandoned.set()
+
+    async def _ask(self, explained: ExplainResponse, asked: TellChoicesRequest) -> None:
+        try:
+            told = await self._broker.compactor.tell_choices(asked)
+        except CompactorUnavailable as error:
+            told = TellChoicesResponse(why=error.message.rstrip("."))
+        add_words(explained, asked, told)
 
 
 class _Scan:
@@ -106,6 +123,9 @@ class _Scan:
         self._facts = replace(facts, read=self._read)
         # The messages of the entry that was read last, by their batch indexes.
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
+        # For the compactor, once there is an answer; None: nothing.
+        self.to_ask: TellChoicesRequest | None = None
+        self._newest: deque[Found] = deque(maxlen=MESSAGES_MAX)
 
     def answer(self, request: ExplainRequest) -> ExplainResponse:
         if request.WhichOneof("of") == "message_id":
@@ -115,18 +135,31 @@ class _Scan:
     def _explain_key(self, key: bytes | None, only: MessageId | None = None) -> ExplainResponse:
         facts = replace(self._facts, has_key=key is not None)
         history = found_in(self._raw_versions(key), self._compacted_versions(key), facts.partition)
+        if key is not None and is_asked(facts.strategy):
+            history = self._noted(history)
         explained = explain(
             history,
             facts,
             wanted=lambda found: only is None or _is(found, only),
             versions_max=self._versions_max,
         )
-        return ExplainResponse(
+        answer = ExplainResponse(
             versions=explained.versions,
             versions_older=explained.older,
             notes=notes(self._outlook, facts, explained.older, explained.versions),
             strategy=facts.strategy.name,
         )
+        if self._newest:
+            try:
+                self.to_ask = to_ask(facts.strategy, reversed(self._newest), self._read)
+            except (StorageError, ServiceError) as error:
+                answer.notes.append(f"{facts.strategy.name} was not asked for its words: {error}")
+        return answer
+
+    def _noted(self, history: Iterable[Found]) -> Iterator[Found]:
+        for found in history:
+            self._newest.append(found)
+            yield found
 
     # The versions of a key
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledgerfold.broker.explain.strategies.judge import Verdict
-from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
 

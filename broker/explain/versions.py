@@ -3,7 +3,7 @@
 >>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False)
 >>> found = Found(version, in_raw=True)
 >>> found.name, found.is_tombstone, found.is_alone
-('3:4:1', True, False)
+('3:4:-1:1', True, False)
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.message_ids import id_text
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1.records_pb2 import MessageId
 
 

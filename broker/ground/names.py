@@ -4,8 +4,6 @@
     'persistent://public/default/orders'
     >>> TopicName.parse("sales/eu/orders").namespace
     'sales/eu'
-    >>> partition_name("orders", 2), parse_partition("orders-partition-2")
-    ('orders-partition-2', Partition(topic='orders', index=2))
 
 Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist there either.
 """
@@ -13,7 +11,6 @@ Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
@@ -25,9 +22,6 @@ COMPACTION_CURSOR = "__compaction"
 # Pulsar's NamedEntity: letters, digits and these; a local name may be longer and freer.
 _NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LOCAL_NAME_MAX = 1024
-PARTITION_SUFFIX = "-partition-"
-# No sign and no leading zeros: each partition has one name.
-_PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCII)
 
 
 class TopicName(NamedTuple):
@@ -77,30 +71,6 @@ def _wrong_form(name: str) -> InvalidRequest:
         f"Topic {name!r}: write it as topic, tenant/namespace/topic or "
         "persistent://tenant/namespace/topic."
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """What the name of a partition says: whose partition, and which."""
-
-    topic: str
-    index: int
-
-
-def partition_name(topic: str, index: int) -> str:
-    return f"{topic}{PARTITION_SUFFIX}{index}"
-
-
-def parse_partition(name: str) -> Partition | None:
-    """None for a name that is no partition's. (Whether there is such a one, it cannot tell.)"""
-    match = _PARTITION.fullmatch(name)
-    return None if match is None else Partition(match[1], int(match[2]))
-
-
-def partition_index(name: str) -> int:
-    """As message ids have it: -1 for a name that is no partition's."""
-    partition = parse_partition(name)
-    return -1 if partition is None else partition.index
 
 
 def check_named_entity(part: str, name: str) -> None:

@@ -21,9 +21,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ledgerfold.broker.ground.names import TopicName, parse_partition
+from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
 from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.partition_names import parse_partition
 
 CHECKPOINT_FILE = "cleaner-offset-checkpoint"
 _VERSION = 0

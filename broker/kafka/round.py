@@ -232,12 +232,22 @@ async def _verified(
     for group in groups:
         members = sources[len(replaced) : len(replaced) + group.source_segments]
         replaced += members
+        segment = _segment_of(group, members[-1].facts.modified_ms)
         record = None
         if group.files:
-            verify = partial(store.verify_compacted, group.ledger_id, partition.name, group.files)
+            verify = partial(_verified_group, store, partition.name, group, segment)
             record = await partition.log.in_thread(verify)
-        by.append((_segment_of(group, members[-1].facts.modified_ms), record))
+        by.append((segment, record))
     return replaced, by
+
+
+def _verified_group(
+    store: LedgerStore, topic: str, group: CleanedGroup, segment: KafkaSegment
+) -> LedgerRecord:
+    """Verifies the files of a group and labels their ledger."""
+    record = store.verify_compacted(group.ledger_id, topic, group.files)
+    store.label_compacted(record, segment=segment)
+    return record
 
 
 async def _put_in_place(

@@ -10,7 +10,9 @@ something runs to its end, whether its client waits or not.
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import suppress
 
 from ledgerfold.broker.rpc.admin_clock import ClockHandlers
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
@@ -23,6 +25,9 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.version import __version__
 
+# A worker's process, up to where it has looked for Java and PySpark.
+_COMPACTOR_KNOWN_SECONDS = 10.0
+
 
 def admin_calls(broker: Broker) -> dict[str, Handler]:
     """By their names in the wire contract."""
@@ -33,7 +38,13 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     compaction = CompactionHandlers(broker)
     clock = ClockHandlers(broker)
 
-    async def get_broker_info(_: object) -> admin_pb2.GetBrokerInfoResponse:
+    async def get_broker_info(
+        request: admin_pb2.GetBrokerInfoRequest,
+    ) -> admin_pb2.GetBrokerInfoResponse:
+        if request.await_compactor:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_COMPACTOR_KNOWN_SECONDS):
+                    await broker.compactor.known()
         return broker_info(broker)
 
     return {

@@ -7,11 +7,13 @@ partition, and a message is found in one, as in Pulsar.
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import Any
 
-from ledgerfold.broker.ground.names import parse_namespace, partition_index, persistent_topic
+from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import existing_names, existing_topics
+from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
@@ -21,6 +23,7 @@ from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
@@ -60,8 +63,17 @@ class TopicHandlers:
         topic = await self._broker.any_topic(persistent_topic(request.topic), create=False)
         if isinstance(topic, KafkaTopic):
             document = kafka_internal_stats(topic, self._broker.cleaner)
+            segments = document["kafka"]["segmentList"]
+            holds = topic.log.segments.holds
+            await add_damage(segments, itemgetter("ledgerIds"), self._broker, holds)
         else:
             document = internal_stats(self._broker, topic)
+            await add_damage(
+                document["ledgers"],
+                lambda ledger: [ledger["ledgerId"]],
+                self._broker,
+                topic.log.has_ledger,
+            )
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
     @runs_to_its_end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.ground.names import partition_index, persistent_topic
+from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_reader import (
@@ -25,6 +25,7 @@ from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_read
 from ledgerfold.storage.codec import last_batch_index
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
@@ -50,7 +51,7 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
     topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
     name, start = opening.reader_name, opening.start
     if isinstance(topic, Topic):
-        options = ReaderOptions(opening.read_compacted, opening.is_raw, name)
+        options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
         return await open_reader(topic, start, options)
     if opening.read_compacted:
         raise NotAllowed(

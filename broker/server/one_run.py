@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 
+from ledgerfold.broker.compaction.interfaces import OwnCompactor
 from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -34,10 +35,15 @@ from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import metadata_dir
-from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_RESTARTING,
+    COMPACTOR_STATE_STARTING,
+    GetCompactionStatusResponse,
+)
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 OnStatus = Callable[[GetCompactionStatusResponse], object]
+OnWaiting = Callable[[str], object]
 
 
 def compact(
@@ -45,8 +51,10 @@ def compact(
     topic: str,
     strategy: CompactionStrategy | None = None,
     on_status: OnStatus = lambda status: None,
+    on_waiting: OnWaiting = lambda why: None,
 ) -> GetCompactionStatusResponse | None:
-    """How it ended; None: there was nothing new. `strategy`: of this run alone.
+    """How it ended; None: there was nothing new. `strategy`: of this run alone. `on_waiting` hears
+    what keeps it from beginning, where something does.
 
     Raises FileNotFoundError, DirectoryLocked, TopicNotFound, KeyboardInterrupt, StorageError.
     """
@@ -58,7 +66,9 @@ def compact(
     with held(settings.data_dir) as (metadata, lock):
         try:
             here = _alone(settings)
-            return asyncio.run(_compact(here, metadata, lock, name, strategy, on_status))
+            return asyncio.run(
+                _compact(here, metadata, lock, name, strategy, on_status, on_waiting)
+            )
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
 
@@ -81,6 +91,7 @@ async def _compact(
     name: str,
     strategy: CompactionStrategy | None,
     on_status: OnStatus,
+    on_waiting: OnWaiting,
 ) -> GetCompactionStatusResponse | None:
     _cancel_on_signals()
     compactor = compactor_of(settings)
@@ -89,13 +100,23 @@ async def _compact(
     broker = Broker(settings, metadata, store, compactor, clock)
     await broker.start(by_itself=False)
     try:
-        return await run_once(broker, name, strategy, on_status)
+        return await run_once(broker, name, strategy, on_status, on_waiting)
     finally:
         await broker.stop()
 
 
+async def _tell_of_waiting(compactor: OwnCompactor, on_waiting: OnWaiting) -> None:
+    await compactor.known()
+    if compactor.state in (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING):
+        on_waiting(compactor.message)
+
+
 async def run_once(
-    broker: Broker, name: str, strategy: CompactionStrategy | None, on_status: OnStatus
+    broker: Broker,
+    name: str,
+    strategy: CompactionStrategy | None,
+    on_status: OnStatus,
+    on_waiting: OnWaiting = lambda why: None,
 ) -> GetCompactionStatusResponse | None:
     """Of each partition, where the topic has any. Cancelled, it ends them, and then itself."""
     compaction = PartitionedCompaction(broker)
@@ -104,9 +125,13 @@ async def run_once(
         if not await asyncio.shield(triggered):
             return None
         status = await compaction.status(name)
-        async with aclosing(compaction.watch(name)) as statuses:
-            async for status in statuses:
-                on_status(status)
+        telling = asyncio.create_task(_tell_of_waiting(broker.compactor, on_waiting))
+        try:
+            async with aclosing(compaction.watch(name)) as statuses:
+                async for status in statuses:
+                    on_status(status)
+        finally:
+            telling.cancel()
         return status
     except asyncio.CancelledError:
         # A run that is only half queued could not be cancelled yet.

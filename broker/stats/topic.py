@@ -7,7 +7,8 @@ cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is
 `reader-...`.
 
 Where a value differs from Pulsar's own: the open ledger is listed with its entries and size (there
-with zeros until it is closed), and `averageMsgSize` is of all messages since the load.
+with zeros until it is closed), a ledger that is damaged has a `damage` (damage.py), and
+`averageMsgSize` is of all messages since the load.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ is written or deleted, it is asked whether the topic is still the one of that na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -39,6 +39,11 @@ class SubscriptionTopic(Protocol):
 
     @property
     def subscriptions(self) -> dict[str, Subscription]: ...
+
+    @property
+    def reader_names(self) -> Collection[str]:
+        """Of the subscriptions that connected readers have."""
+        ...
 
     @property
     def clock(self) -> Clock: ...
@@ -94,8 +99,8 @@ async def create_subscription(
     """The topic's subscription of that name: a new one at `start`, or the one there is.
 
     `by_consumer`: it comes into being because a consumer wants it, not administration.
-    A new one is in `topic.subscriptions`, and durable, when this returns. Raises StorageError,
-    Moved (the topic was unloaded).
+    A new one is in `topic.subscriptions`, and durable, when this returns. Raises SubscriptionBusy
+    (a reader has that name), StorageError, Moved (the topic was unloaded).
     """
     existing = await _created(topic, name)
     if existing is not None:
@@ -106,6 +111,8 @@ async def create_subscription(
     existing = await _created(topic, name)
     if existing is not None:
         return existing
+    if name in topic.reader_names:
+        raise SubscriptionBusy(topic.name, name, "a reader or table view is connected under it.")
     persist = topic.persist_cursor if durable else None
     subscription = Subscription(
         topic.name,

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.policies.profiles import Emulation
@@ -41,6 +40,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     SubscriptionBusy,
 )
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from ledgerfold.broker.compaction.interfaces import (
 )
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.names import TopicName, parse_partition, partition_name
+from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.cleaner import Cleaner
@@ -37,17 +37,13 @@ from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_surroundings import NamedTopic
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
+from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.storage.errors import (
-    Moved,
-    NotAllowed,
-    StorageError,
-    TopicNotFound,
-    Unavailable,
-)
+from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.v1.records_pb2 import KafkaLog, Policies, TopicRecord
 
 # Flushes and reads of different topics run beside each other, and no more of them than this.
@@ -235,6 +231,7 @@ class Broker:
     async def _load(self, name: str, create: bool, kafka: Mapping[str, str] | None) -> AnyTopic:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
+        check_records(self.store, name)
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
@@ -356,6 +353,7 @@ class Broker:
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
         """Nobody else makes, loads or deletes one of them inside."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
+        check_records(self.store, name)
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
@@ -365,6 +363,7 @@ class Broker:
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
         """One write. Raises TopicBusy; then nothing has changed, and nobody was disconnected."""
+        check_records(self.store, *names)
         async with AsyncExitStack() as locks:
             for name in names:
                 await locks.enter_async_context(self._lock(name))

@@ -19,7 +19,8 @@ from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, MetadataStore
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import KAFKA_TOPICS
 from ledgerfold.v1.records_pb2 import Emulation
 
 _log = logging.getLogger(__name__)
@@ -74,9 +75,9 @@ async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[st
     """
     check_topic_name(topic_partition(name).topic)
     LogConfig.of(config, broker.kafka_config)
-    need_version = broker.metadata.need_version
+    need_feature = broker.metadata.need_feature
     loop = asyncio.get_running_loop()
-    await loop.run_in_executor(broker.executor, need_version, KAFKA_STORE_VERSION)
+    await loop.run_in_executor(broker.executor, need_feature, KAFKA_TOPICS)
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:

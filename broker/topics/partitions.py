@@ -30,12 +30,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
-from ledgerfold.broker.ground.names import (
-    PARTITION_SUFFIX,
-    TopicName,
-    parse_partition,
-    partition_name,
-)
+from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
@@ -47,6 +42,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
 )
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.partition_names import PARTITION_SUFFIX, parse_partition, partition_name
 from ledgerfold.storage.words import counted
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -213,15 +209,17 @@ class Partitions:
         await self._change(edit)
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
-        """One after the other, each to its end: one synced write in a thread."""
+        """Makes changes one after the other, each to its end: one synced write in a thread.
+
+        What an edit reads is so when it is written: a subscription that comes into being meanwhile
+        is on new partitions, too.
+        """
         await to_its_end(self._change_in_turn(edit))
 
     async def _change_in_turn(self, edit: Callable[[MetadataBatch], None]) -> None:
         async with self._turn:
-            batch = self._metadata.begin()
-            edit(batch)
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor(), self._metadata.write, batch)
+            await loop.run_in_executor(self._executor(), self._metadata.change, edit)
 
     def _put(self, record: PartitionedTopicRecord, batch: MetadataBatch) -> None:
         """The record, and the partitions that are not there yet."""

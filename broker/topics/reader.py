@@ -16,18 +16,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.ground.traffic import Peer, Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.route import Route, StoredEntry
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, SubscriptionBusy
 from ledgerfold.v1.data_pb2 import StartPosition
 
 READ_BYTES_MAX = 1024 * 1024
@@ -36,6 +39,10 @@ READ_BYTES_MAX = 1024 * 1024
 class ReadTopic(Protocol):
     """What a reader needs of its topic (broker/topics/topic.py)."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
     def log(self) -> TopicLog: ...
     @property
@@ -54,6 +61,8 @@ class ReaderOptions:
     is_raw: bool = False
     # Stats show it; "": a name is made up.
     name: str = ""
+    # Nobody else reads under it meanwhile; "": a name is made up.
+    subscription: str = ""
 
 
 class Entries(NamedTuple):
@@ -87,12 +96,33 @@ Step = Entries | Checked | Sought | Told
 
 
 async def open_reader(topic: ReadTopic, start: StartPosition, options: ReaderOptions) -> Reader:
-    """Connected until it is detached. Raises what the log raises."""
+    """Connected until it is detached. Raises NotAllowed, SubscriptionBusy, what the log raises."""
+    _check_free(topic, options.subscription)
     reader = Reader(topic, options)
     await reader.move(start)
+    # Others may have come meanwhile.
+    _check_free(topic, options.subscription)
     topic.readers.add(reader)
     topic.log.on_closed.add(reader.wake)
     return reader
+
+
+def _check_free(topic: ReadTopic, name: str) -> None:
+    """As Pulsar's readers, which have an exclusive subscription that is not durable.
+
+    Raises NotAllowed, SubscriptionBusy.
+    """
+    subscription = topic.subscriptions.get(name)
+    if name == COMPACTION_CURSOR or (subscription is not None and subscription.is_durable):
+        raise NotAllowed(
+            f"{name!r} is a durable subscription of {topic.name}: a reader or table view needs "
+            "another name."
+        )
+    if subscription is not None:
+        raise SubscriptionBusy(topic.name, name, "a consumer is connected.")
+    if any(each.subscription == name for each in topic.readers):
+        why = "another reader or table view is connected under that name."
+        raise SubscriptionBusy(topic.name, name, why)
 
 
 class Reader:
@@ -100,7 +130,7 @@ class Reader:
 
     def __init__(self, topic: ReadTopic, options: ReaderOptions) -> None:
         # Pulsar's readers have a subscription of such a name.
-        self.subscription = f"reader-{secrets.token_hex(5)}"
+        self.subscription = options.subscription or f"reader-{secrets.token_hex(5)}"
         self.name = options.name or self.subscription
         # Who opened the stream says it.
         self.peer = Peer()

@@ -203,6 +203,10 @@ class Topic:
         self.bytes_out += sent.bytes
 
     @property
+    def reader_names(self) -> set[str]:
+        return {each.subscription for each in self.readers}
+
+    @property
     def held_positions(self) -> list[Position | None]:
         """The first raw entries that readers still need, though a run has overtaken them."""
         return [each.held_position for each in self.readers]

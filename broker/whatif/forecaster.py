@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.ground.names import partition_index
 from ledgerfold.broker.whatif.inputs import history, next_input
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
+from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfRequest, WhatIfResponse

@@ -30,6 +30,7 @@ from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.strategies.loading import RAISED, Loaded, load, said
 
 STRATEGIC: Final = "strategic"
@@ -105,7 +106,8 @@ def at(question: object) -> str:
     """Which question it was, for a sentence."""
     message_id = getattr(question, "message_id", None)
     if message_id is not None:
-        return "at message " + ":".join(map(str, message_id))
+        ledger_id, entry_id, batch_index = message_id
+        return f"at message {id_text(ledger_id, entry_id, batch_index=batch_index)}"
     return str(question or _LOADED)
 
 

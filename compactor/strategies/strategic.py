@@ -19,6 +19,7 @@ from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Unwatched
 from ledgerfold.storage.errors import InvalidRequest, StrategyFailed
+from ledgerfold.storage.message_ids import id_text
 from ledgerfold.strategies.loading import RAISED, said
 from ledgerfold.strategies.strategic import READS
 
@@ -73,5 +74,6 @@ class MessageStrategy:
 
     def failed(self, message_id: tuple[int, int, int], why: BaseException | str) -> StrategyFailed:
         """What it means that the class raised `why`, or did what `why` says, at that message."""
-        at = "at message " + ":".join(map(str, message_id))
+        ledger_id, entry_id, batch_index = message_id
+        at = f"at message {id_text(ledger_id, entry_id, batch_index=batch_index)}"
         return StrategyFailed(self.name, at, why if isinstance(why, str) else said(why))

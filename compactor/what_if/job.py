@@ -25,6 +25,7 @@ from ledgerfold.compactor.what_if.merge import Merge
 from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Differing, Judged, Sized
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
+from ledgerfold.compactor.what_if.survivors import Survivors
 from ledgerfold.storage.errors import LedgerfoldError
 
 # Of its segments, whether they stay or not; what a task holds of those that do: sizing.py.
@@ -47,12 +48,15 @@ def _messages(segment: InputSegment) -> int:
 @dataclass(frozen=True)
 class Analysis:
     """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for. One of one's
-    own is the only one: it is held to its bounds."""
+    own is the only one: it is held to its bounds. `tells_survivors`: what stays under the first
+    strategy is asked for. `given`: that of other jobs, which differences are told with, too."""
 
     cut: Cut
     strategies: tuple[AnyStrategy, ...]
     retain_null_key: bool
     differences_max: int
+    tells_survivors: bool = False
+    given: tuple[Survivors, ...] = ()
 
     def scan(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[AnalysisRow]:
         scan = Scan(
@@ -69,14 +73,15 @@ class Analysis:
         firsts = tuple(run[0].ordinal for run in self.cut.copies)
         try:
             with self._held():
-                yield from Merge(self.strategies, firsts, self.differences_max).rows(rows)
+                merge = Merge(self.strategies, firsts, self.differences_max, self.given)
+                yield from merge.rows(rows)
         except LedgerfoldError as error:
             for task in range(len(firsts)):
                 yield task, Failure.of(error)
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
-        return size(rows, len(self.strategies), ordinals)
+        return size(rows, len(self.strategies), ordinals, tells_survivors=self.tells_survivors)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -98,6 +103,8 @@ class Figures(NamedTuple):
     judged: list[Judged]
     sized: list[Sized]
     differing: Differing
+    # Of the first strategy, where they were asked for.
+    survivors: Survivors
 
 
 def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
@@ -120,7 +127,7 @@ def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
 def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figures:
     """Raises the error that a task met."""
     numbers = range(len(analysis.strategies))
-    counts, differing = Counts(), Differing(0, ())
+    counts, differing, survivors = Counts(), Differing(0, ()), list[Survivors]()
     judged = [Judged(number, 0, 0) for number in numbers]
     sized = [Sized(number, 0, 0, 0, 0) for number in numbers]
     for content in contents:
@@ -136,7 +143,9 @@ def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figur
             case Differing(keys, listed):
                 first = sorted((*differing.listed, *listed))[: analysis.differences_max]
                 differing = Differing(differing.keys + keys, tuple(first))
-    return Figures(counts, judged, sized, differing)
+            case Survivors():
+                survivors.append(content)
+    return Figures(counts, judged, sized, differing, Survivors.joined(survivors))
 
 
 def _sum(mine: Iterable[int], theirs: Iterable[int]) -> list[int]:

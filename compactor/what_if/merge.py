@@ -36,15 +36,18 @@ from ledgerfold.compactor.what_if.rows import (
     key_column,
     unpacked,
 )
+from ledgerfold.compactor.what_if.survivors import Survivors
 
 
 @dataclass(frozen=True)
 class Merge:
-    """`first_ordinals`: the first segment of each sizing task. `differences_max`: keys to list."""
+    """`first_ordinals`: the first segment of each sizing task. `differences_max`: keys to list.
+    `given`: what stays under strategies that other jobs asked, to compare with."""
 
     strategies: tuple[AnyStrategy, ...]
     first_ordinals: tuple[int, ...]
     differences_max: int
+    given: tuple[Survivors, ...] = ()
 
     def rows(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         """Rows for the sizing tasks. Raises StrategyFailed."""
@@ -120,6 +123,7 @@ class Merge:
         )
         order = np.argsort(positions, kind="stable")
         positions, codes = positions[order], codes[order]
+        survivors = [*survivors, *(each.among(positions) for each in self.given)]
         kept = [codes[np.searchsorted(positions, each)] for each in survivors]
         stays, times = np.unique(np.concatenate(survivors), return_counts=True)
         loose = stays[times < len(survivors)]

@@ -52,7 +52,10 @@ def replays_of(
             sizes = everywhere[np.array(horizons, np.int64)]
         else:
             sizes = sizes_run_by_run(history, horizons, strategy_at, retain_null_key, check)
-        found.append(_answer(setting, replay(history, horizons, sizes)))
+        answer = _answer(setting, replay(history, horizons, sizes))
+        if not horizons:
+            answer.why_no_run = _why_no_run(history, setting)
+        found.append(answer)
     return found
 
 
@@ -64,6 +67,28 @@ def _horizons(history: History, setting: ReplaySetting) -> list[int]:
     if setting.interval_ms <= 0:
         raise InvalidRequest(f"An interval of {setting.interval_ms} ms; 1 is the least.")
     return interval_horizons(history.clock_ms, setting.interval_ms)
+
+
+def _why_no_run(history: History, setting: ReplaySetting) -> str:
+    """
+    >>> from ledgerfold.compactor.strategies.strategy import Facts
+    >>> one = np.array([1], np.int64)
+    >>> history = History(one, one * 700, one, one, one, Facts(one, one > 0), one)
+    >>> _why_no_run(history, ReplaySetting(threshold_bytes=1000))
+    'there are 700 bytes of raw data in all; a run comes when more than 1000 are uncompacted'
+    """
+    if not len(history.entry_bytes):
+        return "there are no raw data: nothing was published, or all of it was trimmed"
+    if setting.WhichOneof("when") == "threshold_bytes":
+        return (
+            f"there are {int(history.entry_bytes.sum())} bytes of raw data in all; a run comes "
+            f"when more than {setting.threshold_bytes} are uncompacted"
+        )
+    lasted_ms = int(history.clock_ms[-1] - history.clock_ms[0])
+    return (
+        f"all was published within {lasted_ms} ms; a run comes at the end of each "
+        f"{setting.interval_ms} ms, if something is published after it"
+    )
 
 
 def _answer(setting: ReplaySetting, replayed: Replayed) -> Replay:

@@ -6,6 +6,7 @@ after the merge. `Counts`, `Failure` and `Messages` are those of a run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
+from ledgerfold.compactor.what_if.survivors import Survivors
 
 # Which strategies a message stays under: a bit for each, so that there are 16 of them at most.
 Marks = NDArray[np.uint16]
@@ -131,12 +133,20 @@ class Sized(NamedTuple):
 class Differing(NamedTuple):
     """Keys that the strategies leave with other messages: how many, and the first of them.
 
-    Each with its key and, by strategy, how many messages stay and the last one's position (-1).
+    Each with its key and, by strategy, how many messages stay and the last one's position (-1):
+    first the strategies that the job asked, then those that it was given the survivors of.
     """
 
     keys: int
     listed: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
 
+    def in_order(self, order: Sequence[int]) -> Differing:
+        """With the strategies in another one: which of these comes first, and so on."""
+        listed = ((key, tuple(kept[at] for at in order)) for key, kept in self.listed)
+        return self._replace(listed=tuple(listed))
 
-AnalysisContent = Chunk | Messages | Entries | Kept | Judged | Sized | Differing | Counts | Failure
+
+AnalysisContent = (
+    Chunk | Messages | Entries | Kept | Judged | Sized | Survivors | Differing | Counts | Failure
+)
 AnalysisRow = tuple[int, AnalysisContent]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count, zip_longest
+from itertools import zip_longest
+from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 
@@ -25,6 +26,7 @@ from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, ru
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.compactor.what_if.spark_analysis import STAGE, SparkAnalysis
+from ledgerfold.compactor.what_if.survivors import Survivors
 from ledgerfold.storage.errors import (
     InvalidRequest,
     InvalidStrategy,
@@ -37,6 +39,15 @@ from ledgerfold.v1.what_if_pb2 import Replay, StrategyForecast, TopicWhatIf
 STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
 REPLAYS_MAX = 100
+# Messages, once for each strategy of one's own: 100 MB of bits in the driver and in each task.
+COMPARED_MAX = 800_000_000
+
+
+class _Asked(NamedTuple):
+    """Of a strategy of one's own. `survivors` None: they were not asked for, or it failed."""
+
+    forecast: StrategyForecast
+    survivors: Survivors | None = None
 
 
 class AnalysisRun(SparkAnalysis):
@@ -55,6 +66,8 @@ class AnalysisRun(SparkAnalysis):
             raise InvalidRequest(f"{REPLAYS_MAX} times to compact at most are tried at once.")
         if not 0 <= request.differences_max <= DIFFERENCES_MAX:
             raise InvalidRequest(f"{DIFFERENCES_MAX} keys at most are listed.")
+        if request.differences_max and len(request.strategies) < 2:
+            raise InvalidRequest("Strategies are compared with each other: name two at least.")
         super().__init__(session, request.plan.topic)
         self._request = request
         self._segments = input_segments(request.plan, check_input)
@@ -63,6 +76,7 @@ class AnalysisRun(SparkAnalysis):
             candidate(each, request.plan.time_ms, own)
             for each, own in zip_longest(request.strategies, tried)
         ]
+        self._check_comparable()
         asked, strategy, _ = self._candidates[0]
         if request.replays and strategy is None:
             raise InvalidRequest(
@@ -70,39 +84,61 @@ class AnalysisRun(SparkAnalysis):
                 "the other, may not be what one leaves over all."
             )
 
+    def _check_comparable(self) -> None:
+        """Raises InvalidRequest."""
+        own = sum(each.strategy is None for each in self._candidates)
+        messages = sum(each.record.messages for each in self._segments)
+        if self._request.differences_max and own * messages > COMPARED_MAX:
+            raise InvalidRequest(
+                f"{messages} messages, and {own} strategies of your own: at most "
+                f"{COMPARED_MAX // own} messages are compared then. Leave out --diff."
+            )
+
     def _execute(self) -> TopicWhatIf:
-        request = self._request
-        strategies = tuple(each.strategy for each in self._candidates if each.strategy is not None)
-        # Where there is no forecast, nothing differs.
-        differences_max = request.differences_max if strategies else 0
+        request, candidates = self._request, self._candidates
+        own = {
+            at: self._of_own(each.asked, each.own)
+            for at, each in enumerate(candidates)
+            if each.strategy is None
+        }
+        strategies = {
+            at: each.strategy for at, each in enumerate(candidates) if each.strategy is not None
+        }
+        survivors = {at: each.survivors for at, each in own.items() if each.survivors is not None}
+        # In the order in which the job tells of them.
+        compared = [*strategies, *survivors]
         analysis = Analysis(
-            analysis_cut(self._segments, self._session.cores, strategies),
-            strategies,
+            analysis_cut(self._segments, self._session.cores, tuple(strategies.values())),
+            tuple(strategies.values()),
             request.plan.retain_null_key,
-            differences_max,
+            # What alone was forecast is compared with nothing.
+            request.differences_max if len(compared) > 1 else 0,
+            given=tuple(survivors.values()),
         )
         figures = run_analysis(self._session.context, analysis)
+        forecasts = {at: each.forecast for at, each in own.items()}
+        for number, at in enumerate(strategies):
+            forecasts[at] = forecast(candidates[at].asked, figures, number)
         found = TopicWhatIf(input=input_of(figures))
-        numbers = count()
-        for each in self._candidates:
-            if each.strategy is not None:
-                found.forecasts.append(forecast(each.asked, figures, next(numbers)))
-            else:
-                found.forecasts.append(self._of_own(each.asked, each.own))
-        if differences_max:
+        found.forecasts.extend(forecasts[at] for at in range(len(candidates)))
+        if analysis.differences_max:
+            order = sorted(range(len(compared)), key=compared.__getitem__)
+            differing = figures.differing.in_order(order)
             found.differences.CopyFrom(
-                differences(figures.differing, self._segments, self._check_cancelled)
+                differences(differing, self._segments, self._check_cancelled)
             )
         if request.replays:
             found.replays.extend(self._replays())
         return found
 
-    def _of_own(self, asked: CompactionStrategy, own: Tried) -> StrategyForecast:
+    def _of_own(self, asked: CompactionStrategy, own: Tried) -> _Asked:
         """Asked alone, within its bounds: what goes wrong with it is told of it alone."""
         try:
-            return forecast(asked, self._figures_of_own(own))
+            figures = self._figures_of_own(own)
         except (InvalidStrategy, StrategyFailed) as error:
-            return StrategyForecast(strategy=asked, not_forecast=error.message)
+            return _Asked(StrategyForecast(strategy=asked, not_forecast=error.message))
+        is_compared = self._request.differences_max > 0
+        return _Asked(forecast(asked, figures), figures.survivors if is_compared else None)
 
     def _figures_of_own(self, own: Tried) -> Figures:
         """Raises InvalidStrategy, StrategyFailed, and what an analysis raises."""
@@ -112,7 +148,13 @@ class AnalysisRun(SparkAnalysis):
             raise own
         strategies = (own.strategy,)
         cut = analysis_cut(self._segments, self._session.cores, strategies)
-        analysis = Analysis(cut, strategies, self._request.plan.retain_null_key, 0)
+        analysis = Analysis(
+            cut,
+            strategies,
+            self._request.plan.retain_null_key,
+            0,
+            tells_survivors=self._request.differences_max > 0,
+        )
         try:
             with self._session.code_of(own):
                 return run_analysis(self._session.context, analysis)

@@ -22,13 +22,18 @@ from ledgerfold.compactor.what_if.rows import (
     Sized,
     unpacked,
 )
+from ledgerfold.compactor.what_if.survivors import Survivors
 
 
 def size(
-    rows: Iterable[AnalysisRow], strategies: int, ordinals: Sequence[int]
+    rows: Iterable[AnalysisRow],
+    strategies: int,
+    ordinals: Sequence[int],
+    *,
+    tells_survivors: bool = False,
 ) -> Iterator[AnalysisRow]:
     """Rows for the driver: `Sized` by strategy, of which there are so many. `ordinals`: of the
-    task's segments, which adjoin.
+    task's segments, which adjoin. `tells_survivors`: of the first strategy.
     """
     kept: list[Kept] = []
     entries: list[Entries] = []
@@ -50,6 +55,9 @@ def size(
     messages = _Messages.of(kept, table)
     for number in range(strategies):
         yield 0, table.sized(number, messages)
+    if tells_survivors:
+        stays = [unpacked(each.messages.positions)[(each.mark_column & 1) != 0] for each in kept]
+        yield 0, Survivors.of(np.sort(np.concatenate(stays)))
 
 
 class _Table(NamedTuple):

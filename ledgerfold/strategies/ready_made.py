@@ -18,6 +18,7 @@ from ledgerfold.strategies.strategic import StrategicMessage
 
 Number = int | Decimal
 _NUMBER: Final = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+_SHOWN_MAX: Final = 40
 # What floats and numbers read alike: no exponents (a number's may be too large), no names.
 _PLAIN: Final = b"+-.0123456789"
 
@@ -32,6 +33,9 @@ class Newest:
     ) -> bool:
         return False
 
+    def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
+        return "it was published later"
+
 
 class KeepFirst:
     """The message published first wins, whatever comes later, tombstones included."""
@@ -42,6 +46,9 @@ class KeepFirst:
         self, previous: StrategicMessage | None, current: StrategicMessage
     ) -> bool:
         return previous is not None
+
+    def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
+        return "it was published first"
 
 
 class Numeric:
@@ -76,6 +83,17 @@ class Numeric:
         old = number(standing)
         return old is not None and old >= new
 
+    def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
+        if not right.value:
+            return "a tombstone wins whatever stood"
+        new, old = _shown(right.value), _shown(left.value)
+        if number(right.value) is None:
+            return f"{new} is no number"
+        if number(left.value) is None:
+            return f"{old} is no number, {new} is one"
+        is_larger = not self.should_keep_left(left, right)
+        return f"{new} is {'larger' if is_larger else 'no larger'} than {old}"
+
 
 class HeaderVersion:
     """The largest number in the property `property` wins, of equal ones the last.
@@ -101,9 +119,24 @@ class HeaderVersion:
         new = self._version(current)
         return new is None or old > new
 
+    def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
+        old, new = (_shown(each.properties.get(self._name, "")) for each in (left, right))
+        if self._version(left) is None:
+            return f"its {self._name} was no number"
+        if self._version(right) is None:
+            return f"{self._name} is no number, and was {old}"
+        is_lower = self.should_keep_left(left, right)
+        return f"{self._name} {new} is {'lower' if is_lower else 'not lower'} than {old}"
+
     def _version(self, message: StrategicMessage) -> Number | None:
         text = message.properties.get(self._name)
         return None if text is None else number(text)
+
+
+def _shown(text: str | bytes) -> str:
+    """As much of it as a sentence may hold."""
+    shown = text.decode(errors="backslashreplace") if isinstance(text, bytes) else text
+    return shown if len(shown) <= _SHOWN_MAX else shown[: _SHOWN_MAX - 1] + "…"
 
 
 def number(text: str | bytes) -> Number | None:

@@ -8,6 +8,9 @@ stands at a time; each later one is compared with it:
 * A current one that is not skipped takes the place; an empty one removes the key instead.
 * `handle_skipped(key, current)`, where a class has it, is told of each one that was skipped.
 
+* `explain(left, right)`, where a class has it, says in a line why: `left` is the message that
+  stands, `right` the one that came. `ledgerfold explain` asks it, a run does not.
+
 Messages without a key are dropped.
 
 A run starts from what the one before left. It comes to the same as one over everything when the
@@ -56,7 +59,7 @@ class StrategicMessage(Protocol):
 
 
 class TopicCompactionStrategy(Protocol):
-    """The methods of a strategy. `handle_skipped`, `version` and `reads` may be left out.
+    """The methods of a strategy; `handle_skipped`, `explain`, `version`, `reads` may be left out.
 
     It is made once for each task of a run, with its settings as keyword arguments (text), and asked
     about the messages of a key in order. An error of any kind fails the run.

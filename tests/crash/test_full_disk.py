@@ -20,6 +20,7 @@ from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS, RunRecord
 from tests.support.broker_process import BrokerFailed, BrokerProcess
+from tests.support.ledgers import is_segment
 from tests.support.small_disk import CannotMount, SmallDisk
 
 BIG = bytes(256 * 1024)
@@ -345,7 +346,7 @@ def compacted_view(setting: Setting) -> list[bytes]:
 
 def files(setting: Setting) -> set[str]:
     root = setting.broker.data_dir / "ledgers"
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    return {str(path.relative_to(root)) for path in root.rglob("*") if is_segment(path.name)}
 
 
 @pytest.mark.spark

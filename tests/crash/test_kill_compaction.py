@@ -21,6 +21,7 @@ from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
+from tests.support.ledgers import is_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -80,7 +81,7 @@ def orphans(data_dir: Path) -> list[str]:
     finally:
         metadata.close()
     root = ledgers_dir(data_dir)
-    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    files = {str(path.relative_to(root)) for path in root.rglob("*") if is_segment(path.name)}
     assert named <= files
     return sorted(files - named)
 

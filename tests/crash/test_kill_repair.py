@@ -15,7 +15,7 @@ import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.repair import COMPLETE, read_manifest
+from ledgerfold.storage.repair_manifest import COMPLETE, read_manifest
 from ledgerfold.storage.segment import scan_headers
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import DATA, BrokerLab
@@ -57,7 +57,7 @@ def positions_of(snapshot: Snapshot) -> dict[Position, tuple[Path, int, int]]:
     found = {}
     compacted = compacted_folder(snapshot)
     for path, content in snapshot.contents.items():
-        if path.parent != compacted:
+        if path.suffix == ".log" and path.parent != compacted:
             for header, offset in scan_headers(content, str(path), len(content)):
                 found[header.position] = (path, offset, offset + header.size_bytes)
     return found
@@ -86,7 +86,7 @@ def test_the_directory_is_whole(snapshot: Snapshot) -> None:
 def test_every_byte_that_is_flipped_is_found_and_mended(snapshot: Snapshot) -> None:
     """And nothing else is lost than the entry it is in. (Mended: every eleventh.)"""
     places = positions_of(snapshot)
-    for path, content in snapshot.contents.items():
+    for path, content in snapshot.ledger_files().items():
         files, pairs = snapshot.disk()
         for at in range(len(content)):
             files.damage(path, partial(flipped, at=at))
@@ -182,7 +182,7 @@ def test_what_is_changed_is_kept_as_it_was(harmed: Snapshot) -> None:
     for copied in plan.copies:
         kept = files.open_read(folder / "ledgers" / copied).pread(1 << 20, 0)
         assert kept == harmed.contents[LEDGERS / copied]
-    for path, content in harmed.contents.items():
+    for path, content in harmed.ledger_files().items():
         is_same = files.exists(path) and files.open_read(path).pread(1 << 20, 0) == content
         assert is_same or str(path.relative_to(LEDGERS)) in plan.copies
 

@@ -298,3 +298,22 @@ def test_an_empty_topic(client: Client, broker: BrokerProcess) -> None:
             client.create_producer("t").send(b"1")
             assert numbers(reader) == [1]
         assert admin.last_message_id("t").batch_index() == -1
+
+
+@disturbed
+def test_a_table_view_keeps_its_subscription(
+    broker: BrokerProcess, client: Client, disturb: Callable[[BrokerProcess], None]
+) -> None:
+    """Its name is its own, also when it has come back; who closes it leaves the name to others."""
+    with client.create_producer("t") as producer:
+        producer.send(b"1", partition_key="a")
+    view = client.create_table_view("t", "view")
+    disturb(broker)
+    with client.create_producer("t") as producer:
+        producer.send(b"2", partition_key="a")
+    view.refresh()
+    assert view.get("a") == b"2"
+    with pytest.raises(SubscriptionBusy, match="another reader or table view"):
+        client.create_table_view("t", "view")
+    view.close()
+    client.create_table_view("t", "view").close()

@@ -138,7 +138,7 @@ def test_what_cannot_be_meant_is_refused(broker_process: MakeBroker) -> None:
         return ledgerfold("--url", broker.url, "explain", *arguments)
 
     assert explain("nowhere", "--key", "a").code == NOT_FOUND
-    for wrong in ("x", "latest", "earliest", first, f"{first}:9", "999:0"):
+    for wrong in ("x", "latest", "earliest", first, f"{first}:-1:9", "999:0"):
         assert explain("t", "--at", wrong).code == USAGE, wrong
     assert explain("t", "--key-base64", "*").code == USAGE
     assert explain("t").code == USAGE

@@ -92,8 +92,9 @@ def test_the_command(
     assert rows[3]["bytes"] == rows[1]["bytes"]
     assert "module shop cannot be imported" in rows[4]["not_forecast"]
     assert rows[-1]["keys"] == 0
-    own = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "shop:Best", "--diff")
-    assert [row["about"] for row in own.rows] == ["input", "strategy"]
+    own = ("--strategy", "shop:Best", "--strategy", "shop:Worst", "--diff")
+    ran = ledgerfold("--url", broker.url, "what-if", topic, *own)
+    assert [row["about"] for row in ran.rows] == ["input", "strategy", "strategy"]
     unknown = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep_n")
     assert (unknown.code, "no package has an entry point" in unknown.err) == (USAGE, True)
     table = ledgerfold("--url", broker.url, *asked, "-o", "table")
@@ -116,11 +117,13 @@ def test_the_command(
 def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of the command's own looks at it; nothing of it is left."""
     path = tmp_path / "prices.csv"
-    path.write_text("key,value,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
+    path.write_text("id,price,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    ran = ledgerfold("what-if", "--csv", str(path), "--threshold", "1", "--every", "1s,1d")
+    fields = ("--key", "id", "--value", "price", "--tombstone-when", "price=")
+    when = ("--threshold", "1", "--every", "1s,1d")
+    ran = ledgerfold("what-if", "--csv", str(path), *fields, *when)
     assert ran.code == 0, ran.err
     given, forecast, *replays = ran.rows
     assert [(each["when"], each["runs"]) for each in replays] == [
@@ -128,6 +131,8 @@ def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("every 1s", 2),
         ("every 1d", 0),
     ]
+    assert replays[0]["why_no_run"] is None
+    assert "all was published within 2000 ms" in replays[2]["why_no_run"]
     assert replays[2]["mean_rewind_bytes"] > replays[2]["mean_space_bytes"] > 0
     assert (given["messages"], given["tombstones"], given["topic"]) == (4, 1, str(path))
     assert (forecast["survivors"], forecast["keys"], forecast["removed_events"]) == (1, 2, 2)

@@ -38,6 +38,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab, ReadCall
 from tests.model.log_model import LogModel, Message, Read, final_state
+from tests.support.ledgers import is_segment
 from tests.support.lossy_files import TAILS, Tail
 from tests.support.property_tests import examples
 
@@ -395,7 +396,7 @@ class BrokerMachine(RuleBasedStateMachine):
             f"{folder}/{name}": files.size(ledgers / folder / name)
             for folder in files.listdir(ledgers)
             for name in files.listdir(ledgers / folder)
-            if not name.endswith(".torn")
+            if is_segment(name)
         }
         assert there == named
 

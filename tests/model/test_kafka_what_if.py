@@ -151,6 +151,26 @@ def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> 
     assert (told.input.messages, told.input.null_keys) == (5, 0)
 
 
+@pytest.mark.parametrize(
+    ("trial", "why"),
+    [
+        ({}, "all of it lies behind the active segment"),
+        (
+            {"internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "1"},
+            "the dirty ratio was 1 at most; a round comes above 1",
+        ),
+    ],
+)
+def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why: str) -> None:
+    """No test had asked what somebody makes of 0 rounds."""
+    steps = [Step(400, BATCH[number % 3 :]) for number in range(8)]
+    told, rounds = foretelling.foretold(
+        steps, [{**BACKOFF, **trial}, {**BACKOFF, "internal.segment.bytes": "600"}]
+    ).cleanings
+    assert (told.rounds, rounds.why_no_round) == (0, "")
+    assert why in told.why_no_round
+
+
 def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
     """One trial's rounds are nothing to another's."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
@@ -164,4 +184,5 @@ def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
 def test_nothing_was_ever_appended(foretelling: Foretelling) -> None:
     (told,) = foretelling.foretold([], [BACKOFF]).cleanings
     assert (told.rounds, told.segments_end, told.space_peak_bytes) == (0, 1, 0)
+    assert told.why_no_round == "the log is empty"
     assert not told.points or told.points[0].bytes == 0

@@ -38,6 +38,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -79,6 +81,13 @@ class SimCompactor:
 
     async def stop(self) -> None:
         """Nothing to stop."""
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """It has no words."""
+        return TellChoicesResponse()
+
+    async def known(self) -> None:
+        """It is there."""
 
     def retry_now(self) -> None:
         """It never waits."""

@@ -35,6 +35,7 @@ from tests.simulation.publishers import HANDLER as PUBLISH
 from tests.simulation.readers import Reader
 from tests.simulation.subscriptions import Subscription, covers
 from tests.simulation.world import World
+from tests.support.ledgers import is_segment
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -333,7 +334,7 @@ def _check_files(world: World) -> None:
                 there |= {
                     f"{name}/{each}"
                     for each, file in node.names.items()
-                    if isinstance(file, File) and not each.endswith(".torn")
+                    if isinstance(file, File) and is_segment(each)
                 }
     if there != named:
         world.oracle.fail(

@@ -60,6 +60,12 @@ class File:
         self.dirty.update(pages)
         self.lost.difference_update(pages)
 
+    def overwrite(self, offset: int, data: bytes) -> None:
+        self.data[offset : offset + len(data)] = data
+        pages = range(offset // PAGE_BYTES, -(-(offset + len(data)) // PAGE_BYTES))
+        self.dirty.update(pages)
+        self.lost.difference_update(pages)
+
     def sync(self) -> None:
         for page in self.dirty:
             self._write_back(page, self._page(self.data, page))

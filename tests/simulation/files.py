@@ -156,6 +156,22 @@ class SimFiles:
         with self.call("truncate", path):
             self._disk.file(path).truncate(size_bytes)
 
+    def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
+        file = self._disk.file(path)
+        if not sync:
+            # Into the system's memory: nobody waits.
+            self._check()
+            file.overwrite(offset, data)
+            return
+
+        def half() -> None:
+            file.overwrite(offset, data)
+            file.fail_to_sync(self._disk.random)
+
+        with self.call("overwrite", path, half):
+            file.overwrite(offset, data)
+            file.sync()
+
     def copy(self, source: Path, target: Path) -> None:
         with self.call("copy", target):
             copied = File()

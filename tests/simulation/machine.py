@@ -22,7 +22,7 @@ _FAULTY = (
     frozenset({"create", "make_dir"}),
     frozenset({"sync_dir"}),
     frozenset({"remove", "remove_dir"}),
-    frozenset({"replace", "truncate", "copy"}),
+    frozenset({"replace", "truncate", "copy", "overwrite"}),
     frozenset({"read", "open_read", "open_append", "map", "listdir"}),
 )
 

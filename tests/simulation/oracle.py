@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ledgerfold.broker.ground.names import parse_partition, partition_name
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CompactionPlan
 from ledgerfold.v1.records_pb2 import (

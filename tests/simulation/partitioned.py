@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.ground.names import partition_name
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
 from tests.simulation.operation import ask_admin, begin_truncation, operation

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ledgerfold.broker.ground.names import parse_partition
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 from tests.simulation.disk import Disk
 from tests.simulation.kafka_life import KafkaLife, Sent

@@ -14,9 +14,11 @@ from ledgerfold.v1.compactor_pb2 import (
     CancelRequest,
     CheckStrategyRequest,
     RunRequest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
-from ledgerfold.v1.records_pb2 import CompactionStrategy
-from ledgerfold.v1.what_if_pb2 import StrategyForecast
+from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, Stored, read_messages
 from tests.support.compactor_process import CompactorProcess, reason_of
@@ -134,11 +136,11 @@ def test_the_bound_on_memory_is_for_what_is_taken(
 @pytest.mark.parametrize(
     ("strategy", "sentence"),
     [
-        ("Raises", r"'nothing of the kind', at message 1:2:0"),
-        ("RaisesUnlike", r"Unlike: any other, at message 1:2:0"),
-        ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:0"),
-        ("Hangs", r"it did not answer within 2 s, at message 1:2:0"),
-        ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:0"),
+        ("Raises", r"'nothing of the kind', at message 1:2:-1:0"),
+        ("RaisesUnlike", r"Unlike: any other, at message 1:2:-1:0"),
+        ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:-1:0"),
+        ("Hangs", r"it did not answer within 2 s, at message 1:2:-1:0"),
+        ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:-1:0"),
         ("Exits", r"strategy 'outside:Exits': its Python worker of Spark ended"),
         pytest.param(
             "Stubborn",
@@ -213,31 +215,32 @@ def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_
     assert len(daemons) >= 2
 
 
-def _forecasts(
-    worker: CompactorProcess, log: LogBuilder, *names: str
-) -> dict[str, StrategyForecast]:
+def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatIf:
     strategies = [CompactionStrategy(name=name) for name in names]
     request = AnalyzeRequest(plan=log.plan(100), strategies=strategies, differences_max=9)
-    found = worker.stub.Analyze(request).found
+    found: TopicWhatIf = worker.stub.Analyze(request).found
     assert [each.strategy.name for each in found.forecasts] == list(names)
-    assert found.differences.keys == 0
-    return {each.strategy.name: each for each in found.forecasts}
+    return found
 
 
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Of either kind; they have no part in what differs."""
+    """Of either kind; and where they keep others than the rest, their keys differ.
+
+    No test had asked for the difference of strategies that keep other messages, one being foreign.
+    """
     log = _log(tmp_path, A1, A22, B1, A3)
-    found = _forecasts(own_worker, log, "newest", "longest", "first")
-    for at, name in enumerate(("longest", "first")):
-        counts = own_worker.run(log.plan(101 + at, strategy=name))[1].counts
-        assert (found[name].messages, found[name].bytes, found[name].keys) == (
-            counts.messages_out,
-            counts.bytes_out,
-            counts.keys,
-        )
-        assert found[name].removed_events == counts.removed_events
+    found = _asked(own_worker, log, "longest", "newest", "first")
+    for at, each in enumerate(found.forecasts):
+        manifest = own_worker.run(log.plan(101 + at, strategy=each.strategy.name))[1]
+        counts = manifest.counts
+        assert (each.messages, each.keys) == (counts.messages_out, counts.keys)
+        assert each.bytes == counts.bytes_out
+        assert each.removed_events == counts.removed_events
+    assert found.differences.keys == 1
+    (differing,) = found.differences.listed
+    assert (differing.key, [each.value for each in differing.kept]) == (b"a", [b"22", b"3", b"1"])
 
 
 def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
@@ -245,15 +248,64 @@ def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
 ) -> None:
     """Within the bounds of a run, and before it is asked at all; the worker serves on."""
     wrong = {
-        "outside:Hangs": "it did not answer within 2 s, at message 1:1:0",
+        "outside:Hangs": "it did not answer within 2 s, at message 1:1:-1:0",
         "outside:Exits": "its Python worker of Spark ended",
         "outside:Early": "it answered 'maybe'",
     }
-    found = _forecasts(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
+    found = _asked(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
+    told = {each.strategy.name: each for each in found.forecasts}
     for name, why in wrong.items():
-        assert f"trategy '{name}'" in found[name].not_forecast
-        assert why in found[name].not_forecast
-    assert found["newest"].messages == 1
+        assert f"trategy '{name}'" in told[name].not_forecast
+        assert why in told[name].not_forecast
+    assert told["newest"].messages == 1
+    # There is nothing to compare it with.
+    assert not found.HasField("differences")
+    assert own_worker.is_serving
+
+
+def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoicesResponse:
+    request = TellChoicesRequest(strategy=CompactionStrategy(name=strategy))
+    for entry_id, value in enumerate(values):
+        at = MessageId(ledger_id=1, entry_id=entry_id, batch_index=-1)
+        request.messages.add(key=b"a", value=value, id=at)
+    told: TellChoicesResponse = worker.stub.TellChoices(request)
+    return told
+
+
+def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
+    """Of each message and the one that stood then; behind a tombstone nothing stands."""
+    told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
+    assert [(each.left, each.right, each.words) for each in told.choices] == [
+        (0, 1, "1 came, 2 stood"),
+        (0, 2, "3 came, 2 stood"),
+        (2, 3, "0 came, 3 stood"),
+        (4, 5, "2 came, 1 stood"),
+    ]
+    assert not told.why
+    assert not _told(own_worker, "first", b"1", b"2").choices
+
+
+@pytest.mark.parametrize(
+    ("strategy", "values", "words", "why"),
+    [
+        ("Raises", (b"1", b"2"), "raised KeyError: 'nothing of the kind'", ""),
+        ("Answers", (b"1", b"2"), "answered int, which is no text", ""),
+        ("Raises", (b"1", b"harm"), "", "'nothing of the kind', at message 1:1"),
+        ("Hangs", (b"1", b"2"), "", "it did not answer within 2 s"),
+        ("Eats", (b"1", b"2"), "", "a task takes more than 200 MiB of memory with it"),
+        ("Exits", (b"1", b"2"), "", "the process that tried it ended (exit code 3)"),
+        ("RaisesUnlike", (b"1", b"2"), "", "Unlike: any other"),
+        ("Nothing", (b"1", b"2"), "", "module outside has no Nothing"),
+    ],
+)
+def test_words_that_do_harm_are_told_of_and_nothing_else(
+    own_worker: CompactorProcess, strategy: str, values: tuple[bytes, ...], words: str, why: str
+) -> None:
+    """An answer comes whatever the code does, and the worker serves on."""
+    told = _told(own_worker, f"outside:{strategy}", *values)
+    assert words in "".join(each.words for each in told.choices)
+    assert why in told.why
+    assert bool(told.why) == bool(why)
     assert own_worker.is_serving
 
 

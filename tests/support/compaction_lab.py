@@ -78,6 +78,12 @@ class FakeStore:
         self.removed: list[int] = []
         self.failure: BaseException | None = None
 
+    def damage_of(self, ledger_id: int) -> None:
+        """There is none."""
+
+    def record(self, ledger_id: int) -> LedgerRecord:
+        return LedgerRecord(ledger_id=ledger_id)
+
     def delete_files(self, ledger_id: int) -> None:
         if self.failure is not None:
             raise self.failure
@@ -106,6 +112,9 @@ class CountedLog:
 
     def check_compacted(self) -> None:
         """It is whole."""
+
+    def has_ledger(self, ledger_id: int) -> bool:
+        return True
 
     def last_position(self) -> Position:
         return Position(1, self.entries - 1)

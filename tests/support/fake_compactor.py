@@ -10,6 +10,7 @@
 What a run does is the plan's `strategy`: "publishing-order" answers with a manifest;
 "hang" waits for Cancel;
 "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
+"orphaned" ends its health, fails when a FIFO, its `ledgers_dir`, was written to, and ends;
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.
 
@@ -33,6 +34,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from ledgerfold.rpc_errors import abort_with
 from ledgerfold.storage.errors import (
     CompactionCancelled,
+    CompactionFailed,
     CompactorUnavailable,
     Corruption,
     InvalidStrategy,
@@ -43,7 +45,8 @@ SERVICE = "ledgerfold.v1.CompactorService"
 
 
 class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
-    def __init__(self) -> None:
+    def __init__(self, health_service: Any) -> None:
+        self.health = health_service
         self.cancels: dict[str, asyncio.Event] = {}
 
     async def Run(  # noqa: N802
@@ -59,12 +62,18 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
         cancel = self.cancels.setdefault(plan.run_id, asyncio.Event())
         progress = admin_pb2.CompactionProgress(phase=admin_pb2.COMPACTION_PHASE_TWO, tasks_total=2)
         yield compactor_pb2.RunResponse(progress=progress)
+        say(event="running", strategy=plan.strategy)
         match plan.strategy:
             case "hang":
                 await cancel.wait()
                 await abort_with(context, CompactionCancelled("cancelled"))
             case "stubborn":
                 await asyncio.Event().wait()
+            case "orphaned":
+                await self.health.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
+                await asyncio.to_thread(Path(plan.ledgers_dir).read_bytes)
+                asyncio.get_running_loop().call_later(0.1, os._exit, 1)
+                await abort_with(context, CompactionFailed("phase two", "its JVM ended"))
             case "corrupt":
                 await abort_with(context, Corruption("1/0.log", 72, "its CRC", "another"))
             case "break":
@@ -117,7 +126,7 @@ async def serve(wait_for: Path | None) -> None:
     health_service = cast(Any, health).aio.HealthServicer()
     add_service: Any = compactor_pb2_grpc.add_CompactorServiceServicer_to_server
     add_health: Any = health_pb2_grpc.add_HealthServicer_to_server
-    add_service(FakeCompactorService(), server)
+    add_service(FakeCompactorService(health_service), server)
     add_health(health_service, server)
     await health_service.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
     port = server.add_insecure_port("127.0.0.1:0")

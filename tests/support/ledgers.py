@@ -15,6 +15,7 @@ from ledgerfold.storage.entry import (
     stamp,
 )
 from ledgerfold.storage.ledger import LedgerWriter
+from ledgerfold.storage.names import parse_segment_name
 
 
 def append(
@@ -56,6 +57,11 @@ def as_version_1(entry: bytes) -> bytes:
     header = read_header(entry)
     body = b"\x01" + entry[5:HEADER_BYTES_MIN]
     return crc32c(body).to_bytes(4, "little") + body + entry[header.header_bytes :]
+
+
+def is_segment(name: str) -> bool:
+    """Whether a file in a ledger's folder is a segment: not its label, nor a torn copy."""
+    return parse_segment_name(name) is not None
 
 
 def deleted_but_open(folder: Path) -> list[str]:

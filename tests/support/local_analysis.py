@@ -9,6 +9,7 @@ from ledgerfold.compactor.plan_check import check_input
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.job import Analysis, Figures, figures_of
 from ledgerfold.compactor.what_if.rows import AnalysisRow
+from ledgerfold.compactor.what_if.survivors import Survivors
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 
 
@@ -19,12 +20,21 @@ def analyze(
     buckets: int = 1,
     is_spread: bool = False,
     differences_max: int = 0,
+    tells_survivors: bool = False,
+    given: Sequence[Survivors] = (),
 ) -> Figures:
     """`is_spread`: a task for each segment. Raises what a task raises."""
     segments = input_segments(plan, check_input)
     runs = tuple((each,) for each in segments) if is_spread else (segments,)
     cut = Cut(runs, buckets, runs)
-    analysis = Analysis(cut, tuple(strategies), plan.retain_null_key, differences_max)
+    analysis = Analysis(
+        cut,
+        tuple(strategies),
+        plan.retain_null_key,
+        differences_max,
+        tells_survivors,
+        tuple(given),
+    )
     scanned = [row for run in runs for row in analysis.scan([run])]
     merged = [row for bucket in range(buckets) for row in analysis.merge(_of(scanned, bucket))]
     sized = [row for task in range(len(runs)) for row in analysis.size(task, _of(merged, task))]

@@ -228,6 +228,16 @@ class LossyFiles:
         with self.step("rewrite", path):
             self._node(path).durable = bytes(self._node(path).content)
 
+    def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
+        """One that does not sync is no counted call: nothing depends on it."""
+        if not sync:
+            self._node(path).content[offset : offset + len(data)] = data
+            return
+        with self.step("overwrite", path):
+            node = self._node(path)
+            node.content[offset : offset + len(data)] = data
+            node.durable = bytes(node.content)
+
     def copy(self, source: Path, target: Path) -> None:
         with self.step("copy", target):
             copied = _Node(bytearray(self._node(source).content))

@@ -28,6 +28,8 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CompactionPlan,
     Manifest,
+    TellChoicesRequest,
+    TellChoicesResponse,
 )
 from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
@@ -61,6 +63,13 @@ class MemoryCompactor:
 
     async def stop(self) -> None:
         """Nothing to stop."""
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """It has no words."""
+        return TellChoicesResponse()
+
+    async def known(self) -> None:
+        """It is there."""
 
     def retry_now(self) -> None:
         """It never waits."""

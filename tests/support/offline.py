@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import KeyValueStore
-from ledgerfold.storage.repair import Repair, unfinished_repairs
+from ledgerfold.storage.names import write_mark_path
+from ledgerfold.storage.repair import Repair
+from ledgerfold.storage.repair_manifest import unfinished_repairs
 from ledgerfold.storage.repair_plan import make_plan
 from ledgerfold.storage.repair_steps import RepairPlan
 from ledgerfold.storage.survey import Survey, take
@@ -46,7 +48,7 @@ class Offline:
 
     def repair(self) -> RepairPlan:
         plan = self.plan()
-        Repair(self.data_dir, self._pairs, lambda: self._pairs, self._files, NOW_MS).do(plan)
+        Repair(self.data_dir, self._pairs, lambda _: self._pairs, self._files, NOW_MS).do(plan)
         return plan
 
 
@@ -55,6 +57,10 @@ class Snapshot(NamedTuple):
 
     contents: dict[Path, bytes]
     pairs: list[tuple[bytes, bytes]]
+
+    def ledger_files(self) -> dict[Path, bytes]:
+        """Segments and labels."""
+        return {path: each for path, each in self.contents.items() if LEDGERS in path.parents}
 
     def disk(self) -> tuple[LossyFiles, CountedKeyValue]:
         files = LossyFiles(Path("/disk"))
@@ -76,6 +82,8 @@ def taken(files: LossyFiles, pairs: CountedKeyValue) -> Snapshot:
         for name in files.listdir(LEDGERS / folder):
             path = LEDGERS / folder / name
             contents[path] = files.open_read(path).pread(1 << 20, 0)
+    mark = write_mark_path(DATA)
+    contents[mark] = files.open_read(mark).pread(1 << 20, 0)
     return Snapshot(contents, pairs.scan(b""))
 
 

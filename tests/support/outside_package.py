@@ -36,9 +36,12 @@ class Longest:
             return len(previous.value) >= len(current.value)
         return len(previous.value) > len(current.value)
 
+    def explain(self, left, right):
+        return f"{len(right.value)} came, {len(left.value)} stood"
+
 
 class Harmful:
-    """What it is told to do, when it meets the value b"harm"."""
+    """What it is told to do, when it meets the value b"harm", or is to explain."""
 
     version = "harmful 1"
     reads = ("value",)
@@ -47,6 +50,9 @@ class Harmful:
         if current.value == b"harm":
             return self.harm()
         return False
+
+    def explain(self, left, right):
+        return self.harm()
 
 
 class Raises(Harmful):

@@ -39,6 +39,7 @@ class MemoryTopic:
         self.log = MemoryLog()
         self.clock = ManualClock(1_000)
         self.subscriptions: dict[str, Subscription] = {}
+        self.reader_names: set[str] = set()
         self.written: list[CursorRecord] = []
         self.deleted: list[str] = []
         self.sent = Traffic()

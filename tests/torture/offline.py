@@ -12,7 +12,7 @@ from pathlib import Path
 from ledgerfold.storage.errors import StorageError
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import TORN_SUFFIX, ledgers_dir, metadata_dir
+from ledgerfold.storage.names import LABEL, TORN_SUFFIX, ledgers_dir, metadata_dir
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.storage.segment import tally_segment
 from ledgerfold.v1.records_pb2 import LedgerRecord
@@ -39,7 +39,7 @@ def _orphans(data_dir: Path, metadata: MetadataStore) -> list[str]:
     named = {segment.path for each in metadata.ledgers() for segment in each.segments}
     root = ledgers_dir(data_dir)
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-    return sorted(path for path in found - named if not path.endswith(TORN_SUFFIX))
+    return sorted(path for path in found - named if not path.endswith((TORN_SUFFIX, LABEL)))
 
 
 def _unowned(metadata: MetadataStore) -> list[int]:

@@ -1,4 +1,4 @@
-"""The ready-made strategies that decide message by message, told: what `should_keep_left` said.
+"""The ready-made strategies that decide message by message, told: in the words of their classes.
 
 The same classes as in a run (ledgerfold/strategies/ready_made.py) are asked, in the same order. One
 message stands at a time, and only that one and the next are held with their values.
@@ -14,7 +14,7 @@ message stands at a time, and only that one and the next are held with their val
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
     ...     for verdict in judge.meet(found):
     ...         print(verdict.found.name, verdict.why)
-    1:1 numeric keeps 1:0: should_keep_left said so
+    1:1 numeric keeps 1:0: 2 is no larger than 7
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ledgerfold.broker.explain.strategies.judge import Asked, Verdict, dropped, 
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import StrategicMessage
+from ledgerfold.strategies.words import words_of
 from ledgerfold.v1 import explain_pb2 as pb
 
 ReadyMade = HeaderVersion | KeepFirst | Newest | Numeric
@@ -58,11 +59,13 @@ class Strategic:
         current = self._message(version)
         found, previous = self._standing or (None, None)
         if self._strategy.should_keep_left(previous, current):
-            yield self._skipped(version, found)
+            why = None if previous is None else words_of(self._strategy, previous, current)
+            yield self._skipped(version, found, why)
             return
         if found is not None:
             verb = "deleted" if version.is_tombstone else "superseded"
-            why = f"{verb} by {version.name}: should_keep_left of {self._name} said no"
+            why = words_of(self._strategy, previous, current)
+            why = f"{verb} by {version.name}: {why or f'should_keep_left of {self._name} said no'}"
             yield dropped(found, rule_of(version), why, version)
         if version.is_tombstone:
             yield gone(version)
@@ -74,10 +77,10 @@ class Strategic:
             stays = f"stays until {self._name} no longer keeps it when a newer message is compacted"
             yield Verdict(self._standing[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
 
-    def _skipped(self, version: Found, standing: Found | None) -> Verdict:
+    def _skipped(self, version: Found, standing: Found | None, why: str | None) -> Verdict:
         keeps = "what stands, which is nothing" if standing is None else standing.name
-        why = f"{self._name} keeps {keeps}: should_keep_left said so"
-        return dropped(version, pb.COMPACTION_RULE_SKIPPED, why, standing)
+        said = f"{self._name} keeps {keeps}: {why or 'should_keep_left said so'}"
+        return dropped(version, pb.COMPACTION_RULE_SKIPPED, said, standing)
 
     def _message(self, version: Found) -> _Message:
         if not self._strategy.reads:

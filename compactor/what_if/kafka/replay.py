@@ -26,7 +26,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.kafka.cleaner import Cleaner
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin, append_of
 from ledgerfold.compactor.what_if.kafka.history import History
-from ledgerfold.kafka.cleanable import Plan, plan
+from ledgerfold.kafka.cleanable import Limit, Plan, plan
 from ledgerfold.kafka.segment import closed_from
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
@@ -91,6 +91,8 @@ class Replay:
         self._began_ms = int(history.clock_ms[0]) if len(history) else 0
         self._space = _Space(self._began_ms)
         self._steps = 0
+        # Of all looks at the log: the largest ratio, and what the last one's range ended at.
+        self._dirtiest, self._limit = 0.0, Limit.ACTIVE_SEGMENT
         self._answer = CleaningReplay(trial=settings.trial, begin_ms=self._began_ms)
 
     def run(self) -> CleaningReplay:
@@ -157,6 +159,7 @@ class Replay:
     def _plan(self, now_ms: int) -> Plan:
         """Of a round now. A checkpoint that cannot be right is set anew."""
         made = plan(self._log.view, self._checkpoint, self._settings, now_ms)
+        self._dirtiest, self._limit = max(self._dirtiest, made.ratio or 0.0), made.limit
         if made.must_repair:
             self._checkpoint = made.first_dirty_offset
         self._steps += len(self._log.closed)
@@ -211,4 +214,16 @@ class Replay:
         space.add(space.time_ms, log.size_bytes, is_point=True)
         answer.points.extend(space.shown())
         answer.end_ms = space.time_ms
+        if not answer.rounds:
+            answer.why_no_round = self._why_no_round()
         return answer
+
+    def _why_no_round(self) -> str:
+        if not len(self._history):
+            return "the log is empty"
+        if not self._dirtiest:
+            return f"nothing could be cleaned: all of it lies behind the {self._limit.value}"
+        return (
+            f"the dirty ratio was {self._dirtiest:.4g} at most; a round comes above "
+            f"{self._settings.min_cleanable_ratio:g}"
+        )

@@ -53,8 +53,10 @@ COMPACTION_PHASE_TWO: CompactionPhase
 COMPACTION_PHASE_COMMIT: CompactionPhase
 
 class GetBrokerInfoRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("await_compactor",)
+    AWAIT_COMPACTOR_FIELD_NUMBER: _ClassVar[int]
+    await_compactor: bool
+    def __init__(self, await_compactor: _Optional[bool] = ...) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
     __slots__ = ("version", "data_dir", "durability", "pid", "started_ms", "compactor_state", "compactor_message", "compactor_pid")

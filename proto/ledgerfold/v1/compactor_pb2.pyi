@@ -200,6 +200,55 @@ class CheckStrategyResponse(_message.Message):
     kind: str
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
+class TellChoicesRequest(_message.Message):
+    __slots__ = ("strategy", "messages")
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    strategy: _records_pb2.CompactionStrategy
+    messages: _containers.RepeatedCompositeFieldContainer[ToldMessage]
+    def __init__(self, strategy: _Optional[_Union[_records_pb2.CompactionStrategy, _Mapping]] = ..., messages: _Optional[_Iterable[_Union[ToldMessage, _Mapping]]] = ...) -> None: ...
+
+class ToldMessage(_message.Message):
+    __slots__ = ("key", "value", "properties", "event_time_ms", "publish_time_ms", "id")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    PUBLISH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    properties: _containers.ScalarMap[str, str]
+    event_time_ms: int
+    publish_time_ms: int
+    id: _records_pb2.MessageId
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ..., event_time_ms: _Optional[int] = ..., publish_time_ms: _Optional[int] = ..., id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
+
+class TellChoicesResponse(_message.Message):
+    __slots__ = ("choices", "why")
+    CHOICES_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    choices: _containers.RepeatedCompositeFieldContainer[ToldChoice]
+    why: str
+    def __init__(self, choices: _Optional[_Iterable[_Union[ToldChoice, _Mapping]]] = ..., why: _Optional[str] = ...) -> None: ...
+
+class ToldChoice(_message.Message):
+    __slots__ = ("left", "right", "words")
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    left: int
+    right: int
+    words: str
+    def __init__(self, left: _Optional[int] = ..., right: _Optional[int] = ..., words: _Optional[str] = ...) -> None: ...
+
 class CleanPlan(_message.Message):
     __slots__ = ("run_id", "topic", "ledgers_dir", "segment_bytes_max", "segments", "log_start_offset", "first_dirty_offset", "upper_bound", "time_ms", "delete_retention_ms", "keys_max", "log_segment_bytes", "index_bytes_max", "index_interval_bytes", "producers", "aborted", "ledger_ids", "dry_run", "map_reopens_aborted", "full_index_fails_round", "io_bytes_per_second")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]

@@ -66,6 +66,11 @@ class CompactorServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.FromString,
                 _registered_method=True)
+        self.TellChoices = channel.unary_unary(
+                '/ledgerfold.v1.CompactorService/TellChoices',
+                request_serializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.FromString,
+                _registered_method=True)
 
 
 class CompactorServiceServicer:
@@ -116,6 +121,13 @@ class CompactorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TellChoices(self, request, context):
+        """What a strategy of one's own says of messages of one key, for people: asked in a process of its own, as CheckStrategy.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CompactorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -148,6 +160,11 @@ def add_CompactorServiceServicer_to_server(servicer, server):
                     servicer.CheckStrategy,
                     request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.SerializeToString,
+            ),
+            'TellChoices': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellChoices,
+                    request_deserializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -314,6 +331,33 @@ class CompactorService:
             '/ledgerfold.v1.CompactorService/CheckStrategy',
             ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyRequest.SerializeToString,
             ledgerfold_dot_v1_dot_compactor__pb2.CheckStrategyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellChoices(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.CompactorService/TellChoices',
+            ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_compactor__pb2.TellChoicesResponse.FromString,
             options,
             channel_credentials,
             insecure,

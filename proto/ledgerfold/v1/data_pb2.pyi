@@ -215,20 +215,22 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     READER_NAME_FIELD_NUMBER: _ClassVar[int]
     IS_RAW_FIELD_NUMBER: _ClassVar[int]
     READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
     reader_name: str
     is_raw: bool
     read_committed: bool
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ...) -> None: ...
+    subscription: str
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")

@@ -96,7 +96,7 @@ class RunSpan(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class ExplainedVersion(_message.Message):
-    __slots__ = ("id", "publish_time_ms", "event_time_ms", "value_bytes", "key_is_base64", "place", "state", "rule", "by", "kept_by", "dropped_by", "is_hidden", "next_rule", "next_by", "what", "next", "strategy", "is_missed")
+    __slots__ = ("id", "publish_time_ms", "event_time_ms", "value_bytes", "key_is_base64", "place", "state", "rule", "by", "kept_by", "dropped_by", "is_hidden", "next_rule", "next_by", "what", "next", "strategy", "is_missed", "words", "words_left")
     ID_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     EVENT_TIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,8 @@ class ExplainedVersion(_message.Message):
     NEXT_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_FIELD_NUMBER: _ClassVar[int]
     IS_MISSED_FIELD_NUMBER: _ClassVar[int]
+    WORDS_FIELD_NUMBER: _ClassVar[int]
+    WORDS_LEFT_FIELD_NUMBER: _ClassVar[int]
     id: _records_pb2.MessageId
     publish_time_ms: int
     event_time_ms: int
@@ -133,7 +135,9 @@ class ExplainedVersion(_message.Message):
     next: str
     strategy: str
     is_missed: bool
-    def __init__(self, id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., publish_time_ms: _Optional[int] = ..., event_time_ms: _Optional[int] = ..., value_bytes: _Optional[int] = ..., key_is_base64: _Optional[bool] = ..., place: _Optional[_Union[VersionPlace, str]] = ..., state: _Optional[_Union[VersionState, str]] = ..., rule: _Optional[_Union[CompactionRule, str]] = ..., by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., kept_by: _Optional[_Union[RunSpan, _Mapping]] = ..., dropped_by: _Optional[_Union[RunSpan, _Mapping]] = ..., is_hidden: _Optional[bool] = ..., next_rule: _Optional[_Union[CompactionRule, str]] = ..., next_by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., what: _Optional[str] = ..., next: _Optional[str] = ..., strategy: _Optional[str] = ..., is_missed: _Optional[bool] = ...) -> None: ...
+    words: str
+    words_left: _records_pb2.MessageId
+    def __init__(self, id: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., publish_time_ms: _Optional[int] = ..., event_time_ms: _Optional[int] = ..., value_bytes: _Optional[int] = ..., key_is_base64: _Optional[bool] = ..., place: _Optional[_Union[VersionPlace, str]] = ..., state: _Optional[_Union[VersionState, str]] = ..., rule: _Optional[_Union[CompactionRule, str]] = ..., by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., kept_by: _Optional[_Union[RunSpan, _Mapping]] = ..., dropped_by: _Optional[_Union[RunSpan, _Mapping]] = ..., is_hidden: _Optional[bool] = ..., next_rule: _Optional[_Union[CompactionRule, str]] = ..., next_by: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ..., what: _Optional[str] = ..., next: _Optional[str] = ..., strategy: _Optional[str] = ..., is_missed: _Optional[bool] = ..., words: _Optional[str] = ..., words_left: _Optional[_Union[_records_pb2.MessageId, _Mapping]] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
     __slots__ = ("versions", "versions_older", "notes", "strategy")

@@ -72,14 +72,24 @@ class MessageId(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., batch_index: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class StoreRecord(_message.Message):
-    __slots__ = ("next_ledger_id", "store_version", "next_producer_id")
+    __slots__ = ("next_ledger_id", "store_version", "next_producer_id", "features", "is_incomplete")
     NEXT_LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     STORE_VERSION_FIELD_NUMBER: _ClassVar[int]
     NEXT_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    IS_INCOMPLETE_FIELD_NUMBER: _ClassVar[int]
     next_ledger_id: int
     store_version: int
     next_producer_id: int
-    def __init__(self, next_ledger_id: _Optional[int] = ..., store_version: _Optional[int] = ..., next_producer_id: _Optional[int] = ...) -> None: ...
+    features: _containers.RepeatedScalarFieldContainer[str]
+    is_incomplete: bool
+    def __init__(self, next_ledger_id: _Optional[int] = ..., store_version: _Optional[int] = ..., next_producer_id: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., is_incomplete: _Optional[bool] = ...) -> None: ...
+
+class WriteCountRecord(_message.Message):
+    __slots__ = ("writes",)
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    writes: int
+    def __init__(self, writes: _Optional[int] = ...) -> None: ...
 
 class SegmentRecord(_message.Message):
     __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms")

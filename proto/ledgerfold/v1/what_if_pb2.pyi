@@ -131,7 +131,7 @@ class ReplaySetting(_message.Message):
     def __init__(self, threshold_bytes: _Optional[int] = ..., interval_ms: _Optional[int] = ...) -> None: ...
 
 class Replay(_message.Message):
-    __slots__ = ("setting", "runs", "bytes_read", "bytes_rewritten", "write_amplification", "space_peak_bytes", "space_mean_bytes", "rewind_mean_bytes", "points")
+    __slots__ = ("setting", "runs", "bytes_read", "bytes_rewritten", "write_amplification", "space_peak_bytes", "space_mean_bytes", "rewind_mean_bytes", "points", "why_no_run")
     SETTING_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     BYTES_READ_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,7 @@ class Replay(_message.Message):
     SPACE_MEAN_BYTES_FIELD_NUMBER: _ClassVar[int]
     REWIND_MEAN_BYTES_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
+    WHY_NO_RUN_FIELD_NUMBER: _ClassVar[int]
     setting: ReplaySetting
     runs: int
     bytes_read: int
@@ -150,7 +151,8 @@ class Replay(_message.Message):
     space_mean_bytes: float
     rewind_mean_bytes: float
     points: _containers.RepeatedCompositeFieldContainer[SpacePoint]
-    def __init__(self, setting: _Optional[_Union[ReplaySetting, _Mapping]] = ..., runs: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_rewritten: _Optional[int] = ..., write_amplification: _Optional[float] = ..., space_peak_bytes: _Optional[int] = ..., space_mean_bytes: _Optional[float] = ..., rewind_mean_bytes: _Optional[float] = ..., points: _Optional[_Iterable[_Union[SpacePoint, _Mapping]]] = ...) -> None: ...
+    why_no_run: str
+    def __init__(self, setting: _Optional[_Union[ReplaySetting, _Mapping]] = ..., runs: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_rewritten: _Optional[int] = ..., write_amplification: _Optional[float] = ..., space_peak_bytes: _Optional[int] = ..., space_mean_bytes: _Optional[float] = ..., rewind_mean_bytes: _Optional[float] = ..., points: _Optional[_Iterable[_Union[SpacePoint, _Mapping]]] = ..., why_no_run: _Optional[str] = ...) -> None: ...
 
 class SpacePoint(_message.Message):
     __slots__ = ("publish_time_ms", "bytes")
@@ -161,7 +163,7 @@ class SpacePoint(_message.Message):
     def __init__(self, publish_time_ms: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class CleaningReplay(_message.Message):
-    __slots__ = ("trial", "rounds", "bytes_read", "bytes_rewritten", "write_amplification", "space_peak_bytes", "space_mean_bytes", "space_end_bytes", "records_end", "tombstones_end", "segments_end", "bytes_deleted", "bytes_estimated", "begin_ms", "end_ms", "points")
+    __slots__ = ("trial", "rounds", "bytes_read", "bytes_rewritten", "write_amplification", "space_peak_bytes", "space_mean_bytes", "space_end_bytes", "records_end", "tombstones_end", "segments_end", "bytes_deleted", "bytes_estimated", "begin_ms", "end_ms", "points", "why_no_round")
     TRIAL_FIELD_NUMBER: _ClassVar[int]
     ROUNDS_FIELD_NUMBER: _ClassVar[int]
     BYTES_READ_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +180,7 @@ class CleaningReplay(_message.Message):
     BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
     END_MS_FIELD_NUMBER: _ClassVar[int]
     POINTS_FIELD_NUMBER: _ClassVar[int]
+    WHY_NO_ROUND_FIELD_NUMBER: _ClassVar[int]
     trial: CleaningTrial
     rounds: int
     bytes_read: int
@@ -194,4 +197,5 @@ class CleaningReplay(_message.Message):
     begin_ms: int
     end_ms: int
     points: _containers.RepeatedCompositeFieldContainer[SpacePoint]
-    def __init__(self, trial: _Optional[_Union[CleaningTrial, _Mapping]] = ..., rounds: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_rewritten: _Optional[int] = ..., write_amplification: _Optional[float] = ..., space_peak_bytes: _Optional[int] = ..., space_mean_bytes: _Optional[float] = ..., space_end_bytes: _Optional[int] = ..., records_end: _Optional[int] = ..., tombstones_end: _Optional[int] = ..., segments_end: _Optional[int] = ..., bytes_deleted: _Optional[int] = ..., bytes_estimated: _Optional[int] = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., points: _Optional[_Iterable[_Union[SpacePoint, _Mapping]]] = ...) -> None: ...
+    why_no_round: str
+    def __init__(self, trial: _Optional[_Union[CleaningTrial, _Mapping]] = ..., rounds: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_rewritten: _Optional[int] = ..., write_amplification: _Optional[float] = ..., space_peak_bytes: _Optional[int] = ..., space_mean_bytes: _Optional[float] = ..., space_end_bytes: _Optional[int] = ..., records_end: _Optional[int] = ..., tombstones_end: _Optional[int] = ..., segments_end: _Optional[int] = ..., bytes_deleted: _Optional[int] = ..., bytes_estimated: _Optional[int] = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., points: _Optional[_Iterable[_Union[SpacePoint, _Mapping]]] = ..., why_no_round: _Optional[str] = ...) -> None: ...

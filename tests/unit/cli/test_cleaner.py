@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.cli import cleaner
-from ledgerfold.broker.cli.compaction import WARMING_UP
 from ledgerfold.broker.client.kafka_answers import CleanerTurn, CleaningPlan
+from ledgerfold.broker.compaction.supervisor import WARMING_UP
 from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 
@@ -18,13 +18,16 @@ class _Admin:
     """Of a broker whose compactor is in some state, with one log."""
 
     def __init__(self, state: str, plan: kafka_pb2.CleaningPlan) -> None:
-        self._info = admin_pb2.GetBrokerInfoResponse(compactor_state=f"COMPACTOR_STATE_{state}")
+        message = WARMING_UP if state == "STARTING" else ""
+        self._info = admin_pb2.GetBrokerInfoResponse(
+            compactor_state=f"COMPACTOR_STATE_{state}", compactor_message=message
+        )
         self.kafka = SimpleNamespace(
             plan_cleaning=lambda *topics, with_map=False: [CleaningPlan.of(plan)],
             clean=lambda topic: CleanerTurn.of(kafka_pb2.CleanTurnResponse()),
         )
 
-    def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
+    def broker_info(self, *, await_compactor: bool) -> admin_pb2.GetBrokerInfoResponse:
         return self._info
 
     def partitioned_topic_metadata(self, topic: str) -> dict[str, int]:

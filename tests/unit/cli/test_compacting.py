@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.cli.compaction import WARMING_UP
+from ledgerfold.broker.cli.exit_codes import FAILED
 from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import ledgers_dir, metadata_dir
@@ -34,9 +34,22 @@ SECRET = {"LEDGERFOLD_COMPACTOR_SECRET": "s"}
 TOPIC = "persistent://public/default/t"
 
 
+class FakeWorker:
+    """What it does with a plan is the strategy's name (fake_compactor.py)."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._events = process.stdout
+        self._events.readline()
+        self.address = f"127.0.0.1:{json.loads(self._events.readline())['port']}"
+
+    def began(self) -> None:
+        """Returns when it has a plan."""
+        assert json.loads(self._events.readline())["event"] == "running"
+
+
 @pytest.fixture
-def worker() -> Iterator[str]:
-    """Its address. What it does with a plan is the strategy's name (fake_compactor.py)."""
+def worker() -> Iterator[FakeWorker]:
     process = subprocess.Popen(
         [sys.executable, fake_compactor.__file__, "serve"],
         stdin=subprocess.PIPE,
@@ -45,9 +58,7 @@ def worker() -> Iterator[str]:
         env=os.environ | SECRET,
     )
     with process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield f"127.0.0.1:{json.loads(process.stdout.readline())['port']}"
+        yield FakeWorker(process)
         process.kill()
 
 
@@ -63,9 +74,9 @@ def data(broker_process: MakeBroker) -> Path:
     return broker.data_dir
 
 
-def compact(data: Path, worker: str, *arguments: str) -> subprocess.Popen[str]:
+def compact(data: Path, worker: FakeWorker, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command("compact", "--data", str(data), "--compactor", worker, "t", *arguments),
+        command("compact", "--data", str(data), "--compactor", worker.address, "t", *arguments),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,18 +100,43 @@ def run_of(data: Path) -> RunRecord:
     return run
 
 
-def test_a_run_outside_of_the_broker(data: Path, worker: str) -> None:
+def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
     """Printed as `topics compact --wait` prints it; the broker finds it in its history."""
     process = compact(data, worker)
     out, err = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, err) == (0, f"{WARMING_UP}\n")
+    assert (process.returncode, err) == (0, "")
     assert out.startswith("run 1: ")
     assert run_of(data).strategy == "publishing-order"
     process = compact(data, worker)
     assert process.communicate(timeout=TIMEOUT_S) == ("Nothing new to compact in t.\n", "")
 
 
-def test_a_run_that_fails(data: Path, worker: str) -> None:
+def test_spark_is_waited_for_where_there_is_what_it_needs(
+    data: Path, tmp_path: Path, broker_process: MakeBroker
+) -> None:
+    """Without Java nothing warms up: what to install is told, by a broker, and without one.
+
+    No test had a machine without Java.
+    """
+    environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
+    without = subprocess.run(
+        command("compact", "--data", str(data), "t"),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert without.returncode == FAILED
+    broker = broker_process(compactor="local", environment=environment)
+    ran = ledgerfold("--url", broker.url, "topics", "compact", "t", "--wait")
+    assert ran.code == FAILED
+    for err in (without.stderr, ran.err):
+        assert "Install Java" in err
+        assert "warming up" not in err
+
+
+def test_a_run_that_fails(data: Path, worker: FakeWorker) -> None:
     """Damage that it meets is damage, as of any run."""
     process = compact(data, worker, "--compaction-strategy", "corrupt")
     _, err = process.communicate(timeout=TIMEOUT_S)
@@ -110,11 +146,12 @@ def test_a_run_that_fails(data: Path, worker: str) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_leaves_nothing(data: Path, worker: str, ending: signal.Signals) -> None:
+def test_an_interrupted_run_leaves_nothing(
+    data: Path, worker: FakeWorker, ending: signal.Signals
+) -> None:
     """It is cancelled, in the worker too; the directory is free."""
     process = compact(data, worker, "--compaction-strategy", "hang")
-    assert process.stderr is not None
-    process.stderr.readline()
+    worker.began()
     process.send_signal(ending)
     process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
@@ -123,11 +160,12 @@ def test_an_interrupted_run_leaves_nothing(data: Path, worker: str, ending: sign
     assert not (ledgers_dir(data) / str(run.ledger_id)).exists()
 
 
-def test_a_killed_run_loses_nothing(data: Path, worker: str, broker_process: MakeBroker) -> None:
+def test_a_killed_run_loses_nothing(
+    data: Path, worker: FakeWorker, broker_process: MakeBroker
+) -> None:
     """The next start of a broker ends it, and all messages are there."""
     process = compact(data, worker, "--compaction-strategy", "hang")
-    assert process.stderr is not None
-    process.stderr.readline()
+    worker.began()
     process.kill()
     process.communicate(timeout=TIMEOUT_S)
     broker = broker_process()
@@ -182,9 +220,9 @@ def test_what_cannot_be_meant(cli: Ledgerfold, arguments: list[str], why: str) -
     assert why in ran.err
 
 
-def test_by_a_broker_that_runs(worker: str, broker_process: MakeBroker) -> None:
+def test_by_a_broker_that_runs(worker: FakeWorker, broker_process: MakeBroker) -> None:
     """The strategy holds for the one run."""
-    broker = broker_process(compactor=worker, environment=SECRET)
+    broker = broker_process(compactor=worker.address, environment=SECRET)
     with Client(broker.url) as client:
         client.create_producer("t").send(b"1", partition_key="a")
     ask = ("--url", broker.url)

@@ -43,6 +43,8 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.StorageError: 1,
     errors.Corruption: 6,
     errors.IncompatibleFormat: 1,
+    errors.UnknownFeatures: 1,
+    errors.MetadataLost: 6,
     errors.MissingFile: 6,
     errors.CompactedLedgerDamaged: 6,
     errors.DiskFailure: 1,

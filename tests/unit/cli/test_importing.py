@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.import_rows import Row, read_rows
-from ledgerfold.broker.cli.importing import RowRules, to_message
+from ledgerfold.broker.cli.importing import _Import
 from ledgerfold.broker.cli.producing import Outgoing
+from ledgerfold.broker.cli.row_rules import RowRules, message_of_row
+from ledgerfold.broker.client import MessageId, Result
 from ledgerfold.storage.errors import InvalidRequest
+from tests.support.command_line import TIMEOUT_S, command
+from tests.support.waiting import wait_until
 from tests.unit.cli.conftest import Ledgerfold
 
 BOM = b"\xef\xbb\xbf"
@@ -146,14 +153,14 @@ def test_a_json_line_is_published_as_it_is(line: str) -> None:
     """Byte for byte: numbers, names that stand twice, spaces, escapes."""
     for ending in ("", "\n", "\r\n"):
         row = json_row(line + ending, "id")
-        assert to_message(row, RowRules("id")).value == line.encode()
+        assert message_of_row(row, RowRules("id")).value == line.encode()
 
 
 def test_a_csv_row_becomes_json_under_its_key() -> None:
     """Compact, all fields, the key's too, in their own script."""
     (row,) = read_rows([b"id,name,n\n", "7,é漢,1.10\n".encode()], "csv", ["id"])
     assert isinstance(row, Row)
-    assert to_message(row, RowRules("id")) == Outgoing(
+    assert message_of_row(row, RowRules("id")) == Outgoing(
         "7", '{"id":"7","name":"é漢","n":"1.10"}'.encode(), None
     )
 
@@ -176,7 +183,7 @@ def test_the_text_of_a_field(raw: str, text: str) -> None:
     """A string's is what it says, of everything else it is what stands there; also as the value."""
     for line in (f'{{"id":{raw},"v":{raw}}}', f'{{ "x" : {{}} , "id" : {raw} , "v" : {raw} }}'):
         row = json_row(line, "id")
-        message = to_message(row, RowRules("id", value="v"))
+        message = message_of_row(row, RowRules("id", value="v"))
         assert (message.key, message.value) == (text, text.encode())
 
 
@@ -207,7 +214,7 @@ def test_whatever_json_can_say_is_taken_apart(fields: dict[str, Any]) -> None:
 def test_a_row_without_its_key(line: str) -> None:
     """It would be one of a million that lose all but the last."""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'id'"):
-        to_message(json_row(line), RowRules("id"))
+        message_of_row(json_row(line), RowRules("id"))
 
 
 @pytest.mark.parametrize("rules", [RowRules("id"), RowRules("x", value="id")])
@@ -215,36 +222,36 @@ def test_half_a_character_is_no_text(rules: RowRules) -> None:
     """UTF-8 cannot say it; it must not become some byte."""
     for half in (r"\ud800", r"\udcff"):
         with pytest.raises(InvalidRequest, match="Line 1: 'id' is no text"):
-            to_message(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
+            message_of_row(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
 
 
 def test_a_field_as_the_value() -> None:
     """Null is a tombstone, empty is empty; it must be there."""
     rules = RowRules("id", value="v")
-    assert to_message(json_row('{"id":1,"v":null}'), rules).value is None
-    assert to_message(json_row('{"id":1,"v":""}'), rules).value == b""
+    assert message_of_row(json_row('{"id":1,"v":null}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"v":""}'), rules).value == b""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'v', which is to be the value"):
-        to_message(json_row('{"id":1}'), rules)
+        message_of_row(json_row('{"id":1}'), rules)
 
 
 def test_tombstones() -> None:
     """Rows in which the field has that text; others keep their value."""
     rules = RowRules("id", tombstone=("gone", "true"))
-    assert to_message(json_row('{"id":1,"gone":true}'), rules).value is None
-    assert to_message(json_row('{"id":1,"gone":"true"}'), rules).value is None
-    assert to_message(json_row('{"id":1,"gone":false}'), rules).value is not None
-    assert to_message(json_row('{"id":1}'), rules).value is not None
+    assert message_of_row(json_row('{"id":1,"gone":true}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"gone":"true"}'), rules).value is None
+    assert message_of_row(json_row('{"id":1,"gone":false}'), rules).value is not None
+    assert message_of_row(json_row('{"id":1}'), rules).value is not None
     empty = RowRules("id", tombstone=("name", ""))
-    assert to_message(json_row('{"id":1,"name":""}'), empty).value is None
-    assert to_message(json_row('{"id":1,"name":null}'), empty).value is None
-    assert to_message(json_row('{"id":1}'), empty).value is not None
+    assert message_of_row(json_row('{"id":1,"name":""}'), empty).value is None
+    assert message_of_row(json_row('{"id":1,"name":null}'), empty).value is None
+    assert message_of_row(json_row('{"id":1}'), empty).value is not None
 
 
 def test_event_times() -> None:
     """Of the row's field, in ms."""
     rules = RowRules("id", event_time="at")
     for text in ('"1704067200000"', "1704067200000"):
-        message = to_message(json_row(f'{{"id":1,"at":{text}}}'), rules)
+        message = message_of_row(json_row(f'{{"id":1,"at":{text}}}'), rules)
         assert message.event_time_ms == 1_704_067_200_000
 
 
@@ -254,7 +261,7 @@ def test_event_times() -> None:
 def test_what_is_no_event_time(at: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match="Line 1: 'at' is no time in ms"):
-        to_message(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
+        message_of_row(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
 
 
 # With a broker.
@@ -284,8 +291,65 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
     assert "Line 3 is no JSON" in ran.err
-    assert "Imported before it: 2 rows." in ran.err
+    assert "Imported before it: 2 rows. To go on behind, add --skip-rows 2 to the" in ran.err
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2"]
+    mended = text.replace(b"oops", b'{"id": 3}')
+    again = ("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic)
+    assert cli(*again, "--skip-rows", "2", stdin=mended).code == 0
+    keys = [row["key"] for row in cli("read", topic, "--until-end").rows]
+    assert keys == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_import_says_how_to_go_on(
+    cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
+) -> None:
+    """What it says is so: the rest, behind those rows, makes the file whole, and none comes twice.
+
+    No test had ended an import before its file did.
+    """
+    if partitions:
+        assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
+    header, rows = b"id\n", [b"%d\n" % number for number in range(3000)]
+    arguments = ("import", "-", "--format", "csv", "--key", "id", "--topic", topic)
+    process = subprocess.Popen(
+        command("--url", url, *arguments), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=False
+    )
+    assert process.stdin is not None
+    process.stdin.write(header + b"".join(rows[:2000]))
+    process.stdin.flush()
+    wait_until(lambda: cli("read", topic, "--create", "--until-end").rows != [], "some rows")
+    process.send_signal(ending)
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    told = re.fullmatch(
+        rb"ledgerfold: Interrupted\. Imported before it: ([0-9,]+) rows\. "
+        rb"To go on behind, add --skip-rows ([0-9]+) to the command\.\n",
+        err,
+    )
+    assert told is not None, err
+    rest = cli(*arguments, "--skip-rows", told[2].decode(), stdin=header + b"".join(rows))
+    assert rest.code == 0, rest.err
+    assert rest.err.startswith(f"{3000 - int(told[2]):,} row")
+    keys = [row["key"] for row in cli("read", topic, "--until-end").rows]
+    assert sorted(keys, key=int) == [str(number) for number in range(3000)]
+
+
+def test_receipts_may_come_in_any_order() -> None:
+    """Up to the first row without one, no row need be read again."""
+    importing = _Import(RowRules("id"), skips=False, passed=10)
+    assert importing.imported == 10
+    importing.read = 14
+    importing._pending = dict.fromkeys((12, 13))
+    assert importing.imported == 11
+    assert "(some of those behind may be, too)" in importing.how_to_go_on()
+    importing._on_receipt(12, Result.Ok, MessageId())
+    assert importing.imported == 12
+    importing._on_receipt(13, Result.Timeout, None)
+    assert importing.imported == 12
+    importing._on_receipt(13, Result.Ok, MessageId())
+    assert importing.imported == 14
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_message_as_json() -> None:
         "producer": "p",
         "sequence_id": 5,
     }
-    assert message_row(message(b"v", plain=False))["id"] == "12:3:0"
+    assert message_row(message(b"v", plain=False))["id"] == "12:3:-1:0"
 
 
 @pytest.mark.parametrize(
@@ -289,3 +289,17 @@ def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("ledgerfold.broker.cli.inspecting._info", lambda options: print("é"))
     assert main(["info"]) == 0
     assert written.getvalue() == b"\\xe9\n"
+
+
+@given(st.text("ab cd漢", max_size=60), st.integers(24, 90))
+def test_what_is_wrapped_is_all_there(text: str, width: int) -> None:
+    """Word by word, in lines that are no wider than they may be, as a table and as blocks.
+
+    No test had asked whether a sentence can still be read on a narrow terminal.
+    """
+    row = {"id": "1:2:-1:3", "what": text or "-"}
+    lines = aligned([row, {**row, "what": "short"}], width, wrapped=("what",)).splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    shown = "".join("".join(lines).replace("id", "").replace("what", "").split())
+    assert "".join(row["what"].split()) in shown
+    assert "…" not in shown

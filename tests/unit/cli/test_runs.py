@@ -7,7 +7,6 @@ import argparse
 import pytest
 
 from ledgerfold.broker.cli.compaction import (
-    WARMING_UP,
     _compact,
     _json,
     _table,
@@ -15,6 +14,7 @@ from ledgerfold.broker.cli.compaction import (
     print_status,
     report_end,
 )
+from ledgerfold.broker.compaction.supervisor import WARMING_UP
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_ERROR,
@@ -113,11 +113,13 @@ def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: boo
 class _Admin:
     """Of a broker whose compactor is in some state."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, message: str) -> None:
+        self._info = admin_pb2.GetBrokerInfoResponse(
+            compactor_state=f"COMPACTOR_STATE_{state}", compactor_message=message
+        )
 
-        self._info = admin_pb2.GetBrokerInfoResponse(compactor_state=f"COMPACTOR_STATE_{state}")
-
-    def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
+    def broker_info(self, *, await_compactor: bool) -> admin_pb2.GetBrokerInfoResponse:
+        assert await_compactor
         return self._info
 
     def trigger_compaction(self, topic: str) -> int:
@@ -130,14 +132,31 @@ class _Admin:
         return [admin_pb2.GetCompactionStatusResponse(run=run)]
 
 
-@pytest.mark.parametrize(("state", "told"), [("STARTING", True), ("READY", False)])
+@pytest.mark.parametrize(
+    ("state", "message", "waits", "told"),
+    [
+        ("STARTING", WARMING_UP, True, True),
+        ("STARTING", WARMING_UP, False, True),
+        ("READY", "", True, False),
+        ("UNAVAILABLE", "Install Java.", True, False),
+        ("UNAVAILABLE", "Install Java.", False, True),
+        ("DISABLED", "The compactor is off.", False, False),
+    ],
+)
 def test_waiting_for_spark(
     state: str,
+    message: str,
+    waits: bool,
     told: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """That it warms up is told while it does."""
-    monkeypatch.setattr("ledgerfold.broker.cli.compaction.admin_of", lambda options: _Admin(state))
-    assert _compact(argparse.Namespace(topic="t", wait=True, timeout=None)) == 0
-    assert capsys.readouterr().err == (f"{WARMING_UP}\n" if told else "")
+    """That it warms up is told while it does; what to install, to who does not wait for the end,
+    which says it, too.
+
+    No test had asked a machine without Java.
+    """
+    admin = _Admin(state, message)
+    monkeypatch.setattr("ledgerfold.broker.cli.compaction.admin_of", lambda options: admin)
+    assert _compact(argparse.Namespace(topic="t", wait=waits, timeout=None, output=None)) == 0
+    assert capsys.readouterr().err == (f"{message}\n" if told else "")

@@ -59,13 +59,13 @@ def test_messages(segment: Path) -> None:
     assert ledgerfold("segment", "dump", "--messages", str(segment)).rows == [
         {"id": "1:0", "key": "a", "value": "1", "tombstone": False},
         {
-            "id": "1:1:0",
+            "id": "1:1:-1:0",
             "key": "a\n",
             "value": "/w==",
             "encoding": "base64",
             "tombstone": False,
         },
-        {"id": "1:1:1", "key": "b", "value": None, "tombstone": True},
+        {"id": "1:1:-1:1", "key": "b", "value": None, "tombstone": True},
     ]
 
 

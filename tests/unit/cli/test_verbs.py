@@ -163,6 +163,19 @@ def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
     assert values(cli(*consume)) == []
 
 
+def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
+    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there.
+
+    No test had consumed a topic that was not there.
+    """
+    consume = ("consume", "mistyped", "-s", "s", "--until-end")
+    name = "persistent://public/default/mistyped"
+    assert cli(*consume).err == f"There was no topic {name}: it was created.\n"
+    assert cli(*consume).err == ""
+    assert cli("topics", "create-partitioned-topic", "parted", "-p", "2").code == 0
+    assert cli("consume", "parted", "-s", "s", "--until-end").err == ""
+
+
 def test_a_new_subscription_begins_at_the_end(cli: Ledgerfold, topic: str) -> None:
     """As in Pulsar, unless it is told otherwise."""
     cli("produce", topic, "-m", "a")

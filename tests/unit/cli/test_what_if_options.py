@@ -8,7 +8,8 @@ import pytest
 
 from ledgerfold.broker.cli.exit_codes import NOT_FOUND, USAGE
 from ledgerfold.broker.cli.import_rows import Row
-from ledgerfold.broker.cli.what_if_file import to_message
+from ledgerfold.broker.cli.main import make_parser
+from ledgerfold.broker.cli.what_if_file import File, file_of, to_message
 from ledgerfold.broker.cli.what_if_options import parse_strategy
 from ledgerfold.broker.cli.what_if_rows import difference_row, setting_row, strategy_text
 from ledgerfold.broker.whatif.file_log import FileMessage
@@ -41,6 +42,10 @@ def test_pulsar_s_names_are_ours() -> None:
         (("t", "--csv", "f.csv"), "Say what to look at"),
         (("--csv", "f.csv", "--url", "h:1"), "--csv asks no broker"),
         (("t", "--retain-null-key"), "is for a file"),
+        (("t", "--key", "id"), "of the rows of a file"),
+        (("--csv", "f.csv", "--value", "v"), "go with --key"),
+        (("t", "--diff"), "name two at least"),
+        (("t", "--diff", "--strategy", "newest"), "name two at least"),
         (("t", "--strategy", "keep-n"), "needs its setting 'n'"),
         (("t", "--strategy", "n/a"), "names no strategy"),
         (("t", "--strategy", "keep-n:n=1,2"), "write it as FIELD=VALUE"),
@@ -75,11 +80,46 @@ def test_a_file_that_is_wrong_names_the_line(tmp_path: Path) -> None:
 
 def test_rows_as_messages() -> None:
     """A null, or nothing, is no key; no value is a tombstone."""
+    file = File("prices.jsonl", "jsonl")
     rows = {"key": "a", "value": "1", "event_time_ms": "7", "publish_time_ms": "8"}
-    assert to_message(Row(1, rows, b"")) == FileMessage(b"a", b"1", 7, 8)
-    assert to_message(Row(1, {"key": "a"}, b"")) == FileMessage(b"a", b"")
-    assert to_message(Row(1, {"key": None, "value": "1"}, b"")) == FileMessage(None, b"1")
-    assert to_message(Row(1, {"key": "", "value": "1"}, b"")) == FileMessage(b"", b"1")
+    assert to_message(Row(1, rows, b""), file) == FileMessage(b"a", b"1", 7, 8)
+    assert to_message(Row(1, {"key": "a"}, b""), file) == FileMessage(b"a", b"")
+    no_key = Row(1, {"key": None, "value": "1"}, b"")
+    assert to_message(no_key, file) == FileMessage(None, b"1")
+    assert to_message(Row(1, {"key": "", "value": "1"}, b""), file) == FileMessage(b"", b"1")
+
+
+def file_asked_for(*options: str) -> File:
+    found = file_of(make_parser().parse_args(["what-if", "--jsonl", "f.jsonl", *options]))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--key", "id"), FileMessage(b"7", b"{row}", 0, 8)),
+        (("--key", "id", "--event-time", "at"), FileMessage(b"7", b"{row}", 5, 8)),
+        (("--key", "id", "--value", "price"), FileMessage(b"7", b"10", 0, 8)),
+        (("--key", "id", "--tombstone-when", "price=10"), FileMessage(b"7", b"", 0, 8)),
+        (("--event-time", "at"), FileMessage(b"k", b"v", 5, 8)),
+    ],
+)
+def test_rows_with_fields_of_other_names(options: tuple[str, ...], message: FileMessage) -> None:
+    """As `import` takes them.
+
+    No test had asked about a file whose columns have names of their own.
+    """
+    texts = {"id": "7", "price": "10", "at": "5", "publish_time_ms": "8", "key": "k", "value": "v"}
+    row = Row(1, {**texts, "event_time_ms": "6"}, b"{row}")
+    assert to_message(row, file_asked_for(*options)) == message
+
+
+def test_a_time_that_was_named_must_be_there() -> None:
+    """One that only may be there need not."""
+    file = file_asked_for("--event-time", "at")
+    with pytest.raises(InvalidRequest, match="Line 3: 'at' is no time in ms"):
+        to_message(Row(3, {"key": "k"}, b""), file)
 
 
 def test_settings_in_the_words_of_the_options() -> None:

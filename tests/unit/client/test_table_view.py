@@ -117,6 +117,7 @@ def test_the_readers_name(broker: ThreadedFakeBroker, client: Client) -> None:
     client.create_table_view("t", "prices-view")
     opening = broker.service.opened[-1]
     assert (opening.reader_name, opening.read_compacted) == ("prices-view", True)
+    assert opening.subscription == "prices-view"
     assert opening.start.earliest
 
 

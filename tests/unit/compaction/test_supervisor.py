@@ -17,10 +17,10 @@ import pytest
 
 from ledgerfold.broker.compaction.supervisor import (
     SECRET_VARIABLE,
+    WARMING_UP,
     CompactorSupervisor,
-    SupervisorLimits,
-    pause_after_ms,
 )
+from ledgerfold.broker.compaction.worker_limits import SupervisorLimits, pause_after_ms
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import processes
 from ledgerfold.broker.ground.settings import BrokerSettings
@@ -203,6 +203,35 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
+def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
+    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at once.
+
+    No test had looked at the state between the end of a worker's health and its own.
+    """
+
+    async def body() -> None:
+        pauses, fifo = Pauses(), tmp_path / "ends"
+        os.mkfifo(fifo)
+        async with supervised(tmp_path, "serve", pauses=pauses) as supervisor:
+            asked = plan("orphaned")
+            asked.ledgers_dir = str(fifo)
+            run = asyncio.create_task(supervisor.run(asked, ignore))
+            await supervisor.wait_ready()
+            async with asyncio.timeout(20):
+                while supervisor.state == COMPACTOR_STATE_READY:
+                    await supervisor._changed.wait()
+            assert (supervisor.state, run.done()) == (COMPACTOR_STATE_RESTARTING, False)
+            assert "stopped serving" in supervisor.message
+            await asyncio.to_thread(fifo.write_bytes, b"now")
+            with pytest.raises(CompactionFailed, match="its JVM ended"):
+                await run
+            assert await pauses.next() == 0.5
+            pauses.end()
+            await supervisor.wait_ready()
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize("strategy", ["ending", "dying"])
 def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
     tmp_path: Path, strategy: str
@@ -259,6 +288,35 @@ def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
             pauses.end()
             assert await pauses.next() == 1
             assert supervisor.state == COMPACTOR_STATE_RESTARTING
+
+    asyncio.run(body())
+
+
+def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None:
+    """It found what it needs, and warms up; or it did not, and says what to install. Until then
+    nobody says that Spark warms up.
+    """
+
+    async def body() -> None:
+        warm = tmp_path / "warm"
+        os.mkfifo(warm)
+        async with supervised(tmp_path, "serve-later", str(warm)) as supervisor:
+            assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, "")
+            async with asyncio.timeout(20):
+                await supervisor.known()
+            assert (supervisor.state, supervisor.message) == (COMPACTOR_STATE_STARTING, WARMING_UP)
+            await asyncio.to_thread(warm.write_bytes, b"warm")
+            await supervisor.wait_ready()
+            await supervisor.known()
+        async with supervised(tmp_path, "unavailable") as supervisor:
+            async with asyncio.timeout(20):
+                await supervisor.known()
+                assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
+                supervisor.retry_now()
+                assert supervisor.state == COMPACTOR_STATE_STARTING
+                await supervisor.known()
+            assert supervisor.state == COMPACTOR_STATE_UNAVAILABLE
+            assert "Install it" in supervisor.message
 
     asyncio.run(body())
 

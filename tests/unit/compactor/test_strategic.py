@@ -239,12 +239,12 @@ def test_numeric(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made_of", "sentence"),
     [
-        (classes.Raises, r"strategy 'bad': LookupError: no such price, at message 1:0:1"),
+        (classes.Raises, r"strategy 'bad': LookupError: no such price, at message 1:0:-1:1"),
         (classes.Leaves, "SystemExit: 0, at message 1:0:"),
         (classes.RaisesWhatHasNoText, "_Speechless: it has no text, at message 1:0:"),
-        (classes.RaisesWhenSkipping, "LookupError: no such price, at message 1:0:1"),
-        (classes.Vague, "should_keep_left answered 1, which is no bool, at message 1:0:1"),
-        (classes.ReadsWhatItDoesNotSay, "AttributeError: .*'properties' .* at message 1:0:0"),
+        (classes.RaisesWhenSkipping, "LookupError: no such price, at message 1:0:-1:1"),
+        (classes.Vague, "should_keep_left answered 1, which is no bool, at message 1:0:-1:1"),
+        (classes.ReadsWhatItDoesNotSay, "AttributeError: .*'properties' .* at message 1:0:-1:0"),
         (classes.CannotBeMade, "OSError: no prices today, when it was made"),
     ],
 )

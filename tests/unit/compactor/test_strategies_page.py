@@ -13,6 +13,7 @@ from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
 from ledgerfold.compactor.trial_process import tried
 from ledgerfold.strategies.loading import load
+from ledgerfold.strategies.words import words_of
 from tests.tidy import ROOT
 
 _PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
@@ -48,6 +49,8 @@ def test_what_the_class_says_of_itself(written: Path, even: str, kept: str) -> N
 
     keep_left: Callable[..., bool]
     keep_left = load("longest:Longest", {"even": even}).strategy.should_keep_left
+    said = words_of(load("longest:Longest", {}).strategy, Message(b"22"), Message(b"4444"))
+    assert said == "4 bytes came, and 2 stood"
     assert keep_left(Message(b"11"), Message(b"22")) == (kept == "first")
     assert keep_left(Message(b"11"), Message(b"2"))
     assert not keep_left(Message(b"11"), Message(b"222"))

@@ -6,6 +6,7 @@ import random
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,6 +178,30 @@ def test_the_keys_that_differ(
                     assert (shown, kept.value) == (stays[-1][:3], stays[-1].value[:100])
 
 
+@given(LOGS, st.booleans(), st.integers(1, 3), st.booleans())
+@settings(max_examples=examples(40))
+def test_strategies_that_other_jobs_asked_are_compared_as_any(
+    shape: LogShape, retain: bool, buckets: int, is_spread: bool
+) -> None:
+    """A strategy of one's own is asked alone, and its keys differ where runs leave others.
+
+    No test had compared one with strategies that keep something else.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = _log(Path(folder), shape).plan(100, retain)
+        alike: dict[str, Any] = {"buckets": buckets, "is_spread": is_spread}
+        compared = (PUBLISHING_ORDER, VALUES, STRATEGIES[1])
+        together = analyze(plan, compared, differences_max=5, **alike)
+        alone = [
+            analyze(plan, [each], tells_survivors=True, **alike).survivors for each in compared
+        ]
+        for number in range(len(compared) + 1):
+            figures = analyze(
+                plan, compared[:number], differences_max=5, given=alone[number:], **alike
+            )
+            assert figures.differing == together.differing
+
+
 def _left(
     log: LogBuilder, plan: CompactionPlan, strategy: AnyStrategy
 ) -> dict[bytes, list[Stored]]:
@@ -240,7 +265,7 @@ def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -
     """With the strategy and the message."""
     log = _log(tmp_path, [[[Message(b"k", b"1")]], [[Message(b"k", b"two")]]])
     strategies = (PUBLISHING_ORDER, MessageStrategy("raises", 1, classes.Raises))
-    with pytest.raises(StrategyFailed, match="no such price, at message 2:0:0"):
+    with pytest.raises(StrategyFailed, match="no such price, at message 2:0:-1:0"):
         analyze(log.plan(100), strategies, buckets=2, is_spread=is_spread)
 
 

@@ -54,6 +54,7 @@ class StatsTopic(LabTopic):
     messages_in, bytes_in, entries_in = 12, 600, 5
     messages_out, bytes_out = 24, 1200
     is_loaded = True
+    reader_names = frozenset[str]()
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.storage.metadata import KAFKA_STORE_VERSION, MetadataStore, key_of
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import KAFKA_TOPICS, key_of
 from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
@@ -192,7 +193,7 @@ def test_a_store_record_that_is_lost_tells_of_kafka_topics_again(disk: Disk) -> 
     disk.offline.repair()
     store = disk.metadata.store()
     assert store is not None
-    assert store.store_version == KAFKA_STORE_VERSION
+    assert KAFKA_TOPICS in store.features
     assert store.next_producer_id > 7
     assert disk.offline.damage() == []
 

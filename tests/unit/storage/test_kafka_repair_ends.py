@@ -73,6 +73,8 @@ class Repaired:
         for folder in self.files.listdir(LEDGERS):
             for name in self.files.listdir(LEDGERS / folder):
                 path = LEDGERS / folder / name
+                if path.suffix != ".log":
+                    continue
                 data, at = bytearray(self.files.open_read(path).pread(1 << 20, 0)), 0
                 while at < len(data):
                     entry = read_header(data, at)

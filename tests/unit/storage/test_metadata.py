@@ -20,12 +20,8 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
 from ledgerfold.storage.lock import DirectoryLock
-from ledgerfold.storage.metadata import (
-    FIRST_STORE_VERSION,
-    STORE_VERSION,
-    MetadataStore,
-    encode_record,
-)
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import STORE_VERSION, encode_record
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
@@ -219,7 +215,7 @@ def test_a_store_says_its_version_from_its_first_ledger_on() -> None:
         make(MetadataStore(pairs))
         store = MetadataStore(pairs).store()
         assert store is not None
-        assert store.store_version == FIRST_STORE_VERSION
+        assert store.store_version == STORE_VERSION
 
 
 def test_a_store_from_before_versions_were_told_is_served_on() -> None:
@@ -239,7 +235,7 @@ def test_a_later_builds_store_is_refused() -> None:
     pairs.write({b"store": later}, ())
     metadata = MetadataStore(pairs)
     for use in (metadata.store, metadata.allocate_ledger_id, lambda: metadata.skip_ledger_ids(20)):
-        with pytest.raises(IncompatibleFormat, match=r"format version 3; .* Use a newer build"):
+        with pytest.raises(IncompatibleFormat, match=r"format version 4; .* Use a newer build"):
             use()
     assert pairs.get(b"store") == later
 

@@ -32,7 +32,8 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.files import RealFiles
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
-from ledgerfold.storage.metadata import STORE_VERSION, MetadataStore, encode_record
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import STORE_VERSION, encode_record
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, StoreRecord
@@ -54,7 +55,7 @@ class Directory:
         self.path = path
         self.pairs = MemoryKeyValue()
         self.settings = StoreSettings(segment_bytes_max=segment_bytes_max)
-        self.store = self.open()
+        self.recover()
         writer = self.create()
         self.ledger_id = writer.ledger_id
         self.written = []
@@ -405,7 +406,8 @@ def test_a_write_that_was_killed_is_cut_on_a_full_disk(
     monkeypatch.setattr(RealFiles, "free_bytes", Mock(return_value=RESERVE_BYTES))
     report = directory.recover(is_same_boot=True)
     assert (report.torn, report.damaged) == ([str(directory.first_file)], {})
-    assert [path.suffix for path in directory.first_file.parent.iterdir()] == [".log"]
+    names = sorted(path.name for path in directory.first_file.parent.iterdir())
+    assert names == [directory.first_file.name, "label"]
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
@@ -468,7 +470,7 @@ def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
     later = StoreRecord(next_ledger_id=100, store_version=STORE_VERSION + 1)
     directory.pairs.write({b"store": encode_record(later)}, ())
     before = directory.pairs.scan(b"")
-    with pytest.raises(IncompatibleFormat, match="the metadata store has format version 3"):
+    with pytest.raises(IncompatibleFormat, match="the metadata store has format version 4"):
         directory.recover()
     assert stranger.exists()
     assert directory.pairs.scan(b"") == before

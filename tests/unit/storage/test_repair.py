@@ -8,14 +8,8 @@ import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
-from ledgerfold.storage.metadata import (
-    FIRST_STORE_VERSION,
-    STORE_VERSION,
-    MetadataBatch,
-    MetadataStore,
-    encode_record,
-    key_of,
-)
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.records import STORE_VERSION, encode_record, key_of
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -39,7 +33,7 @@ class Disk:
         self.files, self.pairs = snapshot.disk()
         self.metadata = MetadataStore(self.pairs)
         self.offline = Offline(DATA, self.pairs, self.files)
-        (first,) = self.files.listdir(LEDGERS / "1")
+        first, _ = self.files.listdir(LEDGERS / "1")
         self.entry_bytes = self.files.size(LEDGERS / "1" / first) // 6
 
     def kinds(self) -> list[tuple[str, int]]:
@@ -169,8 +163,8 @@ def test_the_store_record_is_above_every_id(disk: Disk) -> None:
     """Missing, unreadable or too low."""
     low = encode_record(StoreRecord(next_ledger_id=5))
     harms: list[tuple[Callable[[], None], int]] = [
-        (lambda: disk.pairs.write({}, [b"store"]), FIRST_STORE_VERSION),
-        (lambda: disk.spoil(b"store"), FIRST_STORE_VERSION),
+        (lambda: disk.pairs.write({}, [b"store"]), STORE_VERSION),
+        (lambda: disk.spoil(b"store"), STORE_VERSION),
         (lambda: disk.pairs.write({b"store": low}, ()), 0),
     ]
     for harm, version in harms:
@@ -233,7 +227,7 @@ def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
     assert ("record", -1) in disk.kinds()
     plan = disk.offline.plan()
     assert (len(plan.refused), plan.steps, plan.puts) == (1, [], {})
-    assert plan.refused[0].what.startswith("the metadata store has format version 3")
+    assert plan.refused[0].what.startswith("the metadata store has format version 4")
 
 
 def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
@@ -280,7 +274,7 @@ def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
 def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     """As it is for recovery, which cuts it."""
     folder = LEDGERS / "5"
-    (name,) = disk.files.listdir(folder)
+    name, _ = disk.files.listdir(folder)
     disk.files.damage(folder / name, lambda data: data[:-3])
     (finding,) = disk.offline.findings()
     assert (finding.kind, finding.is_note) == ("torn-tail", True)
@@ -314,7 +308,7 @@ def test_a_gap_that_nobody_recorded_is_found(disk: Disk) -> None:
     del record.segments[0]
     with disk.metadata.batch() as batch:
         batch.put_ledger(record)
-    assert ("gap", 2) in disk.kinds()
+    assert disk.kinds() == [("metadata", -1), ("record", 2)]
     disk.offline.repair()
     assert disk.offline.damage() == []
 
@@ -341,7 +335,7 @@ def test_a_value_that_looks_like_an_entry_is_none(disk: Disk) -> None:
     frame = build_entry(b"k", b"v", EntryFields(message_count=1))
     inner = stamp(frame, 9, 1, append_time_ms=1, producer_number=1)
     folder = LEDGERS / "5"
-    (name,) = disk.files.listdir(folder)
+    name, _ = disk.files.listdir(folder)
     disk.files.damage(folder / name, lambda data: inner + data[len(inner) :])
     assert read_header(inner).ledger_id == 9
     disk.offline.repair()

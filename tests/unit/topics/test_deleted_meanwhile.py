@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import (
@@ -23,6 +22,7 @@ from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Moved, TopicNotFound
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab

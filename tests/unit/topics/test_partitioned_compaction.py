@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.ground.names import partition_name
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction, together
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import CompactionFailed, CompactionRunning, TopicNotFound
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_ONE,
     COMPACTION_PHASE_QUEUED,

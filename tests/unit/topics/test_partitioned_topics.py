@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from ledgerfold.broker.ground.names import parse_partition, partition_index, partition_name
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -22,6 +21,7 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.partition_names import parse_partition, partition_index, partition_name
 from ledgerfold.v1.records_pb2 import CursorRecord, Policies, Position, TopicRecord
 from tests.support.inline_executor import InlineExecutor
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.process
 
 ROOMS = ("ground", "log", "policies", "subscriptions", "compaction", "topics", "stats", "explain")
 # They talk to the compactor's worker.
-WITH_GRPC = {"supervisor", "worker_connection"}
+WITH_GRPC = {"supervisor", "worker_connection", "worker_health"}
 START = StartPosition(earliest=True)
 
 

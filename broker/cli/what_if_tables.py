@@ -1,0 +1,96 @@
+"""The answers of `what-if` as tables: sizes with units, and a mark before what is estimated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.cli.what_if_rows import (
+    cleaning_row,
+    compared_names,
+    difference_row,
+    replay_row,
+    strategy_row,
+)
+from ledgerfold.storage.words import counted
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.what_if_pb2 import TopicWhatIf
+
+_LEGEND = "~ estimated: entries that lose messages are taken to shrink evenly"
+# Of no use to people, or told beside the table.
+_NOT_SHOWN = ("points", "bytes_estimated", "estimated", "why_no_run", "why_no_round")
+
+
+def print_tables(found: TopicWhatIf, width: int | None) -> None:
+    given = found.input
+    if found.cleanings:
+        print(
+            f"{found.topic}: the log has {given.messages} records in {given.entries} batches "
+            f"({format_size(given.bytes)}, {given.tombstones} tombstones)"
+        )
+        _print([cleaning_row(each) for each in found.cleanings], width)
+        return
+    print(
+        f"{found.topic}: a run would read {given.messages} messages "
+        f"({format_size(given.bytes)}, {given.tombstones} tombstones, "
+        f"{given.null_keys} without a key)"
+    )
+    rows = [strategy_row(each) for each in found.forecasts]
+    for row in rows:
+        if "not_forecast" in row:
+            print(f"{row['strategy']}: {row['not_forecast']}", file=sys.stderr)
+    _print([row for row in rows if "not_forecast" not in row], width)
+    if found.HasField("differences"):
+        _print_differences(found, width)
+    if found.replays:
+        print("\nThe topic's history, replayed")
+        _print([replay_row(each) for each in found.replays], width)
+
+
+def _print_differences(found: TopicWhatIf, width: int | None) -> None:
+    print(f"\n{counted(found.differences.keys, 'key differs', 'keys differ')}")
+    names = compared_names(found)
+    rows = [_kept(difference_row(each, names)) for each in found.differences.listed]
+    if rows:
+        print(aligned(rows, width))
+
+
+def _print(rows: Sequence[Row], width: int | None) -> None:
+    if not rows:
+        return
+    print(aligned([shown(row) for row in rows], width))
+    if any(row["estimated"] for row in rows):
+        print(_LEGEND)
+    for row in rows:
+        why = row.get("why_no_run") or row.get("why_no_round")
+        if why:
+            what = row["when"] if "when" in row else row["settings"]
+            print(f"{what}: none, because {why}")
+
+
+def shown(row: Row) -> Row:
+    """
+    >>> shown({"bytes": 2048, "survivors": 3, "estimated": ["bytes"]})
+    {'bytes': '~2.0 KiB', 'survivors': 3}
+    """
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name not in _NOT_SHOWN:
+            told = format_size(value) if name.endswith("bytes") else value
+            is_estimated = name in row["estimated"]
+            found[name.removesuffix("_bytes")] = f"~{told}" if is_estimated else told
+    return found
+
+
+def _kept(row: Row) -> Row:
+    """A column for each strategy."""
+    found: dict[str, Any] = {"key": row["key"]}
+    for kept in row["kept"]:
+        last = "(gone)" if kept["last"] is None else f"{kept['last']} {kept['value']}"
+        more = f" (+{kept['messages'] - 1})" if kept["messages"] > 1 else ""
+        found[kept["strategy"]] = last + more
+    return found

@@ -1,0 +1,77 @@
+"""What the class of a strategy of one's own says itself, as `explain` shows it.
+
+The broker never runs such code. It hands the newest messages of the key to the compactor, which has
+a process for that; what comes back stands beside the versions. Whatever goes wrong with it is a
+note, and the explanation is as it would have been.
+
+    >>> is_asked(CompactionStrategy(name="shop:Best")), is_asked(CompactionStrategy(name="keep-n"))
+    (True, False)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ledgerfold.broker.explain.versions import Found
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.strategies.catalogue import listed
+from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse, ToldMessage
+from ledgerfold.v1.explain_pb2 import ExplainResponse
+from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
+
+# The newest of the key; what came before them has no words.
+MESSAGES_MAX: Final = 200
+_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+def is_asked(strategy: CompactionStrategy) -> bool:
+    return listed(strategy.name) is None
+
+
+def to_ask(
+    strategy: CompactionStrategy,
+    newest: Iterable[Found],
+    read: Callable[[Found], StoredMessage],
+) -> TellChoicesRequest:
+    """`newest` comes first. Raises what reading raises."""
+    messages, size_bytes = list[ToldMessage](), 0
+    for found in newest:
+        message = _message(found, read(found))
+        size_bytes += message.ByteSize()
+        if size_bytes > _BYTES_MAX:
+            break
+        messages.append(message)
+    return TellChoicesRequest(strategy=strategy, messages=reversed(messages))
+
+
+def _message(found: Found, stored: StoredMessage) -> ToldMessage:
+    return ToldMessage(
+        key=stored.key or b"",
+        value=stored.value,
+        properties=stored.properties,
+        event_time_ms=found.version.event_time_ms,
+        publish_time_ms=found.version.publish_time_ms,
+        id=found.message_id,
+    )
+
+
+def add_words(
+    explained: ExplainResponse, asked: TellChoicesRequest, told: TellChoicesResponse
+) -> None:
+    """Beside the versions that are told. Of what makes no sense nothing is shown."""
+    versions = {_place(each.id): each for each in explained.versions}
+    count = len(asked.messages)
+    for choice in told.choices:
+        if not 0 <= choice.left < choice.right < count:
+            continue
+        version = versions.get(_place(asked.messages[choice.right].id))
+        if version is not None:
+            version.words = choice.words
+            version.words_left.CopyFrom(asked.messages[choice.left].id)
+    if told.why and explained.versions:
+        explained.notes.append(f"{asked.strategy.name} was asked for its words: {told.why}.")
+
+
+def _place(message_id: MessageId) -> tuple[int, int, int]:
+    return message_id.ledger_id, message_id.entry_id, message_id.batch_index

@@ -1,0 +1,182 @@
+"""The label of a ledger: a small file in its folder that says whose it is, if the metadata cannot.
+
+    >>> from ledgerfold.storage.files import REAL
+    >>> record = LedgerRecord(ledger_id=7, kind=LEDGER_KIND_RAW, topic="persistent://a/b/t")
+    >>> write_label(folder, label_of(record), REAL)
+    >>> read_label(folder, REAL).topic
+    'persistent://a/b/t'
+
+Rules (docs/FORMATS.md, "Label"):
+1. A raw ledger has its label before its first entry; one that a truncation writes aside gets it
+   when it is complete.
+2. A compacted ledger gets its label when its files are verified, before the write that publishes
+   it. It holds the records that this write puts, so that the ledger can be put back in its place:
+   the ledger's, and the run's, or the segment's of a Kafka log.
+3. Nothing reads labels while the metadata are whole. A start that finds that they are not names the
+   topics that miss something by labels (storage/losses.py); a repair puts ledgers back by them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from ledgerfold.storage.entry import crc32c
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.names import LABEL
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_KIND_RAW,
+    RUN_STATE_SUCCESS,
+    KafkaSegment,
+    LedgerKind,
+    LedgerRecord,
+    RunRecord,
+    TopicRecord,
+)
+
+LABEL_VERSION = 1
+# A topic's name and the record of 10,000 segments take less.
+LABEL_BYTES_MAX = 4 * 1024 * 1024
+_KINDS = {"raw": LEDGER_KIND_RAW, "compacted": LEDGER_KIND_COMPACTED}
+_KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+M = TypeVar("M", bound=Message)
+
+
+class Label(NamedTuple):
+    """`partitions`: of the partitioned topic that it belongs to, when it was written; 0: of none.
+
+    `record`, `run`, `segment`: a compacted ledger's own, and what published it.
+    """
+
+    ledger_id: int
+    kind: LedgerKind
+    topic: str
+    created_ms: int
+    partitions: int = 0
+    record: LedgerRecord | None = None
+    run: RunRecord | None = None
+    segment: KafkaSegment | None = None
+
+
+def label_of(
+    record: LedgerRecord,
+    *,
+    partitions: int = 0,
+    run: RunRecord | None = None,
+    segment: KafkaSegment | None = None,
+) -> Label:
+    """Returns the label of the ledger with that record."""
+    is_compacted = record.kind == LEDGER_KIND_COMPACTED
+    return Label(
+        ledger_id=record.ledger_id,
+        kind=record.kind,
+        topic=record.topic,
+        created_ms=record.created_ms,
+        partitions=partitions,
+        record=record if is_compacted else None,
+        run=run,
+        segment=segment,
+    )
+
+
+def label_in_place(
+    record: LedgerRecord, topic: TopicRecord, runs: Iterable[RunRecord], partitions: int
+) -> Label:
+    """Returns the label of a ledger that is in its topic's record."""
+    ledger_id = record.ledger_id
+    if record.kind != LEDGER_KIND_COMPACTED:
+        return label_of(record, partitions=partitions)
+    for segment in topic.kafka.segments:
+        if ledger_id in segment.ledger_ids:
+            return label_of(record, partitions=partitions, segment=segment)
+    if not topic.HasField("compacted") or topic.compacted.ledger_id != ledger_id:
+        return label_of(record, partitions=partitions)
+    number = topic.compacted.run_number
+    made = RunRecord(topic=topic.name, number=number, state=RUN_STATE_SUCCESS, ledger_id=ledger_id)
+    made.horizon.CopyFrom(topic.compacted.horizon)
+    run = next((each for each in runs if each.number == number), made)
+    return label_of(record, partitions=partitions, run=run)
+
+
+def write_label(ledger_dir: Path, label: Label, files: Files) -> None:
+    """Replaces the folder's label. Durable once the folder is synced. Raises DiskFailure."""
+    path = ledger_dir / LABEL
+    files.remove(path)
+    file = files.create(path)
+    try:
+        file.write([_encode(label)])
+        file.sync()
+    finally:
+        file.close()
+
+
+def read_label(ledger_dir: Path, files: Files) -> Label | None:
+    """Returns None if there is none. Raises Corruption, DiskFailure."""
+    path = ledger_dir / LABEL
+    try:
+        file = files.open_read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        data = file.pread(LABEL_BYTES_MAX, 0)
+    finally:
+        file.close()
+    try:
+        return _decode(data)
+    except (ValueError, KeyError, TypeError, DecodeError) as error:
+        raise Corruption(str(path), 0, "a ledger's label", repr(error)) from error
+
+
+def _encode(label: Label) -> bytes:
+    content: dict[str, Any] = {
+        "version": LABEL_VERSION,
+        "ledger": label.ledger_id,
+        "kind": _KIND_NAMES[label.kind],
+        "topic": label.topic,
+        "created_ms": label.created_ms,
+    }
+    if label.partitions:
+        content["partitions"] = label.partitions
+    records = {"record": label.record, "run": label.run, "segment": label.segment}
+    for name, message in records.items():
+        if message is not None:
+            content[name] = base64.b64encode(message.SerializeToString()).decode()
+    line = json.dumps(content).encode()
+    return line + b"\n" + _checksum(line)
+
+
+def _decode(data: bytes) -> Label:
+    line, _, checksum = data.partition(b"\n")
+    if checksum != _checksum(line):
+        raise ValueError("its checksum is another")
+    content = json.loads(line)
+    if content["version"] != LABEL_VERSION:
+        raise ValueError(f"version {content['version']}")
+
+    def message(name: str, kind: type[M]) -> M | None:
+        if name not in content:
+            return None
+        return kind.FromString(base64.b64decode(content[name], validate=True))
+
+    return Label(
+        ledger_id=content["ledger"],
+        kind=_KINDS[content["kind"]],
+        topic=content["topic"],
+        created_ms=content["created_ms"],
+        partitions=content.get("partitions", 0),
+        record=message("record", LedgerRecord),
+        run=message("run", RunRecord),
+        segment=message("segment", KafkaSegment),
+    )
+
+
+def _checksum(line: bytes) -> bytes:
+    return b"%08x\n" % crc32c(line)

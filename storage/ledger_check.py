@@ -1,0 +1,129 @@
+"""A ledger's record beside what its files hold, byte by byte.
+
+>>> from ledgerfold.storage.files import REAL
+>>> empty = LedgerRecord(ledger_id=7, topic="t")
+>>> check_ledger(empty, folder, REAL, is_same_boot=True).is_whole
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.kafka.span import Span, joined
+from ledgerfold.storage.names import segment_number
+from ledgerfold.storage.segment import record_position
+from ledgerfold.storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_KIND_COMPACTED,
+    LEDGER_STATE_OPEN,
+    LedgerRecord,
+    PositionRange,
+    SegmentRecord,
+)
+
+_ENTRY_ID_MAX = 2**63 - 1
+
+
+@dataclass(slots=True)
+class LedgerCheck:
+    """A ledger's record beside what its files hold."""
+
+    record: LedgerRecord
+    segments: list[SegmentCheck]
+    is_made_up: bool = False
+
+    @property
+    def is_raw(self) -> bool:
+        return self.record.kind != LEDGER_KIND_COMPACTED
+
+    @property
+    def is_open(self) -> bool:
+        return self.record.state == LEDGER_STATE_OPEN
+
+    @property
+    def is_whole(self) -> bool:
+        """In its files. A raw one is without gaps, too, but for those that are recorded."""
+        if self.is_made_up or not all(each.is_whole for each in self.segments):
+            return False
+        return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]
+
+    def extents(self) -> list[Extent]:
+        return [extent for each in self.segments for extent in each.extents]
+
+    def span(self) -> Span:
+        """Of the Kafka batches in it."""
+        return joined(extent.span for extent in self.extents())
+
+    def lost(self) -> list[tuple[int, int]]:
+        """Of a raw ledger: ranges of entry ids, first and last, that nothing good holds.
+
+        Up to the last entry that anything tells of.
+        """
+        missing: list[tuple[int, int]] = []
+        expected = 0
+        for extent in self.extents():
+            if extent.first.entry_id > expected:
+                missing.append((expected, extent.first.entry_id - 1))
+            expected = extent.last.entry_id + 1
+        end = max((each for each in self._known_ends()), default=-1)
+        if end >= expected:
+            missing.append((expected, end))
+        return missing
+
+    def _known_ends(self) -> Iterator[int]:
+        for each in self.record.lost:
+            yield each.last_entry_id
+        for check in self.segments:
+            if check.segment.entries:
+                yield check.segment.last.entry_id
+            elif check.size_bytes is None:
+                # Of an open segment nobody wrote down more than its first entry.
+                yield segment_number(check.segment.path) or 0
+            for damage in check.damages:
+                if not damage.is_torn and not check.segment.sealed:
+                    yield damage.entry.entry_id
+
+
+def _pair(lost: PositionRange) -> tuple[int, int]:
+    return lost.first_entry_id, lost.last_entry_id
+
+
+def check_ledger(
+    record: LedgerRecord, folder: Path, files: Files, *, is_same_boot: bool
+) -> LedgerCheck:
+    """Every byte of its files. Raises DiskFailure."""
+    found: list[SegmentCheck] = []
+    after = EARLIEST
+    for number, segment in enumerate(record.segments):
+        bounds = Bounds(after)
+        if record.kind != LEDGER_KIND_COMPACTED:
+            bounds = _raw_bounds(record, number)
+        if segment.sealed and segment.entries:
+            # What comes behind was never acknowledged, whatever it looks like.
+            bounds = bounds._replace(before=record_position(segment, last=True).next)
+        bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
+        check = check_segment(folder / segment.path, segment, bounds, files)
+        found.append(check)
+        if check.extents:
+            after = check.extents[-1].last
+    return LedgerCheck(record, found)
+
+
+def _raw_bounds(record: LedgerRecord, number: int) -> Bounds:
+    before = _ENTRY_ID_MAX
+    if number + 1 < len(record.segments):
+        before = _first_entry_id(record.segments[number + 1])
+    after = _first_entry_id(record.segments[number]) - 1
+    ledger_id = record.ledger_id
+    return Bounds(Position(ledger_id, after), Position(ledger_id, before), ledger_id)
+
+
+def _first_entry_id(segment: SegmentRecord) -> int:
+    """Of a raw ledger's segment, by its file's name."""
+    number = segment_number(segment.path)
+    return record_position(segment, last=False).entry_id if number is None else number

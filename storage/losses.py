@@ -1,0 +1,150 @@
+"""What the metadata have lost, as a start finds it.
+
+RocksDB opens without a word when the end of its log is gone: the store is then as it was some
+writes ago. Each of these proves it:
+
+* The store counts fewer writes than the mark beside it (storage/write_mark.py), or there is no mark
+  where there was one.
+* A ledger's folder has an id that was never given out: ids are reserved before they are used.
+* A raw segment that no record names has entries (storage/unnamed.py).
+
+The store record says so from then on (`is_incomplete`), until a repair: nothing that holds an entry
+is removed. A topic of which a ledger has entries that no record tells of is not served: reads would
+end early, and without a word. Everything else goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ledgerfold.storage.errors import Corruption, MetadataLost
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.label import Label, read_label
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import parse_ledger_dir, write_mark_path
+from ledgerfold.storage.records import LABELS
+from ledgerfold.storage.recovery_report import RecoveryReport
+from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
+from ledgerfold.storage.words import counted
+from ledgerfold.storage.write_mark import WriteMark
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord, StoreRecord
+
+_log = logging.getLogger(__name__)
+
+
+def find_losses(
+    ledgers_dir: Path,
+    metadata: MetadataStore,
+    ledgers: Mapping[int, LedgerRecord],
+    files: Files,
+    report: RecoveryReport,
+) -> list[UnnamedFile]:
+    """Fills in what is lost, durably; returns the files that no record names. Raises DiskFailure.
+
+    From here on the metadata's writes are counted beside them.
+    """
+    data_dir = ledgers_dir.parent
+    unnamed = unnamed_files(ledgers_dir, ledgers, files, split_by_unfinished(data_dir, files))
+    folders = [parse_ledger_dir(each) for each in files.listdir(ledgers_dir)]
+    highest_id = max((each for each in folders if each is not None), default=0)
+    mark, store = load_mark(data_dir, files), metadata.store()
+    marked = None if mark is None else mark.highest
+    signs = signs_of_loss(unnamed, highest_id, store, marked, metadata.writes)
+    was_known = store is not None and store.is_incomplete
+    if mark is not None:
+        metadata.follow(mark)
+    if signs and not was_known:
+        _log.error(
+            "The metadata in %s have lost what was written last (%s). Nothing that holds an entry "
+            "is removed. With the broker stopped, `ledgerfold verify` tells what is missing, and "
+            "`ledgerfold repair` puts back what the ledgers tell.",
+            data_dir,
+            "; ".join(signs),
+        )
+        metadata.change_store(_set_incomplete)
+    if mark is None:
+        # NOTE: not before the store record says that one was missing.
+        metadata.follow(WriteMark.create(write_mark_path(data_dir), metadata.writes, files))
+    metadata.skip_ledger_ids(highest_id)
+    report.is_incomplete = bool(signs) or was_known
+    if report.is_incomplete:
+        _name_topics(unnamed, ledgers, files, report)
+    return unnamed
+
+
+def _set_incomplete(store: StoreRecord) -> None:
+    store.is_incomplete = True
+
+
+def load_mark(data_dir: Path, files: Files) -> WriteMark | None:
+    """Returns None if there is none, or none that can be read."""
+    try:
+        return WriteMark.load(write_mark_path(data_dir), files)
+    except FileNotFoundError:
+        return None
+    except Corruption as error:
+        _log.error("%s", error)
+        return None
+
+
+def signs_of_loss(
+    unnamed: Iterable[UnnamedFile],
+    highest_id: int,
+    store: StoreRecord | None,
+    marked: int | None,
+    stored: int,
+) -> list[str]:
+    """Returns what proves that the metadata have lost writes, in words.
+
+    `highest_id`: of the ledgers' folders, 0 if there is none. `marked`, `stored`: how many writes
+    the mark and the store count; None: there is no mark.
+    """
+    signs = []
+    if store is None:
+        if highest_id:
+            signs.append(f"ledger {highest_id} is there, and no store record")
+        store = StoreRecord(next_ledger_id=highest_id + 1)
+    if marked is None and LABELS in store.features:
+        signs.append("the count of writes beside them is missing")
+    if marked is not None and marked > stored:
+        signs.append(f"{marked} writes were made, and {stored} are there")
+    if store.next_ledger_id <= highest_id:
+        signs.append(f"ledger {highest_id} is there, and {store.next_ledger_id} was to be the next")
+    raw = sorted({each.ledger_id for each in unnamed if each.is_raw})
+    if raw:
+        listed = ", ".join(map(str, raw))
+        signs.append(f"no record names entries of {counted(len(raw), 'ledger')}: {listed}")
+    return signs
+
+
+def _name_topics(
+    unnamed: Iterable[UnnamedFile],
+    ledgers: Mapping[int, LedgerRecord],
+    files: Files,
+    report: RecoveryReport,
+) -> None:
+    """Finds whose the entries are that no record names."""
+    found: dict[str, set[int]] = {}
+    for each in unnamed:
+        topic = _topic_of(each, ledgers.get(each.ledger_id), files) if each.holds_entries else ""
+        if topic:
+            found.setdefault(topic, set()).add(each.ledger_id)
+    for topic, ledger_ids in sorted(found.items()):
+        report.unrecorded[topic] = sorted(ledger_ids)
+        _log.error("%s", MetadataLost(topic, report.unrecorded[topic]))
+
+
+def _topic_of(file: UnnamedFile, record: LedgerRecord | None, files: Files) -> str:
+    """Returns "" where nobody knows, and for what a run left that was never published."""
+    if record is not None:
+        is_its = file.is_raw and record.state != LEDGER_STATE_DELETING
+        return record.topic if is_its else ""
+    label: Label | None = None
+    try:
+        label = read_label(file.path.parent, files)
+    except Corruption as error:
+        _log.error("%s", error)
+    return "" if label is None else label.topic

@@ -1,0 +1,38 @@
+"""Names of partitions, as Pulsar's: `<topic>-partition-<index>`.
+
+>>> partition_name("orders", 2), parse_partition("orders-partition-2")
+('orders-partition-2', Partition(topic='orders', index=2))
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+PARTITION_SUFFIX = "-partition-"
+# No sign and no leading zeros: each partition has one name.
+_PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What the name of a partition says: whose partition, and which."""
+
+    topic: str
+    index: int
+
+
+def partition_name(topic: str, index: int) -> str:
+    return f"{topic}{PARTITION_SUFFIX}{index}"
+
+
+def parse_partition(name: str) -> Partition | None:
+    """None for a name that is no partition's. (Whether there is such a one, it cannot tell.)"""
+    match = _PARTITION.fullmatch(name)
+    return None if match is None else Partition(match[1], int(match[2]))
+
+
+def partition_index(name: str) -> int:
+    """As message ids have it: -1 for a name that is no partition's."""
+    partition = parse_partition(name)
+    return -1 if partition is None else partition.index

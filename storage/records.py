@@ -1,0 +1,153 @@
+"""Metadata records as keys and values, and which builds may read them.
+
+A key begins with the kind of its record (docs/FORMATS.md, "Metadata"): store, writes,
+namespace/<tenant>/<ns>, topic/<name>, partitioned/<name>, ledger/<id, 20 digits>,
+cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>. A
+value is a version byte and a protobuf message of ledgerfold.v1.records.
+
+    >>> key_of(RunRecord(topic="t", number=3))
+    b'run/t\\x0000000000000000000003'
+    >>> decode_record(b"topic/t", encode_record(TopicRecord(name="t"))).name
+    't'
+
+The store record says what the directory holds that a build must know (docs/FORMATS.md, "Versions"):
+a store version up to 2, and from 3 on the names of features.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, UnknownFeatures
+from ledgerfold.v1.records_pb2 import (
+    CursorRecord,
+    LedgerRecord,
+    NamespaceRecord,
+    PartitionedTopicRecord,
+    ProducerRecord,
+    RunRecord,
+    StoreRecord,
+    TopicRecord,
+    WriteCountRecord,
+)
+
+# Of the value of every record, but for the store's: builds from before features were told read
+# version 1 only, and refuse the directory by that.
+RECORD_VERSION = 1
+STORE_RECORD_VERSION = 2
+# Of all records together. Versions 1 and 2 (there is a Kafka topic) told no features.
+STORE_VERSION = 3
+# Every ledger folder has a label (storage/label.py), and the writes are counted.
+LABELS = "ledger-labels"
+KAFKA_TOPICS = "kafka-topics"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS})
+STORE_KEY = b"store"
+WRITES_KEY = b"writes"
+# A strategy's name in run records from before strategies had names of their own.
+_OLD_STRATEGY, _ITS_NAME = "latest", "publishing-order"
+
+M = TypeVar("M", bound=Message)
+
+# What begins a key, and what its value is.
+_KINDS: dict[str, type[Message]] = {
+    "store": StoreRecord,
+    "writes": WriteCountRecord,
+    "namespace": NamespaceRecord,
+    "topic": TopicRecord,
+    "partitioned": PartitionedTopicRecord,
+    "ledger": LedgerRecord,
+    "cursor": CursorRecord,
+    "producer": ProducerRecord,
+    "run": RunRecord,
+}
+
+
+def key(kind: str, *parts: str) -> bytes:
+    return f"{kind}/{chr(0).join(parts)}".encode()
+
+
+def ledger_key(ledger_id: int) -> bytes:
+    return key("ledger", f"{ledger_id:020d}")
+
+
+def key_of(record: Message) -> bytes:
+    """Returns the key under which a record is kept."""
+    match record:
+        case NamespaceRecord():
+            return key("namespace", record.name)
+        case TopicRecord():
+            return key("topic", record.name)
+        case PartitionedTopicRecord():
+            return key("partitioned", record.name)
+        case LedgerRecord():
+            return ledger_key(record.ledger_id)
+        case CursorRecord():
+            return key("cursor", record.topic, record.subscription)
+        case ProducerRecord():
+            return key("producer", record.topic, record.name)
+        case RunRecord():
+            return key("run", record.topic, f"{record.number:020d}")
+        case WriteCountRecord():
+            return WRITES_KEY
+    return STORE_KEY
+
+
+def encode_record(record: Message) -> bytes:
+    is_featured = isinstance(record, StoreRecord) and record.store_version >= STORE_VERSION
+    version = STORE_RECORD_VERSION if is_featured else RECORD_VERSION
+    return bytes((version,)) + record.SerializeToString()
+
+
+def decode(kind: type[M], record_key: bytes, value: bytes) -> M:
+    """Decodes a record of `kind`.
+
+    Raises Corruption, IncompatibleFormat (a later build wrote it).
+    """
+    name = f"metadata record {record_key.decode(errors='replace')!r}"
+    if not value:
+        raise Corruption(name, 0, "a version byte", "nothing")
+    highest = STORE_RECORD_VERSION if kind is StoreRecord else RECORD_VERSION
+    if not RECORD_VERSION <= value[0] <= highest:
+        raise IncompatibleFormat(name, value[0], f"version {highest}")
+    try:
+        record = kind.FromString(value[1:])
+    except DecodeError as error:
+        raise Corruption(name, 1, f"a {kind.__name__}", str(error)) from error
+    if isinstance(record, StoreRecord):
+        _check_readable(record)
+    if isinstance(record, RunRecord) and record.strategy == _OLD_STRATEGY:
+        record.strategy = _ITS_NAME
+    return record
+
+
+def _check_readable(store: StoreRecord) -> None:
+    if store.store_version > STORE_VERSION:
+        supported = f"version {STORE_VERSION}"
+        raise IncompatibleFormat("the metadata store", store.store_version, supported)
+    unknown = sorted(set(store.features) - FEATURES)
+    if unknown:
+        raise UnknownFeatures(unknown)
+
+
+def decode_record(record_key: bytes, value: bytes) -> Message:
+    """Decodes a record of any kind, which must be that of its key.
+
+    Raises Corruption, IncompatibleFormat (a later build wrote it).
+    """
+    kind = _KINDS.get(record_key.partition(b"/")[0].decode(errors="replace"))
+    if kind is None:
+        raise Corruption(f"metadata record {record_key!r}", 0, "a known kind of record", "this key")
+    record = decode(kind, record_key, value)
+    if key_of(record) != record_key:
+        name = f"metadata record {record_key.decode(errors='replace')!r}"
+        raise Corruption(name, 1, "the record of that key", f"that of {key_of(record)!r}")
+    return record
+
+
+def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
+    """Returns the store record that a new directory begins with."""
+    return StoreRecord(
+        next_ledger_id=next_ledger_id, store_version=STORE_VERSION, features=[LABELS]
+    )

@@ -1,0 +1,197 @@
+"""Puts back what the metadata have lost, by what the ledgers tell. Pure.
+
+Only where records may be missing (storage/losses.py). Whose a ledger is, its label says; the label
+of a compacted one has the records that published it (storage/label.py). So a directory whose
+metadata are gone altogether gives back every topic that has an entry. What no ledger tells is lost:
+policies, settings, subscriptions, the position up to which retention had hidden messages.
+
+1. Raw ledgers are listed again under their topic, in order of id (storage/repair_plan.py).
+2. The compacted view is that of the run with the highest number.
+3. Raw ledgers that are gone, and that the view covers, were trimmed.
+4. Cleaned segments of a Kafka log are put back if raw ones do not cover them.
+5. Partitioned topics get their record again, and producers theirs: or a new producer would get the
+   number of an old one, and its messages would be taken for sent before.
+6. Entries of which nothing says whose they are stay as copies.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.ledger_check import LedgerCheck
+from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.records import key_of
+from ledgerfold.storage.repair_kafka import adopt_cleaned, facts_of
+from ledgerfold.storage.repair_steps import Draft
+from ledgerfold.storage.words import counted
+from ledgerfold.v1.records_pb2 import (
+    PartitionedTopicRecord,
+    ProducerRecord,
+    RunRecord,
+    TopicRecord,
+)
+
+
+def accept_losses(draft: Draft) -> None:
+    """Says what is lost, and keeps copies of all that no record names."""
+    survey, plan = draft.survey, draft.plan
+    if not survey.is_incomplete:
+        return
+    plan.rebuilds_metadata = plan.copies_metadata = True
+    plan.copies |= {each.relative for each in survey.unnamed if each.holds_entries}
+    signs = list(survey.losses)
+    if survey.metadata_damage is not None:
+        signs.append(f"{survey.metadata_damage.found} in the metadata's files")
+    draft.step(
+        f"the metadata have lost what was written last ({'; '.join(signs)}): subscriptions, "
+        "policies and settings are as they were before, or are lost"
+    )
+
+
+def restore(draft: Draft) -> None:
+    """Of everything that the module's docstring lists, what concerns records of topics."""
+    if draft.survey.is_incomplete:
+        _restore_views(draft)
+        _restore_cleaned(draft)
+        _forget_trimmed(draft)
+        _restore_partitioned(draft)
+        _restore_producers(draft)
+        _tell_strays(draft)
+
+
+def _restore_views(draft: Draft) -> None:
+    best: dict[str, RunRecord] = {}
+    known = draft.survey.ledger_records()
+    for ledger_id, label in draft.survey.labels.items():
+        run = label.run
+        if run is None or ledger_id not in draft.ledgers or ledger_id in known:
+            continue
+        if run.number > best.get(label.topic, RunRecord()).number:
+            best[label.topic] = run
+    for name, run in sorted(best.items()):
+        topic = draft.topics[name]
+        if topic.HasField("kafka") or run.number <= topic.compacted.run_number:
+            continue
+        topic.compacted.ledger_id = run.ledger_id
+        topic.compacted.run_number = run.number
+        topic.compacted.horizon.CopyFrom(run.horizon)
+        topic.ClearField("truncated_upto")
+        topic.ClearField("compaction_moved_to")
+        topic.compaction_cursor = True
+        topic.last_run_number = max(topic.last_run_number, run.number)
+        draft.put(run)
+        check = draft.survey.ledgers[run.ledger_id]
+        draft.restored.add(run.ledger_id)
+        draft.step(f"its compacted view is put back: {_messages(check)}", name, run.ledger_id)
+
+
+def _restore_cleaned(draft: Draft) -> None:
+    known = draft.survey.ledger_records()
+    found: dict[str, list[int]] = {}
+    for ledger_id, label in draft.survey.labels.items():
+        if label.segment is not None and ledger_id in draft.ledgers and ledger_id not in known:
+            found.setdefault(label.topic, []).append(ledger_id)
+    for name, ledger_ids in sorted(found.items()):
+        topic, labels = draft.topics[name], draft.survey.labels
+        newest_first = sorted(ledger_ids, reverse=True)
+        segments = [labels[each].segment for each in newest_first]
+        checks = draft.survey.ledgers.values()
+        own = [each for each in checks if each.record.topic == name]
+        facts = {each.record.ledger_id: facts_of(each) for each in own}
+        adopted, replaced = adopt_cleaned(topic.kafka, [each for each in segments if each], facts)
+        for segment in adopted:
+            (ledger_id,) = segment.ledger_ids
+            check = draft.survey.ledgers[ledger_id]
+            draft.restored.add(ledger_id)
+            draft.step(f"a cleaned segment is put back: {_messages(check)}", name, ledger_id)
+        for ledger_id in replaced:
+            if ledger_id in topic.ledger_ids:
+                topic.ledger_ids.remove(ledger_id)
+            if ledger_id in draft.ledgers:
+                draft.delete_ledger(draft.survey.ledgers[ledger_id])
+                draft.step("was cleaned, and is removed", name, ledger_id)
+
+
+def _forget_trimmed(draft: Draft) -> None:
+    """Raw ledgers of which no file is there."""
+    for check in draft.survey.ledgers.values():
+        record = check.record
+        topic = draft.topics[record.topic]
+        is_gone = record.ledger_id not in draft.survey.folders and bool(record.segments)
+        if not (check.is_raw and is_gone) or topic.HasField("kafka"):
+            continue
+        draft.delete(key_of(record))
+        del draft.ledgers[record.ledger_id]
+        if record.ledger_id in topic.ledger_ids:
+            topic.ledger_ids.remove(record.ledger_id)
+        end = record.segments[-1].last
+        horizon = topic.compacted.horizon
+        is_covered = topic.HasField("compacted") and (
+            (end.ledger_id, end.entry_id) <= (horizon.ledger_id, horizon.entry_id)
+        )
+        messages = sum(each.messages for each in record.segments)
+        if is_covered:
+            what = "was trimmed: the compacted view covers it"
+            draft.step(what, topic.name, record.ledger_id)
+        else:
+            what = "is gone: it was trimmed, or is lost"
+            draft.step(what, topic.name, record.ledger_id, messages if messages else None)
+
+
+def _restore_partitioned(draft: Draft) -> None:
+    counts: dict[str, int] = {}
+    for label in draft.survey.labels.values():
+        partition = parse_partition(label.topic)
+        if partition is not None and label.partitions and label.topic in draft.topics:
+            least = max(label.partitions, partition.index + 1, counts.get(partition.topic, 0))
+            counts[partition.topic] = least
+    found = draft.survey.records.values()
+    known = {each.name: each for each in found if isinstance(each, PartitionedTopicRecord)}
+    for name, count in sorted(counts.items()):
+        record = known.get(name, PartitionedTopicRecord(name=name, created_ms=draft.now_ms))
+        if record.partitions >= count:
+            continue
+        record.partitions = count
+        siblings = [partition_name(name, index) for index in range(count)]
+        there = [draft.topics[each] for each in siblings if each in draft.topics]
+        if not record.HasField("kafka") and any(each.HasField("kafka") for each in there):
+            record.kafka.config.update(there[0].kafka.config)
+        draft.put(record)
+        for each in siblings:
+            if each not in draft.topics:
+                made = TopicRecord(name=each, created_ms=draft.now_ms, epoch=draft.now_ms)
+                if record.HasField("kafka"):
+                    made.kafka.config.update(record.kafka.config)
+                draft.topics[each] = made
+        draft.step(f"is partitioned again, into {count} or what it had since", name)
+
+
+def _restore_producers(draft: Draft) -> None:
+    numbers = {
+        (each.topic, each.number)
+        for each in draft.survey.of_topics()
+        if isinstance(each, ProducerRecord)
+    }
+    for name, producers in draft.survey.producers.items():
+        topic = draft.topics[name]
+        topic.last_producer_number = max(topic.last_producer_number, *producers)
+        for number, seen in producers.items():
+            if (name, number) not in numbers and seen.name:
+                record = ProducerRecord(
+                    topic=name,
+                    name=seen.name,
+                    number=number,
+                    last_sequence_id=seen.sequence_id,
+                    last_active_ms=draft.now_ms,
+                )
+                record.position.ledger_id, record.position.entry_id = seen.position
+                draft.put(record)
+
+
+def _tell_strays(draft: Draft) -> None:
+    for check in draft.survey.strays:
+        count = sum(each.good_messages for each in check.segments)
+        what = f"{counted(count, 'message')} of no known topic: a copy stays"
+        draft.step(what, "", check.record.ledger_id, count)
+
+
+def _messages(check: LedgerCheck) -> str:
+    return counted(sum(each.good_messages for each in check.segments), "message")

@@ -1,0 +1,118 @@
+"""How many writes the metadata have had, in a file beside them: DATA/writes.
+
+A store that has lost the end of its log opens without a word, as it was some writes ago. So each
+write is counted in the store, and here. A store that counts fewer than the mark has lost writes.
+
+    >>> from ledgerfold.storage.files import REAL
+    >>> mark = WriteMark.create(folder / "writes", 40, REAL)
+    >>> mark.note(41)
+    >>> WriteMark.load(folder / "writes", REAL).highest
+    41
+
+Rules (docs/FORMATS.md, "The write mark"):
+1. The mark follows a write that is durable, so it is never ahead of a store that is whole.
+2. `note` does not sync: it outlives the process, not the machine. `sync` does, and comes before any
+   removal of files that a write allowed: the store that a start finds then has that write, or is
+   known to have lost it.
+3. Three slots, each with a checksum. `sync` takes turns between the first two, so one of them is
+   always whole; `note` has the third. The highest count of a good slot is the mark.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from pathlib import Path
+
+from ledgerfold.storage.entry import crc32c
+from ledgerfold.storage.errors import Corruption, DiskFailure
+from ledgerfold.storage.files import Files
+
+# A count and its checksum.
+_SLOT = struct.Struct("<QI")
+_SLOT_DISTANCE_BYTES = 64
+_SYNCED_SLOTS, _NOTED_SLOT = (0, 1), 2
+MARK_BYTES = 3 * _SLOT_DISTANCE_BYTES
+_log = logging.getLogger(__name__)
+
+
+class WriteMark:
+    """One per data directory. `synced`: the highest count that a power loss leaves."""
+
+    def __init__(self, path: Path, files: Files, counts: list[int | None]) -> None:
+        self._path, self._files = path, files
+        known = [each for each in counts if each is not None]
+        self.highest = max(known, default=0)
+        first, second = (counts[slot] or 0 for slot in _SYNCED_SLOTS)
+        # NOTE: what another process noted is not known to be on the disk.
+        self.synced = max(first, second)
+        self._next_slot = _SYNCED_SLOTS[0 if first <= second else 1]
+        self._is_noting = True
+
+    @classmethod
+    def create(cls, path: Path, writes: int, files: Files) -> WriteMark:
+        """Makes the file, durably, in place of one that is there. Raises DiskFailure."""
+        aside = path.with_name(path.name + ".tmp")
+        files.remove(aside)
+        file = files.create(aside)
+        try:
+            slot = _slot(writes).ljust(_SLOT_DISTANCE_BYTES, b"\0")
+            file.write([slot * (MARK_BYTES // _SLOT_DISTANCE_BYTES)])
+            file.sync()
+        finally:
+            file.close()
+        files.replace(aside, path)
+        files.sync_dir(path.parent)
+        return cls(path, files, [writes] * 3)
+
+    @classmethod
+    def load(cls, path: Path, files: Files) -> WriteMark:
+        """Raises Corruption (no slot is good), FileNotFoundError, DiskFailure."""
+        file = files.open_read(path)
+        try:
+            data = file.pread(MARK_BYTES, 0)
+        finally:
+            file.close()
+        counts = [_count(data, slot * _SLOT_DISTANCE_BYTES) for slot in (0, 1, 2)]
+        if all(each is None for each in counts):
+            raise Corruption(str(path), 0, "a count of writes", "no good one")
+        return cls(path, files, counts)
+
+    def note(self, writes: int) -> None:
+        """Tells of a write. One that cannot be noted is not worth a failure of that write."""
+        self.highest = writes
+        try:
+            self._put(_NOTED_SLOT, writes, sync=False)
+            self._is_noting = True
+        except (DiskFailure, FileNotFoundError) as error:
+            if self._is_noting:
+                _log.warning("Writes of the metadata are not counted beside them: %s", error)
+            self._is_noting = False
+
+    def sync(self, writes: int) -> None:
+        """Makes the count durable. Raises DiskFailure."""
+        try:
+            self._put(self._next_slot, writes, sync=True)
+        except FileNotFoundError as error:
+            raise DiskFailure(str(self._path), "A write", error) from error
+        self._next_slot = _SYNCED_SLOTS[1 - _SYNCED_SLOTS.index(self._next_slot)]
+        self.highest = max(self.highest, writes)
+        self.synced = writes
+
+    def _put(self, slot: int, writes: int, *, sync: bool) -> None:
+        offset = slot * _SLOT_DISTANCE_BYTES
+        self._files.overwrite(self._path, offset, _slot(writes), sync=sync)
+
+
+def _slot(writes: int) -> bytes:
+    count = writes.to_bytes(8, "little")
+    return _SLOT.pack(writes, crc32c(count))
+
+
+def _count(data: bytes, at: int) -> int | None:
+    """Returns the count of a slot, None if it is not a good one."""
+    if at + _SLOT.size > len(data):
+        return None
+    count: int
+    count, checksum = _SLOT.unpack_from(data, at)
+    return count if crc32c(count.to_bytes(8, "little")) == checksum else None

@@ -1,0 +1,215 @@
+"""Every command of the parser: what shows something has `-o`, and what has none shows nothing."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.cli.main import make_parser
+from tests.support import fake_compactor
+from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import Ran, ledgerfold
+from tests.unit.cli.conftest import Ledgerfold
+
+pytestmark = pytest.mark.process
+
+SECRET = {"LEDGERFOLD_COMPACTOR_SECRET": "s"}
+T, K = "public/walked/t", "public/walked/k"
+# What each is given; {} are paths. None: it needs Spark, and has tests of its own.
+SHOWING: dict[str, str | None] = {
+    "produce": f"{T} -k a -m 1",
+    "consume": f"{T} -s s -p Earliest",
+    "read": f"{T} --until-end",
+    "topics list": "public/walked",
+    "topics stats": T,
+    "topics stats-internal": T,
+    "topics trim": T,
+    "topics terminate": "public/walked/ended",
+    "topics last-message-id": T,
+    "topics get-message-id": f"{T} -d 0",
+    "topics subscriptions": T,
+    "topics get-partitioned-topic-metadata": "public/walked/p",
+    "topics list-partitioned-topics": "public/walked",
+    "topics partitioned-stats": "public/walked/p",
+    "topics expire-messages": f"{T} -s s -t 1s",
+    "topics expire-messages-all-subscriptions": f"{T} -t 1s",
+    "topics skip": f"{T} -s s -n 1",
+    "topics clear-backlog": f"{T} -s s",
+    "topics compact": f"{T} --wait",
+    "topics compaction-status": T,
+    "topics cancel-compaction": T,
+    "topics get-config": K,
+    "topics roll": K,
+    "topics delete-records": f"{K} 0",
+    "topics truncate-log": f"{K} 1",
+    "topics describe-log": K,
+    "compact": T,
+    "runs": T,
+    "cleaner run": f"--topic {K}",
+    "cleaner plan": K,
+    "cleaner status": "",
+    "cleaner checkpoint": "",
+    "cleaner pause": K,
+    "cleaner resume": K,
+    "cleaner get-config": "",
+    "explain": f"{T} --key a",
+    "what-if": None,
+    "info": "",
+    "clock show": "",
+    "clock set": "2040-01-01T00:00:00Z",
+    "clock advance": "1s",
+    "segment dump": "{segment}",
+    "verify": "{data}",
+    "repair": "{data}",
+}
+SILENT: dict[str, str] = {
+    "topics create": "public/walked/new",
+    "topics unload": T,
+    "topics truncate": "public/walked/new",
+    "topics delete": "public/walked/new",
+    "topics create-subscription": f"{T} -s other",
+    "topics reset-cursor": f"{T} -s other -m earliest",
+    "topics unsubscribe": f"{T} -s other",
+    "topics create-partitioned-topic": "public/walked/parts -p 2",
+    "topics update-partitioned-topic": "public/walked/parts -p 3",
+    "topics delete-partitioned-topic": "public/walked/parts",
+    "topics set-config": f"{K} segment.ms=1000",
+    "topics unset-config": f"{K} segment.ms",
+    "cleaner set-config": "log.cleaner.threads=1",
+    "cleaner unset-config": "log.cleaner.threads",
+}
+# They tell what they do while they do it, to people, or go on until they are ended.
+TELLING = ("serve", "demo git", "demo ticker", "demo addresses", "demo prices")
+# What they say goes to standard error.
+OF_FILES = ("import", "export kafka-log")
+POLICIES = {
+    "compaction-threshold": "-t 100M",
+    "retention": "-t 1d -s 1G",
+    "compaction-strategy": "event-time",
+    "message-ttl": "-t 1d",
+    "emulation": "exact_backlog=true",
+}
+for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/walked")):
+    for policy, values in POLICIES.items():
+        SILENT[f"{scope} set-{policy}"] = f"{name} {values}"
+        SHOWING[f"{scope} get-{policy}"] = name
+        SILENT[f"{scope} remove-{policy}"] = name
+
+
+def commands(
+    parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Those that run, with their parsers."""
+    inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not inner:
+        yield " ".join(path), parser
+    for each in inner:
+        for name, found in each.choices.items():
+            yield from commands(found, (*path, name))
+
+
+PARSERS = dict(commands(make_parser()))
+
+
+def formats(parser: argparse.ArgumentParser) -> list[str]:
+    found = [each for each in parser._actions if "--output" in each.option_strings]
+    return list(found[0].choices or ()) if found else []
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
+    """Of a broker with a topic of each kind, a clock that stands, and a worker without Spark."""
+    worker = subprocess.Popen(
+        [sys.executable, fake_compactor.__file__, "serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | SECRET,
+    )
+    with worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        address = f"127.0.0.1:{json.loads(worker.stdout.readline())['port']}"
+        arguments = ("--compactor", address, "--test-clock")
+        data = tmp_path_factory.mktemp("walked") / "data"
+        with BrokerProcess(data, arguments=arguments, environment=SECRET) as broker:
+
+            def cli(*arguments: str, stdin: bytes = b"") -> Ran:
+                return ledgerfold("--url", broker.url, *arguments, stdin=stdin)
+
+            for setup in (
+                f"produce {T} -k a -m 1",
+                f"topics create-subscription {T} -s s -m earliest",
+                "topics create public/walked/ended",
+                "topics create-partitioned-topic public/walked/p -p 2",
+                f"topics create {K} --cleanup-policy compact",
+                f"produce {K} -k a -m 1",
+                f"produce {K} -k a -m 2",
+            ):
+                assert cli(*setup.split()).code == 0, setup
+            yield cli
+        worker.kill()
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A data directory that no broker has open, and a segment in it."""
+    data = tmp_path_factory.mktemp("walked-at-rest") / "data"
+    with BrokerProcess(data, arguments=("--compactor", "off")) as broker:
+        assert ledgerfold("--url", broker.url, "produce", "t", "-m", "1").code == 0
+        broker.stop()
+    return {"data": data, "segment": next(data.glob("ledgers/*/*.log"))}
+
+
+def test_each_command_is_known() -> None:
+    """Whoever adds one says here whether it shows something.
+
+    No test had gone through all commands of the parser.
+    """
+    assert set(PARSERS) == {*SHOWING, *SILENT, *TELLING, *OF_FILES}
+    with_output = {name for name, parser in PARSERS.items() if formats(parser)}
+    assert with_output == set(SHOWING)
+
+
+@pytest.mark.parametrize("name", [name for name, given in SHOWING.items() if given is not None])
+def test_what_shows_something_shows_it_in_each_form(
+    name: str, walked: Ledgerfold, paths: dict[str, Path]
+) -> None:
+    """JSON is JSON, lines of it are objects, and a table is neither."""
+    given = (SHOWING[name] or "").format(**paths).split()
+    chosen = formats(PARSERS[name])
+    assert "json" in chosen
+    for form in chosen:
+        if T in given:
+            # Something to expire, to skip, to compact.
+            assert walked("produce", T, "-k", "a", "-m", "1").code == 0
+            assert walked("clock", "advance", "10s").code == 0
+        if name == "cleaner resume":
+            assert walked("cleaner", "pause", K).code == 0
+        run = ledgerfold if name in ("segment dump", "verify", "repair") else walked
+        ran = run(*name.split(), *given, "-o", form)
+        assert ran.code == 0, ran.err
+        check(form, ran.out)
+
+
+def check(form: str, out: str) -> None:
+    if form == "json":
+        assert isinstance(json.loads(out), dict | list)
+    elif form == "jsonl":
+        assert all(isinstance(json.loads(line), dict) for line in out.splitlines())
+    else:
+        assert not out.startswith(("{", "["))
+
+
+def test_what_has_no_form_shows_nothing(walked: Ledgerfold) -> None:
+    """Each does what it is told, one after the other, and standard output is empty."""
+    for name, given in SILENT.items():
+        ran = walked(*name.split(), *given.split())
+        assert (ran.code, ran.out) == (0, ""), (name, ran.err)

@@ -1,0 +1,132 @@
+"""Arguments that Pulsar's Python client has, and that nobody has: each gets a sentence."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.client import Client, ConsumerType, aio
+from ledgerfold.broker.client.consumer_core import ConsumerConfig
+from ledgerfold.broker.client.producer_core import ProducerConfig
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+
+# As of its releases 3.4 to 3.10: what is not in every one of them is here all the same.
+PULSAR = {
+    "__init__": """service_url authentication operation_timeout_seconds io_threads
+        message_listener_threads concurrent_lookup_requests log_conf_file_path
+        stats_interval_in_seconds use_tls tls_trust_certs_file_path tls_allow_insecure_connection
+        tls_validate_hostname logger connection_timeout_ms listener_name
+        tls_private_key_file_path tls_certificate_file_path""",
+    "create_producer": """topic producer_name schema initial_sequence_id send_timeout_millis
+        compression_type max_pending_messages max_pending_messages_across_partitions
+        block_if_queue_full batching_enabled batching_max_messages
+        batching_max_allowed_size_in_bytes batching_max_publish_delay_ms chunking_enabled
+        message_routing_mode lazy_start_partitioned_producers properties batching_type
+        encryption_key crypto_key_reader access_mode message_router""",
+    "subscribe": """topic subscription_name consumer_type schema message_listener
+        receiver_queue_size max_total_receiver_queue_size_across_partitions consumer_name
+        unacked_messages_timeout_ms broker_consumer_stats_cache_time_ms
+        negative_ack_redelivery_delay_ms is_read_compacted properties
+        pattern_auto_discovery_period initial_position crypto_key_reader
+        replicate_subscription_state_enabled max_pending_chunked_message
+        auto_ack_oldest_chunked_message_on_queue_full start_message_id_inclusive
+        batch_receive_policy key_shared_policy batch_index_ack_enabled regex_subscription_mode
+        dead_letter_policy crypto_failure_action""",
+    "create_reader": """topic start_message_id schema reader_listener receiver_queue_size
+        reader_name subscription_role_prefix is_read_compacted crypto_key_reader
+        start_message_id_inclusive crypto_failure_action""",
+    "create_table_view": "topic subscription_name schema",
+}
+GIVEN: dict[str, tuple[str, ...]] = {
+    "__init__": ("127.0.0.1:1",),
+    "create_producer": ("t",),
+    "subscribe": ("t", "s"),
+    "create_reader": ("t",),
+    "create_table_view": ("t",),
+}
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def kind(request: pytest.FixtureRequest) -> type[Any]:
+    return Client if request.param == "sync" else aio.Client
+
+
+@pytest.fixture
+def method(kind: type[Any]) -> Iterator[Callable[[str], Callable[..., Any]]]:
+    """By name: the client's, of one that connects to nobody."""
+    made = kind("127.0.0.1:1")
+
+    def found(name: str) -> Callable[..., Any]:
+        return kind if name == "__init__" else getattr(made, name)
+
+    yield found
+    if kind is Client:
+        made.shutdown()
+
+
+def others(kind: type[Any]) -> list[tuple[str, str]]:
+    """What Pulsar's methods have and ours have not."""
+    return [
+        (name, each)
+        for name, arguments in PULSAR.items()
+        for each in arguments.split()
+        if each not in inspect.signature(getattr(kind, name)).parameters
+    ]
+
+
+def test_each_of_pulsars_is_named(
+    kind: type[Any], method: Callable[[str], Callable[..., Any]]
+) -> None:
+    """As what it is that is not emulated, and before anybody is asked.
+
+    No test had used an argument of Pulsar's client that is not here.
+    """
+    missing = others(kind)
+    assert len(missing) > 30
+    for name, argument in missing:
+        with pytest.raises(NotAllowed, match=rf"are not emulated \({argument}=\)"):
+            method(name)(*GIVEN[name], **{argument: object()})
+
+
+@pytest.mark.parametrize("name", PULSAR)
+def test_one_that_nobody_has(name: str, method: Callable[[str], Callable[..., Any]]) -> None:
+    """With the one that was meant, or all that there are."""
+    with pytest.raises(InvalidRequest, match=r"has no argument nonsense\. There are: "):
+        method(name)(*GIVEN[name], nonsense=1)
+    with pytest.raises(InvalidRequest, match="name the others"):
+        method(name)(*GIVEN[name], *"abcdef")
+    if name == "subscribe":
+        with pytest.raises(InvalidRequest, match="Did you mean consumer_name"):
+            method(name)(*GIVEN[name], consumername="c")
+
+
+def test_what_asks_for_nothing_is_taken(kind: type[Any]) -> None:
+    """A program may say so."""
+    client = kind("127.0.0.1:1", authentication=None, use_tls=False)
+    if kind is Client:
+        client.shutdown()
+
+
+@pytest.mark.parametrize("topics", [["a", "b"], ("a",), re.compile("persistent://public/.*")])
+def test_several_topics(topics: Any) -> None:
+    """A list or a pattern: the sentence says what to do instead."""
+    for make in (lambda: ConsumerConfig(topics, "s"), lambda: ProducerConfig(topics)):
+        with pytest.raises(NotAllowed, match="subscribe to each topic by itself"):
+            make()
+    with pytest.raises(InvalidRequest, match="A topic is a name, not 7"):
+        ConsumerConfig(7, "s")  # type: ignore[arg-type]
+
+
+def test_choices_by_their_names() -> None:
+    """As Pulsar writes them; another one is told which there are."""
+    named: Any = "Shared"
+    assert ConsumerConfig("t", "s", named).consumer_type is ConsumerType.Shared
+    for wrong in ("shared", 1, None):
+        with pytest.raises(InvalidRequest, match="Exclusive, Shared, Failover, KeyShared, not"):
+            ConsumerConfig("t", "s", wrong)  # type: ignore[arg-type]
+    compression: Any = "LZ4"
+    assert ProducerConfig("t", compression_type=compression).compression_type.name == "LZ4"

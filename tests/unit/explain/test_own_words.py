@@ -1,0 +1,150 @@
+"""`explain` shows what the class of a strategy of one's own says; no harm comes of asking it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.broker.cli.explaining import _json, _table
+from ledgerfold.broker.explain.scan import Explainer
+from ledgerfold.broker.explain.words import MESSAGES_MAX
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.strategies.words import WORDS_MAX, words_of
+from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse, ToldChoice
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.explain_pb2 import ExplainRequest, ExplainResponse
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+Answer = Callable[[TellChoicesRequest], TellChoicesResponse]
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    """Two messages of key a, one of b, under a strategy of one's own."""
+    lab = BrokerLab()
+    lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
+    lab.publish([([Message(key, value)], False) for key, value in [(b"a", b"1"), (b"b", b"x")]])
+    lab.publish([([Message(b"a", b"2")], False)])
+    lab.topic.record.policies.compaction_strategy.name = "shop:Best"
+    yield lab
+    lab.stop()
+
+
+def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> ExplainResponse:
+    """Of key a, or of one of its messages."""
+
+    async def tell_choices(request: TellChoicesRequest) -> TellChoicesResponse:
+        return answer(request)
+
+    lab.compactor.tell_choices = tell_choices  # type: ignore[method-assign]
+    request = ExplainRequest(topic=TOPIC, key=b"a")
+    if at is not None:
+        first = explained(lab, answer).versions[at].id
+        request = ExplainRequest(topic=TOPIC, message_id=first)
+    return lab.run(Explainer(lab.broker).explain([lab.topic], request))
+
+
+def test_it_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
+    """With all their parts, in order; its words stand beside the version that they are about.
+
+    No test had a class that could say something.
+    """
+    asked: list[TellChoicesRequest] = []
+
+    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+        asked.append(request)
+        return TellChoicesResponse(choices=[ToldChoice(left=0, right=1, words="2 beats 1")])
+
+    first, second = explained(lab, answer).versions
+    (request,) = asked
+    assert request.strategy.name == "shop:Best"
+    assert [(each.key, each.value) for each in request.messages] == [(b"a", b"1"), (b"a", b"2")]
+    assert (first.words, second.words, second.words_left) == ("", "2 beats 1", first.id)
+    row = _json(second)
+    assert (row["words"], row["words_against"]) == ("2 beats 1", _json(first)["id"])
+    told = f'; against {row["words_against"]} its class says: "2 beats 1"'
+    assert _table(second)["what"] == second.what + told
+    (alone,) = explained(lab, answer, at=1).versions
+    assert alone.words == "2 beats 1"
+
+
+def unavailable(request: TellChoicesRequest) -> TellChoicesResponse:
+    raise CompactorUnavailable("The compactor is off.")
+
+
+def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
+    places = [(0, 0), (1, 0), (-1, 1), (0, 2), (0, 9)]
+    return TellChoicesResponse(
+        choices=[ToldChoice(left=left, right=right, words="no") for left, right in places]
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        (unavailable, "shop:Best was asked for its words: The compactor is off."),
+        (lambda _: TellChoicesResponse(why="it hangs"), "was asked for its words: it hangs."),
+        (nonsense, ""),
+    ],
+)
+def test_what_goes_wrong_is_a_note(lab: BrokerLab, answer: Answer, note: str) -> None:
+    """The versions are told as ever."""
+    told = explained(lab, answer)
+    assert [each.words for each in told.versions] == ["", ""]
+    assert [each.next for each in told.versions] == [
+        "the code of 'shop:Best' decides; only a run can tell what the next one does"
+    ] * 2
+    assert any(note in each for each in told.notes)
+
+
+def test_no_more_is_asked_than_may_be(lab: BrokerLab) -> None:
+    """The newest messages, of which some are too large together."""
+    sizes: list[list[int]] = []
+
+    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+        sizes.append([len(each.value) for each in request.messages])
+        return TellChoicesResponse()
+
+    lab.publish([([Message(b"a", b"3")], False) for _ in range(MESSAGES_MAX)])
+    explained(lab, answer)
+    lab.publish([([Message(b"a", bytes(3 << 20))], False) for _ in range(3)])
+    assert len(explained(lab, answer).versions) == MESSAGES_MAX + 5
+    assert [len(each) for each in sizes] == [MESSAGES_MAX, 2]
+
+
+class Says:
+    def __init__(self, answer: object) -> None:
+        self._answer = answer
+
+    def explain(self, left: object, right: object) -> object:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+
+@given(st.text() | st.integers() | st.none() | st.binary())
+def test_words_are_one_short_line(answer: object) -> None:
+    """Whatever was answered, and text that can be sent."""
+    words = words_of(Says(answer), 1, 2)
+    assert words is None or len(words) <= WORDS_MAX
+    assert words is None or (len(words.splitlines()) == 1 and words.encode())
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("a\n  b\ud800", "a b?"),
+        ("x" * 400, "x" * (WORDS_MAX - 1) + "…"),
+        (ValueError("no\nway"), "(its explain raised ValueError: no)"),
+        (SystemExit(), "(its explain raised SystemExit)"),
+        (b"bytes", "(its explain answered bytes, which is no text)"),
+    ],
+)
+def test_words_that_are_none(answer: object, words: str) -> None:
+    """Nothing comes of them but a sentence."""
+    assert words_of(Says(answer), 1, 2) == words

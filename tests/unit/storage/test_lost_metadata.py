@@ -1,0 +1,379 @@
+"""Metadata that have lost what was written last: any number of writes, up to all of them.
+
+RocksDB opens such a store without a word. Until this test no other had given a start an older store
+than its files: tests of crashes kept every write that had returned, and tests of damage flipped
+bits.
+
+Promised, however little is left: a start removes no file that holds an entry; a read gets all that
+was there, or an error; and after a repair all of it is there again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+import pytest
+
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import (
+    Corruption,
+    LedgerfoldError,
+    MetadataLost,
+    MissingFile,
+)
+from ledgerfold.storage.names import write_mark_path
+from ledgerfold.storage.partition_names import partition_name
+from ledgerfold.storage.records import STORE_KEY
+from ledgerfold.storage.unnamed import unnamed_files
+from ledgerfold.v1.records_pb2 import ProducerRecord
+from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.model.log_model import Message, Read
+from tests.support.kafka_lab import KafkaLab
+from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
+from tests.support.offline import LEDGERS, Offline, Snapshot, taken
+
+Pairs = list[tuple[bytes, bytes]]
+Lab = TypeVar("Lab", bound=BrokerLab)
+# What a read of lost data may say.
+LOST = (MetadataLost, Corruption, MissingFile)
+
+
+class History(NamedTuple):
+    """A directory as kill -9 leaves it, and what its store was before each write, oldest first."""
+
+    end: Snapshot
+    stores: list[Pairs]
+
+    def lost(self, writes: int) -> Snapshot:
+        """The directory, once the store has lost so many writes."""
+        return Snapshot(self.end.contents, self.stores[-1 - writes])
+
+
+def recorded(lab: BrokerLab, act: Callable[[], object]) -> History:
+    """What `act` does, write by write; the lab is gone afterwards."""
+    stores: list[Pairs] = [lab._pairs.scan(b"")]
+
+    def note(call: str) -> None:
+        if call == "write metadata":
+            stores.append(lab._pairs.scan(b""))
+
+    # NOTE: called before the effect of a write: so what was there before each of them.
+    lab.files.during = note
+    act()
+    stores.append(lab._pairs.scan(b""))
+    lab.files.during = lambda call: None
+    lab._drop()
+    return History(taken(lab.files, lab._pairs), stores)
+
+
+def resumed(kind: type[Lab], files: LossyFiles, pairs: CountedKeyValue) -> Lab:
+    lab = kind.__new__(kind)
+    lab.resume(files, pairs)
+    return lab
+
+
+def files_with_entries(snapshot: Snapshot, files: LossyFiles) -> set[str]:
+    """Those of the snapshot that are still there."""
+    there = {each.relative for each in unnamed_files(LEDGERS, {}, files) if each.holds_entries}
+    whole = {f"{path.parent.name}/{path.name}" for path in snapshot.contents}
+    return there & whole
+
+
+def publish(lab: BrokerLab, first: int, count: int, topic: str = TOPIC) -> None:
+    entries = [([Message(b"%d" % (n % 5), b"v%d" % n)], False) for n in range(first, first + count)]
+    lab.publish(entries, topic)
+
+
+def publish_only(lab: BrokerLab) -> None:
+    publish(lab, 0, 20)
+
+
+def compact_and_trim(lab: BrokerLab) -> None:
+    """One ledger is left: the compacted one, and what came since."""
+    publish(lab, 0, 14)
+    lab.compact()
+    publish(lab, 14, 3)
+    lab.compact()
+    lab.run(lab.broker.unload_topic(TOPIC))
+    lab.settle()
+
+
+def compact_twice(lab: BrokerLab) -> None:
+    for first in (0, 9):
+        publish(lab, first, 9)
+        lab.compact()
+
+
+def delete_another(lab: BrokerLab) -> None:
+    other = "persistent://public/default/other"
+    publish(lab, 0, 4)
+    publish(lab, 0, 8, other)
+    lab.run(lab.broker.delete_topic(other, force=True))
+    publish(lab, 4, 4)
+
+
+HISTORIES = [publish_only, compact_twice, compact_and_trim, delete_another]
+
+
+@pytest.fixture(scope="module", params=HISTORIES, ids=lambda each: each.__name__)
+def history(request: pytest.FixtureRequest) -> History:
+    lab = BrokerLab()
+    return recorded(lab, lambda: request.param(lab))
+
+
+def all_reads(lab: BrokerLab) -> dict[bool, list[Read]]:
+    return {each: lab.read(EARLIEST, read_compacted=each) for each in (False, True)}
+
+
+@pytest.fixture(scope="module")
+def whole(history: History) -> dict[bool, list[Read]]:
+    """What readers got before anything was lost."""
+    lab = resumed(BrokerLab, *history.lost(0).disk())
+    try:
+        return all_reads(lab)
+    finally:
+        lab.stop()
+
+
+def test_a_start_removes_nothing_and_readers_hear_of_it(
+    history: History, whole: dict[bool, list[Read]]
+) -> None:
+    """Twice, for the second start finds what the first one wrote."""
+    for lost in range(1, len(history.stores)):
+        snapshot = history.lost(lost)
+        files, pairs = snapshot.disk()
+        before = files_with_entries(snapshot, files)
+        for _ in range(2):
+            if pairs.get(STORE_KEY) is None:
+                with pytest.raises(Corruption, match="no store record"):
+                    resumed(BrokerLab, files, pairs)
+                break
+            lab = resumed(BrokerLab, files, pairs)
+            assert lab.report.is_incomplete
+            for read_compacted, wanted in whole.items():
+                try:
+                    found = lab.read(EARLIEST, read_compacted=read_compacted)
+                except LOST:
+                    continue
+                assert {*wanted} <= {*found}, (lost, read_compacted)
+            lab.stop()
+        assert files_with_entries(snapshot, files) == before, lost
+
+
+def test_a_repair_gives_back_what_the_ledgers_tell(
+    history: History, whole: dict[bool, list[Read]]
+) -> None:
+    """Every message, raw and compacted, under its id; and then a start goes on as ever."""
+    for lost in range(1, len(history.stores)):
+        files, pairs = history.lost(lost).disk()
+        offline = Offline(DATA, pairs, files)
+        assert "metadata" in {each.kind for each in offline.damage()}, lost
+        plan = offline.repair()
+        assert plan.rebuilds_metadata
+        assert offline.damage() == [], lost
+        lab = resumed(BrokerLab, files, pairs)
+        assert not lab.report.is_incomplete
+        assert (lab.report.damaged, lab.report.kept) == ({}, [])
+        assert {*whole[False]} <= {*lab.read(EARLIEST, read_compacted=False)}, lost
+        assert lab.read(EARLIEST, read_compacted=True) == whole[True], lost
+        publish(lab, 0, 1)
+        lab.stop()
+
+
+def test_a_repair_of_all_that_is_lost_may_be_killed() -> None:
+    """At each of its calls to the disk; the next one ends as it would have."""
+    lab = BrokerLab()
+    history = recorded(lab, lambda: compact_and_trim(lab))
+
+    def directory() -> tuple[LossyFiles, CountedKeyValue]:
+        files, pairs = history.lost(0).disk()
+        pairs.write({}, [key for key, _ in pairs.scan(b"")])
+        return files, pairs
+
+    files, pairs = directory()
+    before = len(files.calls)
+    Offline(DATA, pairs, files).repair()
+    wanted = pairs.scan(b"ledger/") + pairs.scan(b"topic/")
+    for number in range(1, len(files.calls) - before + 1):
+        files, pairs = directory()
+        files.crash_at(number)
+        with pytest.raises(Crash):
+            Offline(DATA, pairs, files).repair()
+        files.crash()
+        offline = Offline(DATA, pairs, files)
+        offline.repair()
+        assert offline.damage() == [], number
+        assert pairs.scan(b"ledger/") + pairs.scan(b"topic/") == wanted, number
+
+
+def test_a_topic_that_misses_records_is_refused_and_others_are_served() -> None:
+    lab = BrokerLab()
+    other = "persistent://public/default/other"
+
+    def act() -> None:
+        publish(lab, 0, 2, other)
+        publish(lab, 0, 2)
+        lab.run(lab.topic.log.roll())
+        publish(lab, 2, 2)
+
+    history = recorded(lab, act)
+    # That of the second ledger's first segment, and what came after.
+    lab = resumed(BrokerLab, *history.lost(2).disk())
+    with pytest.raises(MetadataLost, match=r"ledgers/3 .* repair DATA"):
+        publish(lab, 9, 1)
+    with pytest.raises(MetadataLost):
+        lab.run(lab.broker.delete_topic(TOPIC, force=True))
+    publish(lab, 9, 1, other)
+    lab.stop()
+
+
+def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
+    """Also those that have no entry: keys choose their partition by the number."""
+    lab, name = BrokerLab(), "persistent://public/default/orders"
+
+    def act() -> None:
+        lab.run(lab.broker.create_partitioned_topic(name, 4))
+        publish(lab, 0, 2, partition_name(name, 1))
+
+    files, pairs = recorded(lab, act).lost(0).disk()
+    pairs.write({}, [key for key, _ in pairs.scan(b"")])
+    with pytest.raises(Corruption):
+        resumed(BrokerLab, files, pairs)
+    Offline(DATA, pairs, files).repair()
+    lab = resumed(BrokerLab, files, pairs)
+    assert lab.broker.partitions.count(name) == 4
+    assert lab.broker.list_topics("") == [partition_name(name, each) for each in range(4)]
+    lab.stop()
+
+
+def test_a_partitioned_topic_is_not_made_anew_beside_a_lost_partition() -> None:
+    lab, name = BrokerLab(), "persistent://public/default/orders"
+
+    def act() -> None:
+        lab.run(lab.broker.create_topic(TOPIC))
+        lab.run(lab.broker.create_partitioned_topic(name, 2))
+        publish(lab, 0, 2, partition_name(name, 1))
+
+    history = recorded(lab, act)
+    for lost in range(1, len(history.stores) - 1):
+        try:
+            lab = resumed(BrokerLab, *history.lost(lost).disk())
+        except Corruption:
+            continue
+        if lab.broker.partitions.count(name) == 0:
+            with pytest.raises(MetadataLost):
+                lab.run(lab.broker.create_partitioned_topic(name, 3))
+            with pytest.raises(MetadataLost):
+                publish(lab, 0, 1, partition_name(name, 1))
+        lab.stop()
+
+
+def test_a_new_producer_gets_no_number_that_entries_have() -> None:
+    """Else its messages were taken for those of the old one, and dropped as sent before."""
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    pairs.write({}, [key for key, _ in pairs.scan(b"")])
+    Offline(DATA, pairs, files).repair()
+    lab = resumed(BrokerLab, files, pairs)
+    (known,) = lab.metadata.producers(TOPIC)
+    assert (known.name, known.number, known.last_sequence_id) == ("p", 1, 3)
+    found = lab.run(lab.topic.deduplication.register("another", lambda: None))
+    assert isinstance(found, ProducerRecord)
+    assert found.number == 2
+    lab.stop()
+
+
+def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    (folder,) = files.listdir(LEDGERS)
+    files.remove(LEDGERS / folder / "label")
+    files.sync_dir(LEDGERS / folder)
+    pairs.write({}, [key for key, _ in pairs.scan(b"")])
+    offline = Offline(DATA, pairs, files)
+    assert "unrecorded" in {each.kind for each in offline.damage()}
+    plan = offline.repair()
+    assert sum(each.messages or 0 for each in plan.steps) == 3
+    (repair,) = files.listdir(DATA / "repairs")
+    copies = files.listdir(DATA / "repairs" / repair / "ledgers" / folder)
+    assert [each for each in copies if each.endswith(".log")]
+    assert offline.damage() == []
+
+
+def test_a_mark_that_is_gone_is_told_and_made_anew_by_a_repair() -> None:
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    files.remove(write_mark_path(DATA))
+    lab = resumed(BrokerLab, files, pairs)
+    assert lab.report.is_incomplete
+    assert len(lab.read(EARLIEST, read_compacted=False)) == 3
+    lab.stop()
+    offline = Offline(DATA, pairs, files)
+    assert [each.kind for each in offline.damage()] == ["metadata"]
+    offline.repair()
+    lab = resumed(BrokerLab, files, pairs)
+    assert not lab.report.is_incomplete
+    lab.stop()
+
+
+# Kafka topics
+
+
+def clean_twice(lab: KafkaLab) -> None:
+    for first in (0, 8):
+        for n in range(first, first + 8):
+            lab.add(
+                [(b"%d" % (n % 3), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n
+            )
+        lab.run(lab.kafka.roll())
+        assert lab.clean().failure is None
+    lab.add([(b"9", b"9")])
+
+
+@pytest.fixture(scope="module")
+def kafka_history() -> History:
+    lab = KafkaLab({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+    return recorded(lab, lambda: clean_twice(lab))
+
+
+def test_a_kafka_topic_keeps_its_only_copy(kafka_history: History) -> None:
+    """Behind a round the raw segments are gone: what it wrote is all there is."""
+    lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
+    wanted = lab.records()
+    lab.stop()
+    assert len(wanted) == 4
+    for lost in range(1, len(kafka_history.stores)):
+        snapshot = kafka_history.lost(lost)
+        files, pairs = snapshot.disk()
+        before = files_with_entries(snapshot, files)
+        if pairs.get(STORE_KEY) is None:
+            continue
+        lab = resumed(KafkaLab, files, pairs)
+        with suppress(*LOST):
+            assert {*wanted} <= {*lab.records()}, lost
+        lab.stop()
+        assert files_with_entries(snapshot, files) == before, lost
+
+
+def test_a_kafka_topic_comes_back(kafka_history: History) -> None:
+    """Each record at its offset; and new ones get offsets behind them."""
+    lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
+    wanted = lab.records()
+    lab.stop()
+    for lost in range(1, len(kafka_history.stores)):
+        files, pairs = kafka_history.lost(lost).disk()
+        offline = Offline(DATA, pairs, files)
+        offline.repair()
+        assert offline.damage() == [], lost
+        lab = resumed(KafkaLab, files, pairs)
+        assert {*wanted} <= {*lab.records()}, lost
+        assert lab.add([(b"a", b"z")])[0][0] == 17, lost
+        lab.stop()
+
+
+def test_an_error_travels() -> None:
+    error = MetadataLost("persistent://public/default/t", [3, 5])
+    assert isinstance(error, LedgerfoldError)
+    assert "ledgers/3, ledgers/5" in error.message

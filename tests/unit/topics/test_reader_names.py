@@ -1,0 +1,78 @@
+"""A reader under a name of its own has it alone, as Pulsar's table views have theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.stats.topic import internal_stats, topic_stats
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.reader import Reader, ReaderOptions, open_reader
+from ledgerfold.storage.errors import NotAllowed, SubscriptionBusy
+from ledgerfold.v1.data_pb2 import StartPosition
+from tests.model.broker_lab import BrokerLab
+
+EARLIEST = StartPosition(earliest=True)
+VIEW = ReaderOptions(read_compacted=True, subscription="view")
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
+    return lab.run(open_reader(lab.topic, EARLIEST, options))
+
+
+def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
+    """Made-up names never meet.
+
+    No test had opened two table views under one name.
+    """
+    reader = opened(lab)
+    for _ in range(2):
+        opened(lab, ReaderOptions()).detach()
+    with pytest.raises(SubscriptionBusy, match="another reader or table view"):
+        opened(lab)
+    stats = lab.broker.compaction.stats(lab.topic)
+    assert "view" in topic_stats(lab.topic, stats)["subscriptions"]
+    assert "view" in internal_stats(lab.broker, lab.topic)["cursors"]
+    reader.detach()
+    opened(lab).detach()
+
+
+def test_two_that_come_at_once(lab: BrokerLab) -> None:
+    """One of them has it: the other looks again when it has found its place."""
+    topic = lab.topic
+
+    async def both() -> list[Reader | BaseException]:
+        calls = (open_reader(topic, EARLIEST, VIEW) for _ in range(2))
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    found = lab.run(both())
+    assert sum(isinstance(each, Reader) for each in found) == 1
+    assert sum(isinstance(each, SubscriptionBusy) for each in found) == 1
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
+    """Whoever comes second hears of it: as in Pulsar a durable one is not allowed at all."""
+    reader = opened(lab)
+    with pytest.raises(SubscriptionBusy, match="a reader or table view is connected"):
+        lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))
+    assert "view" not in lab.topic.subscriptions
+    reader.detach()
+    lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))
+    with pytest.raises(NotAllowed if durable else SubscriptionBusy):
+        opened(lab)
+
+
+def test_compactions_name_is_its_own(lab: BrokerLab) -> None:
+    """Whether or not there was one."""
+    with pytest.raises(NotAllowed, match="__compaction"):
+        opened(lab, ReaderOptions(subscription="__compaction"))
