@@ -5,8 +5,8 @@
     scripts/mutate --stories                         every story
 
 * A **mutant** is one small edit that a rule makes from the syntax tree (operators.py). It runs in a
-  copy of the tree: the tests of its room, the simulator's seeds, then the rest of the fast tests,
-  until one fails.
+  copy of the tree: the tests of its room, then the simulator's seeds, until one fails; with --rest
+  the other fast tests, too.
   One that nothing notices is alive: it needs a test, or a line in `equal.toml` that says why it
   changes nothing.
 * A **story** is a subtle defect that a person wrote (stories.py). The simulator must find it

@@ -97,7 +97,10 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
     print(f"{len(sampled)} mutants, {len(waiting)} to look at; results go to {results.path}")
     if waiting and not options.unchecked:
         _check_rooms(waiting, options)
-    judge_one = lambda tree, one: judge(tree, one, sources[one.path], options.seeds)  # noqa: E731
+
+    def judge_one(tree: Tree, one: Mutant) -> Result:
+        return judge(tree, one, sources[one.path], options.seeds, rest=options.rest)
+
     for mutant, result in beside_each_other(waiting, judge_one, options.jobs):
         results.add(result, sources[mutant.path])
         found.append(result)
@@ -179,6 +182,9 @@ def _parser() -> argparse.ArgumentParser:
         "--results", type=Path, default=_RESULTS, help=f"kept there; default {_RESULTS}"
     )
     parser.add_argument("--again", action="store_true", help="look at what was alive once more")
+    parser.add_argument(
+        "--rest", action="store_true", help="run all other fast tests on what would be alive, too"
+    )
     parser.add_argument("--list", action="store_true", help="only show them")
     parser.add_argument(
         "--unchecked", action="store_true", help="believe that all passes without a defect"

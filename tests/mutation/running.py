@@ -33,26 +33,26 @@ class Broken(Exception):
     """The tests cannot tell: they fail without a defect, or did not run."""
 
 
-def judge(tree: Tree, mutant: Mutant, source: bytes, seeds: int) -> Result:
-    """Raises Broken."""
+def judge(tree: Tree, mutant: Mutant, source: bytes, seeds: int, *, rest: bool) -> Result:
+    """`rest`: the other fast tests may notice it, too. Raises Broken."""
     room, began_s = room_of(mutant.path), time.monotonic()
     with tree.changed({Path(mutant.path): mutant.applied_to(source)}):
-        fate, by = _judged(tree, room, seeds)
+        fate, by = _judged(tree, room, seeds, rest=rest)
     return Result(mutant, fate, by, time.monotonic() - began_s)
 
 
-def _judged(tree: Tree, room: Room, seeds: int) -> tuple[Fate, str]:
+def _judged(tree: Tree, room: Room, seeds: int, *, rest: bool) -> tuple[Fate, str]:
     done = run_unit_tests(tree, room)
     if done.code != 0:
         return Fate.UNIT, _failed_test(done)
-    if not seeds:
-        return Fate.ALIVE, ""
-    done = run_seeds(tree, room.seeds(seeds))
-    if done.code != 0:
-        return Fate.SEEDS, found_by(done)
-    done = _run_tests(tree, REST, REST_TIMEOUT_S)
-    if done.code != 0:
-        return Fate.REST, _failed_test(done)
+    if seeds:
+        done = run_seeds(tree, room.seeds(seeds))
+        if done.code != 0:
+            return Fate.SEEDS, found_by(done)
+    if rest:
+        done = _run_tests(tree, REST, REST_TIMEOUT_S)
+        if done.code != 0:
+            return Fate.REST, _failed_test(done)
     return Fate.ALIVE, ""
 
 

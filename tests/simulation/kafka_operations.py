@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.topics.kafka_settings import change_topic_config
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import LedgerfoldError
@@ -303,21 +306,30 @@ def kafka_pause(actors: Actors, random: Random) -> None:
 
 
 async def check_retained(actors: Actors) -> None:
-    """What retention lets go goes with the cleaner's next turn."""
+    """What retention lets go goes with a turn of the cleaner: the next one that finds the log free."""
     world = actors.world
     for name, life in sorted(world.oracle.kafka.items()):
-        world.loop.hold(_HELD_STEPS)
+        left = 0
+        for _ in range(_TRIES_MAX):
+            world.loop.hold(_HELD_STEPS)
+            is_free = await call(world, partial(_retain, name=name))
+            is_same = world.oracle.kafka.get(name) is life
+            left = world.oracle.may_retain(life) if is_free and is_same else 0
+            world.loop.let_go()
+            if not left:
+                break
+            await asyncio.sleep(1)
+        if left:
+            world.oracle.fail(f"{left} segments of {name} are kept, and nothing keeps them")
 
-        async def look(broker: Broker) -> None:
-            await broker.cleaner.retain()
-            await broker.cleaner.turn()
 
-        await call(world, look)
-        if world.oracle.kafka.get(name) is life:
-            left = world.oracle.may_retain(life)
-            if left:
-                world.oracle.fail(f"{left} segments of {name} are kept, and nothing keeps them")
-        world.loop.let_go()
+async def _retain(broker: Broker, name: str) -> bool:
+    """Whether deletion may take from it: it is loaded, and neither given up nor paused."""
+    await broker.cleaner.retain()
+    await broker.cleaner.turn()
+    is_given_up = broker.cleaner.states.is_uncleanable(name)
+    is_paused = isinstance(broker.cleaner.states.of(name), Paused)
+    return name in broker.partitions_of_kafka() and not (is_given_up or is_paused)
 
 
 async def rest(actors: Actors) -> None:
