@@ -189,6 +189,11 @@ class World:
         self._recovered_boot = boot
         return metadata, store, report
 
+    @property
+    def is_same_boot(self) -> bool:
+        """Whether the machine has run on since a broker last recovered."""
+        return self._recovered_boot == self._boots
+
     def _called(self, operation: str) -> None:
         moment = CALLED.get(operation)
         if moment is not None:
