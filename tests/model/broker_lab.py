@@ -38,6 +38,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
 from tests.model.log_model import Message, Read
@@ -93,6 +94,8 @@ class BrokerLab:
             data_dir=DATA,
             compactor="off",
             store=STORE,
+            # Which the compactor in memory knows, or a test has it know.
+            allowed_strategies=AllowedStrategies(("shop:Everything", "shop:Best", "mine:Own")),
             # Its turns are taken when a test asks for one.
             kafka_config={"log.cleaner.enable": "false"},
         )
