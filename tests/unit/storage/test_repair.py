@@ -271,6 +271,17 @@ def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
     assert disk.read() == (RAW - 1, VIEW - 1)
 
 
+def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
+    """No test had compared the times of a record that a repair makes anew."""
+    before = disk.metadata.ledger(5)
+    assert before is not None
+    disk.flip(5, 10)
+    disk.offline.repair()
+    after = disk.metadata.ledger(5)
+    assert after is not None
+    assert after.created_ms == before.created_ms
+
+
 def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     """As it is for recovery, which cuts it."""
     folder = LEDGERS / "5"
