@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka import opened, partition
+from ledgerfold.broker.kafka.begin_segment import LAST_BASE_OFFSET
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
@@ -307,3 +308,11 @@ def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
     assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
     assert bases(lab) == [0]
     assert lab.run(lab.kafka.begin_segment(3, None, None)) == 3
+
+
+def test_a_segment_does_not_begin_where_its_offsets_would_not_fit(lab: KafkaLab) -> None:
+    for base_offset in (LAST_BASE_OFFSET + 1, 2**63 - 1):
+        with pytest.raises(KafkaError, match="offsets end at") as refused:
+            lab.run(lab.kafka.begin_segment(base_offset, None, None))
+        assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+    assert bases(lab) == [0]
