@@ -98,6 +98,7 @@ class FakeSnapshot:
     segments: tuple[()] = ()
     compacted_segments: int = 0
     raw_after: Position = EARLIEST
+    floor: Position = EARLIEST
     epoch: int = 1
 
 
