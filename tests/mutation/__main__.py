@@ -104,6 +104,8 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
             found.append(kept)
             _tell(kept, is_new=False)
     print(f"{len(sampled)} mutants, {len(waiting)} to look at; results go to {results.path}")
+    if options.kept:
+        return found
     if waiting and not options.unchecked:
         _check_rooms(waiting, options)
 
@@ -189,6 +191,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="beside each other; default 2")
     parser.add_argument(
         "--results", type=Path, default=_RESULTS, help=f"kept there; default {_RESULTS}"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help="only count what the file of results knows"
     )
     parser.add_argument("--again", action="store_true", help="look at what was alive once more")
     parser.add_argument(
