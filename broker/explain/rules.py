@@ -258,10 +258,12 @@ def _tell_reason(
     told: pb.ExplainedVersion, case: Case, verdict: Verdict | None, facts: Facts
 ) -> _Reason:
     """Strategy, rule and cause, where it is known whose they are: one of several runs may have
-    dropped it, each by its own strategy."""
-    suspects = []
-    if facts.line is not None and told.HasField("dropped_by"):
-        suspects = facts.line.strategies(RunSpan(told.dropped_by.first, told.dropped_by.last))
+    dropped it, or kept it when it came back, each by its own strategy."""
+    suspects, span = [], told.dropped_by if told.HasField("dropped_by") else None
+    if span is None and verdict is None:
+        span = told.kept_by
+    if facts.line is not None and span is not None:
+        suspects = facts.line.strategies(RunSpan(span.first, span.last))
     if len(suspects) > 1:
         # Without a key it is one reason, or none of them (null_keys.py).
         verdict = None if facts.has_key else verdict
