@@ -67,6 +67,8 @@ class TopicSnapshot(NamedTuple):
     previous_ledger_id: int
     # The horizon, unless it was moved by hand: raw entries up to there are not read.
     raw_after: Position
+    # Retention removed what lies before it, from the compacted ledger, too.
+    floor: Position
     # Which load of the topic it is of.
     epoch: int
 
@@ -109,6 +111,7 @@ async def snapshot(topic: ViewedTopic, *, again: bool = False) -> TopicSnapshot 
         horizon_previous=view.horizon,
         previous_ledger_id=view.ledger_id,
         raw_after=after,
+        floor=log.floor,
         epoch=topic.stored.record.epoch,
     )
     _check_range(topic, taken)

@@ -44,6 +44,11 @@ class CompactionSnapshot(Protocol):
     @property
     def raw_after(self) -> Position: ...
     @property
+    def floor(self) -> Position:
+        """What the view holds before it retention has removed: no run reads it."""
+        ...
+
+    @property
     def epoch(self) -> int:
         """Of the topic: another one when it was loaded anew."""
         ...

@@ -183,6 +183,8 @@ class CompactionRun:
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
         record.plan_time_ms = self._broker.clock_ms()
+        if snapshot.floor > EARLIEST:
+            record.retention_floor.CopyFrom(_position(snapshot.floor))
         await self._history.save(record)
 
     def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
@@ -205,6 +207,8 @@ class CompactionRun:
             horizon=record.horizon,
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
         )
+        if record.HasField("retention_floor"):
+            plan.retention_floor.CopyFrom(record.retention_floor)
         if snapshot.raw_after > EARLIEST:
             plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan

@@ -5,8 +5,8 @@ Rules (docs/GLOSSARY.md, docs/STRATEGIES.md):
 
 1. Beyond the horizons of all runs nobody has looked at it yet.
 2. A run's input is the previous compacted ledger and what lies above the horizon. So what was
-   dropped stays out, even while its raw ledger exists; and segments of the compacted ledger that
-   lie before what retention left are not part of the input either.
+   dropped stays out, even while its raw ledger exists; and so does what retention has removed from
+   the compacted ledger.
 3. What a run keeps of its input is its strategy's to say (broker/explain/strategies/); each run had
    its own (past.py), and the next one has that which is in force now.
 4. Without a key: dropped by the first run that had retain_null_key=false (null_keys.py).
@@ -162,7 +162,7 @@ class _Account:
         is_above = facts.horizon is None or found.position > facts.horizon
         if not is_above and not found.in_compacted:
             return
-        if found.in_compacted and found.segment_last < facts.floor:
+        if found.position < facts.floor:
             why = f"retention removed what lies before {facts.floor}"
             case.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
         elif facts.has_key:
@@ -258,10 +258,12 @@ def _tell_reason(
     told: pb.ExplainedVersion, case: Case, verdict: Decision | None, facts: Facts
 ) -> _Reason:
     """Strategy, rule and cause, where it is known whose they are: one of several runs may have
-    dropped it, each by its own strategy."""
-    suspects = []
-    if facts.line is not None and told.HasField("dropped_by"):
-        suspects = facts.line.strategies(RunSpan(told.dropped_by.first, told.dropped_by.last))
+    dropped it, or kept it when it came back, each by its own strategy."""
+    suspects, span = [], told.dropped_by if told.HasField("dropped_by") else None
+    if span is None and verdict is None:
+        span = told.kept_by
+    if facts.line is not None and span is not None:
+        suspects = facts.line.strategies(RunSpan(span.first, span.last))
     if len(suspects) > 1:
         # Without a key it is one reason, or none of them (null_keys.py).
         verdict = None if facts.has_key else verdict

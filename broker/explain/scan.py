@@ -170,7 +170,7 @@ class _Scan:
         for record in self._raw:
             try:
                 reader = self._store.open_reader(record.ledger_id)
-                for version, _ in self._versions(reader, record.segments, key):
+                for version in self._versions(reader, record.segments, key):
                     if version.position > self._last:
                         return
                     yield version
@@ -178,19 +178,19 @@ class _Scan:
                 if self._log.has_ledger(record.ledger_id):
                     raise
 
-    def _compacted_versions(self, key: bytes | None) -> Iterator[tuple[KeyVersion, Position]]:
+    def _compacted_versions(self, key: bytes | None) -> Iterator[KeyVersion]:
         with self._compacted() as compacted:
             if compacted is not None:
                 versions = self._versions(compacted, compacted.record.segments, key)
                 yield from self._as_published(compacted, versions)
 
     def _as_published(
-        self, compacted: LedgerReader, versions: Iterable[tuple[KeyVersion, Position]]
-    ) -> Iterator[tuple[KeyVersion, Position]]:
+        self, compacted: LedgerReader, versions: Iterable[KeyVersion]
+    ) -> Iterator[KeyVersion]:
         """Under the batch indexes that they had then, where the raw entry still tells them."""
         raw_ids = {record.ledger_id for record in self._raw} if self._may_be_renumbered else ()
         at, indexes = EARLIEST, dict[int, int]()
-        for version, last in versions:
+        for version in versions:
             position = version.position
             if position.ledger_id in raw_ids:
                 if position != at:
@@ -198,7 +198,7 @@ class _Scan:
                     at, indexes = position, published_indexes(there, self._raw_at(position))
                 batch_index = indexes.get(version.batch_index, version.batch_index)
                 version = version._replace(batch_index=batch_index)
-            yield version, last
+            yield version
 
     @property
     def _may_be_renumbered(self) -> bool:
@@ -217,15 +217,12 @@ class _Scan:
 
     def _versions(
         self, reader: LedgerReader, segments: Iterable[SegmentRecord], key: bytes | None
-    ) -> Iterator[tuple[KeyVersion, Position]]:
-        """With the last position of the segment of each."""
+    ) -> Iterator[KeyVersion]:
         for segment in segments:
-            last = record_position(segment, last=True)
             for header, keys in reader.keys(segment):
                 if self.is_abandoned.is_set():
                     raise AlreadyClosed("The caller is gone.")
-                for version in versions_of(header, keys, key):
-                    yield version, last
+                yield from versions_of(header, keys, key)
 
     def _read(self, found: Found) -> StoredMessage:
         """The message itself, for a strategy that looks at values or properties."""

@@ -13,19 +13,18 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1.records_pb2 import MessageId
 
 
 class Found(NamedTuple):
-    """A version and where it lies. `segment_last`: the last position of its compacted segment."""
+    """A version and where it lies."""
 
     version: KeyVersion
     in_raw: bool = False
     in_compacted: bool = False
-    segment_last: Position = EARLIEST
     partition: int = -1
 
     @property
@@ -62,18 +61,14 @@ class Found(NamedTuple):
 
 
 def found_in(
-    raw: Iterable[KeyVersion],
-    compacted: Iterable[tuple[KeyVersion, Position]],
-    partition: int = -1,
+    raw: Iterable[KeyVersion], compacted: Iterable[KeyVersion], partition: int = -1
 ) -> Iterator[Found]:
-    """Both, which are in order of id, as one; `compacted` with the last position of the segment."""
+    """Both, which are in order of id, as one."""
     both = merge(
         (Found(version, in_raw=True, partition=partition) for version in raw),
-        (Found(version, False, True, last, partition) for version, last in compacted),
+        (Found(version, in_compacted=True, partition=partition) for version in compacted),
         key=lambda found: found.identity,
     )
     for _, group in groupby(both, key=lambda found: found.identity):
         first, *rest = group
-        yield (
-            first._replace(in_compacted=True, segment_last=rest[0].segment_last) if rest else first
-        )
+        yield first._replace(in_compacted=True) if rest else first

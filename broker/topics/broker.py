@@ -15,7 +15,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -202,21 +202,17 @@ class Broker:
     async def _load_anew(
         self, name: str, create: bool, to_write: bool, kafka: Mapping[str, str] | None
     ) -> AnyTopic:
-        async with self._beside_partitions(name), self._lock(name):
+        partition, is_there = parse_partition(name), self.metadata.topic(name) is not None
+        # Of a new one: nobody makes the partitioned topic, or more partitions, that it is named of.
+        beside = nullcontext() if partition is None or is_there else self._lock(partition.topic)
+        async with beside, self._lock(name):
             if (loaded := self._usable(name, to_write)) is not None:
                 return loaded
-            await self._unload(name)
-            return await self._load(name, create, kafka)
-
-    @asynccontextmanager
-    async def _beside_partitions(self, name: str) -> AsyncIterator[None]:
-        """Nobody makes the partitioned topic, or more partitions, of which a new topic is named."""
-        partition = parse_partition(name)
-        if partition is None or self.metadata.topic(name) is not None:
-            yield
-            return
-        async with self._lock(partition.topic):
-            yield
+            if not is_there or self.metadata.topic(name) is not None:
+                await self._unload(name)
+                return await self._load(name, create, kafka)
+        # It was deleted before its turn came: it would be a new one.
+        return await self._load_anew(name, create, to_write, kafka)
 
     def _loaded(self, name: str) -> AnyTopic | None:
         return self.topics.get(name) or self.kafka_topics.get(name)

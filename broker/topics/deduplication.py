@@ -89,6 +89,10 @@ class Deduplication:
         await self._stored.change(edit, applied)
         return found[0]
 
+    def left(self, producer: ProducerRecord, now_ms: int) -> None:
+        """It is not connected any more: from now on it is away."""
+        producer.last_active_ms = now_ms
+
     async def forget_inactive(
         self, is_connected: Callable[[str], bool], now_ms: int
     ) -> Sequence[str]:

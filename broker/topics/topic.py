@@ -196,6 +196,7 @@ class Topic:
     def detach_producer(self, producer: Producer) -> None:
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
+            self.deduplication.left(producer.record, self.clock.now_ms())
 
     def count_in(self, header: EntryHeader) -> None:
         self.messages_in += header.message_count

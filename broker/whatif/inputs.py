@@ -32,7 +32,10 @@ def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
     after = max(view.horizon or EARLIEST, covered, topic.compaction_moved_to or EARLIEST)
     raw = _segments(topic, after)
     horizon = record_position(raw[-1], last=True) if raw else after
-    return _plan(broker, topic, compacted, raw, after, horizon)
+    plan = _plan(broker, topic, compacted, raw, after, horizon)
+    if log.floor > EARLIEST:
+        plan.retention_floor.ledger_id, plan.retention_floor.entry_id = log.floor
+    return plan
 
 
 def history(broker: Broker, topic: Topic) -> CompactionPlan:

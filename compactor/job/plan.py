@@ -100,6 +100,11 @@ def position_of(record: PositionRecord) -> Position:
     return Position(record.ledger_id, record.entry_id)
 
 
+def _before(record: PositionRecord) -> Position:
+    """Behind which that position is the first there can be."""
+    return Position(record.ledger_id, record.entry_id - 1)
+
+
 def input_segments(
     plan: CompactionPlan, check: Callable[[CompactionPlan], None] = check_plan
 ) -> tuple[InputSegment, ...]:
@@ -109,6 +114,7 @@ def input_segments(
     if plan.HasField("horizon_previous"):
         previous = position_of(plan.horizon_previous)
     horizon = position_of(plan.horizon)
+    floor = _before(plan.retention_floor) if plan.HasField("retention_floor") else EARLIEST
     segments: list[InputSegment] = []
     entries = 0
     for ordinal, record in enumerate(plan.segments):
@@ -119,7 +125,7 @@ def input_segments(
                 path=str(Path(plan.ledgers_dir) / record.path),
                 record=record,
                 is_compacted=is_compacted,
-                after=EARLIEST if is_compacted else previous,
+                after=floor if is_compacted else previous,
                 up_to=previous if is_compacted else horizon,
                 entries_before=entries,
             )

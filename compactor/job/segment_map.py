@@ -62,15 +62,16 @@ class SegmentMap:
     def in_range(self) -> Iterator[PlacedEntry]:
         """The entries that the run is about.
 
-        A raw segment may reach beyond the range at both ends. A compacted one may not: the previous
-        run would have stored what it never saw.
+        A raw segment may reach beyond the range at both ends. A compacted one may begin before it,
+        with what retention has removed since. It may not reach behind it: the previous run would
+        have stored what it never saw.
         """
         after, up_to = self.segment.after, self.segment.up_to
         for entry in self.entries():
             position = Position(entry.header.ledger_id, entry.header.entry_id)
             if after < position <= up_to:
                 yield entry
-            elif self.segment.is_compacted:
+            elif position > up_to and self.segment.is_compacted:
                 raise Corruption(
                     self.path, entry.offset, f"an entry up to the horizon {up_to}", str(position)
                 )

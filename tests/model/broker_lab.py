@@ -72,12 +72,14 @@ class BrokerLab:
         self._sequence = 0
         self.open()
 
-    def resume(self, files: LossyFiles, pairs: CountedKeyValue) -> None:
-        """On a disk that is there already, of a machine that did not stop."""
+    def resume(
+        self, files: LossyFiles, pairs: CountedKeyValue, *, is_same_boot: bool = True
+    ) -> None:
+        """On a disk that is there already; `is_same_boot`: of a machine that did not stop."""
         self.files, self._pairs = files, pairs
         self.clock = TickingClock(1_000_000)
         self._sequence = 0
-        self.open(is_same_boot=True)
+        self.open(is_same_boot=is_same_boot)
 
     def open(self, *, is_same_boot: bool = False) -> None:
         self.clock = TickingClock(self.clock.now_ms())

@@ -64,6 +64,7 @@ STEPS = st.lists(
 )
 EVENT_TIME = CompactionStrategy(name="event-time")
 WINDOW = CompactionStrategy(name="event-time-window", settings={"lag_ms": "500000"})
+NEWEST = CompactionStrategy(name="publishing-order")
 KEEP_3 = CompactionStrategy(name="keep-n", settings={"n": "3"})
 STRATEGIES = st.sampled_from(
     [
@@ -93,8 +94,13 @@ MIXED_STEPS = st.lists(
 PROFILES = st.sampled_from([DOCUMENTED, PULSAR_4])
 _VALUE, _OTHER = ([Message(b"a", b"1")], False), ([Message(b"b", b"1")], False)
 _GONE = ([Message(b"b", b"")], False)
+_TWICE, _TWICE_ALONE = ([Message(b"MQ==", b"2")], False), ([Message(b"MQ==", b"2")], True)
 _NO_KEY = ([Message(None, b"1")], False)
 _SOME = [_VALUE]
+COME_BACK = [
+    *([_GONE], "compact", EVENT_TIME, [_TWICE, _TWICE_ALONE], "compact"),
+    *(NEWEST, "compact", "unload", [_GONE], "compact"),
+]
 KEPT_THEN_DROPPED = ["retain", [_NO_KEY], "compact", _SOME, "compact", "drop", _SOME, "compact"]
 HIDDEN_THEN_DROPPED = [_SOME, "compact", "limit", [_OTHER], "unload", [_OTHER], "compact"]
 MET_TWICE = [[_VALUE, _GONE], "compact", "compact", _SOME, "compact"]
@@ -367,6 +373,10 @@ def test_explain_agrees_with_what_runs_do(
 @example([[_VALUE, _NO_KEY], "compact", EVENT_TIME, "compact"], PULSAR_4)
 @example([[_VALUE, _GONE], "compact", EVENT_TIME, "compact"], PULSAR_4)
 @example([WINDOW, [_VALUE], "compact", "advance", "compact"], PULSAR_4)
+# A horizon that went back lets a dropped message come back, under another strategy.
+@example(
+    [EVENT_TIME, [_TWICE, _TWICE_ALONE], "compact", NEWEST, "compact", [_GONE], "compact"], PULSAR_4
+)
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_runs_of_all_strategies(steps: list[Step], profile: str) -> None:
     """In histories that mix them, too; of one's own nothing is foretold."""

@@ -17,6 +17,8 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from tests.simulation.coverage import Coverage
+from tests.simulation.drawing import KINDS, draw
 from tests.simulation.runner import CHUNK, Failure, simulate
 from tests.simulation.scenario import Outcome, Scenario, run
 from tests.simulation.shrink import shrink
@@ -30,10 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     without = frozenset(filter(None, options.without.split(",")))
     began_s = time.perf_counter()
     done, kinds, firsts = 0, Counter[str](), dict[str, Failure]()
+    coverage = Coverage()
     count = options.count or (_COUNT if options.minutes is None else _COUNT_ENDLESS)
-    for failures in simulate(
+    for chunk in simulate(
         options.seed, count, jobs=options.jobs, without=without, kind=options.kind
     ):
+        failures = chunk.failures
+        coverage.add(chunk.coverage)
         done += min(CHUNK, count)
         for failure in failures:
             kinds[failure.kind] += 1
@@ -52,18 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{done} seeds in {took_s:.0f} s, {speed:.1f} a second, {failed} failed")
     for kind, number in kinds.most_common():
         print(f"  {number:5d}  {kind} (first: seed {firsts[kind].seed})")
+    if options.coverage:
+        print(coverage.told(options.kind))
     if options.shrink:
         for failure in firsts.values():
             print(_shrunk(failure.seed, without, options.kind), flush=True)
     elif options.trace:
         for seed in range(options.seed, options.seed + count):
-            scenario = Scenario.draw(seed, without, options.kind)
+            scenario = draw(seed, without, options.kind)
             print(_told(scenario, run(scenario)))
     return EXIT_FAILED if kinds else 0
 
 
 def _shrunk(seed: int, without: frozenset[str], kind: str) -> str:
-    scenario = Scenario.draw(seed, without, kind)
+    scenario = draw(seed, without, kind)
     outcome = run(scenario)
     if outcome.failure is None:
         return f"seed {seed} fails no more: it is not the same run twice"
@@ -91,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
     parser.add_argument(
         "--kind",
-        choices=("faults", "damage", "partitions", "kafka", "truncation"),
+        choices=KINDS,
         default="faults",
         help="bits flip in `damage`; a topic with `partitions` grows; in `kafka` it is Kafka's, "
         "and in `truncation` its log is truncated, too",
@@ -100,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"
     )
     parser.add_argument("--until", metavar="WORDS", help="stop at a failure that says so")
+    parser.add_argument(
+        "--coverage", action="store_true", help="count what came together, and how often"
+    )
     parser.add_argument("--all", action="store_true", help="print each failure, not one of a kind")
     parser.add_argument("--trace", action="store_true", help="print what happened in each seed")
     parser.add_argument(

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.v1 import admin_pb2, data_pb2
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
-from tests.simulation.operation import ask_admin, make_vague, operation, take_away
+from tests.simulation.operation import (
+    ask_admin,
+    begin_truncation,
+    operation,
+    order_of,
+    take_away,
+)
 from tests.simulation.publishers import VERSION
+from tests.simulation.subscriptions import Order
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -52,6 +59,8 @@ def kill_worker(actors: Actors, random: Random) -> None:
 
 async def _kill_worker(world: World, late: int, steps: int) -> None:
     for _ in range(300):
+        if world.is_converging:
+            return
         compactor = world.compactor
         if compactor is not None and compactor.is_running:
             if steps <= 0:
@@ -83,18 +92,15 @@ def stats(actors: Actors, random: Random) -> None:
 @operation
 def truncate(actors: Actors, random: Random) -> None:
     topic = actors.topic(random)
-    make_vague(actors, topic)
-    actors.world.oracle.truncated.add(topic)
-    take_away(actors, topic)
-    ask_admin(actors, "truncate", "TruncateTopic", admin_pb2.TruncateTopicRequest(topic=topic))
+    begin_truncation(actors, topic)
 
 
 @operation
 def expire(actors: Actors, random: Random) -> None:
-    topic = actors.topic(random)
-    make_vague(actors, topic)
-    request = admin_pb2.ExpireMessagesRequest(topic=topic, older_than_ms=random.choice((1, 500)))
-    ask_admin(actors, "expire", "ExpireMessages", request)
+    topic, limit_ms = actors.topic(random), random.choice((1, 500))
+    ended = order_of(actors, topic, Order(limit_ms=limit_ms))
+    request = admin_pb2.ExpireMessagesRequest(topic=topic, older_than_ms=limit_ms)
+    ask_admin(actors, "expire", "ExpireMessages", request, ended=ended)
 
 
 @operation
@@ -118,8 +124,6 @@ def set_policies(actors: Actors, random: Random) -> None:
             Policies(compaction_strategy=random.choice(STRATEGIES)),
         )
     )
-    if policies.message_ttl_ms:
-        make_vague(actors, topic)
     scope = admin_pb2.PolicyScope(topic=topic)
     request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=policies)
     ask_admin(actors, "set policies", "UpdatePolicies", request)

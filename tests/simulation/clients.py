@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.v1 import admin_pb2, data_pb2
-from tests.simulation.operation import ask_admin, make_vague, operation, seek
+from tests.simulation.operation import ask_admin, operation, order_of, seek
+from tests.simulation.subscriptions import Order
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -22,6 +23,37 @@ def publish(actors: Actors, random: Random) -> None:
 @operation
 def reconnect(actors: Actors, random: Random) -> None:
     actors.publisher(random).cut(late=random.random() < 0.5)
+
+
+@operation
+def resend(actors: Actors, random: Random) -> None:
+    """What was acknowledged comes once more."""
+    actors.publisher(random).resend(random.choice((1, 2, 5, 12)))
+
+
+@operation
+def leave(actors: Actors, random: Random) -> None:
+    """A publisher goes, for long it may be."""
+    actors.publisher(random).leave()
+
+
+@operation
+def stand_behind(actors: Actors, random: Random) -> None:
+    """A reader takes one entry near the end of the log, and no other for a while."""
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    places = sorted(known.at) if known is not None else []
+    if places:
+        start = places[-min(len(places), random.choice((1, 2, 2, 3, 5)))]
+        reader = actors.open_reader(topic, start, read_compacted=random.random() < 0.8)
+        reader.permit(1)
+
+
+@operation
+def follow_view(actors: Actors, random: Random) -> None:
+    """A reader of the view takes some of it, and reads on later."""
+    reader = actors.open_reader(actors.topic(random), EARLIEST, read_compacted=True)
+    reader.permit(random.choice((1, 1, 2, 3)))
 
 
 @operation
@@ -129,10 +161,12 @@ def unsubscribe(actors: Actors, random: Random) -> None:
 def pass_over(actors: Actors, random: Random) -> None:
     """Skip, or clear the backlog."""
     topic, name = actors.topic(random), f"s{random.randrange(2)}"
-    make_vague(actors, topic, name)
-    if random.random() < 0.5:
-        skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=2)
-        ask_admin(actors, "skip", "SkipMessages", skip)
+    if random.random() < 0.6:
+        count = random.choice((1, 2, 3))
+        ended = order_of(actors, topic, Order(name, entries=count))
+        skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=count)
+        ask_admin(actors, f"skip {count}", "SkipMessages", skip, ended=ended)
     else:
+        ended = order_of(actors, topic, Order(name))
         clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
-        ask_admin(actors, "clear", "ClearBacklog", clear)
+        ask_admin(actors, "clear", "ClearBacklog", clear, ended=ended)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ledgerfold.storage.codec import decode
-from ledgerfold.storage.entry import EntryHeader, read_header, verify_sections
+from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -48,6 +48,8 @@ from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Process
+from tests.simulation.loop import PROCESS
+from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
 
@@ -62,8 +64,16 @@ class SimCompactor:
     state: CompactorState = COMPACTOR_STATE_READY
     message, restarts, pid = "", 0, 0
 
-    def __init__(self, disk: Disk, new_worker: Callable[[], Process]) -> None:
-        self._disk, self._new_worker = disk, new_worker
+    def __init__(
+        self,
+        disk: Disk,
+        new_worker: Callable[[], Process],
+        reach: Callable[[str], None] = lambda moment: None,
+        planned: Callable[[CleanPlan], None] = lambda plan: None,
+    ) -> None:
+        """`planned`: told of each round that it is asked for."""
+        self._disk, self._new_worker, self._reach = disk, new_worker, reach
+        self._planned = planned
         self.worker = new_worker()
         self._died: asyncio.Future[None] | None = None
 
@@ -104,12 +114,21 @@ class SimCompactor:
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         worker = self.worker
-        return await self._execute(_Run(plan, SimFiles(self._disk, worker), worker), worker)
+        return await self._execute(_Run(plan, self._files(worker), worker), worker)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """A round of Kafka's cleaner, as run()."""
         worker = self.worker
-        return await self._execute(_Clean(plan, SimFiles(self._disk, worker)), worker)
+        self._planned(plan)
+        return await self._execute(_Clean(plan, self._files(worker)), worker)
+
+    def _files(self, worker: Process) -> SimFiles:
+        def called(operation: str) -> None:
+            moment = CALLED_BY_WORKER.get(operation)
+            if moment is not None:
+                self._reach(moment)
+
+        return SimFiles(self._disk, worker, called)
 
     async def _execute(self, task: _Work[T], worker: Process) -> T:
         loop = asyncio.get_running_loop()
@@ -120,10 +139,14 @@ class SimCompactor:
             await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
             if not done.done():
                 raise CompactionFailed("worker", "it died")
+            self._reach(MANIFEST)
             return done.result()
         except asyncio.CancelledError:
             task.is_cancelled = True
-            await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
+            process = PROCESS.get()
+            # A broker that died waits for nothing.
+            if process is None or not process.is_dead:
+                await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
             raise
         finally:
             self._died = None
@@ -249,6 +272,7 @@ class _Run:
         before, horizon = plan.horizon_previous, plan.horizon
         low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
         high = (horizon.ledger_id, horizon.entry_id)
+        floor = (plan.retention_floor.ledger_id, plan.retention_floor.entry_id)
         for number, segment in enumerate(plan.segments):
             self._check()
             path = Path(plan.ledgers_dir) / segment.path
@@ -262,6 +286,8 @@ class _Run:
             while at < len(data):
                 header = read_header(data, at, segment.path)
                 verify_sections(data, header, at, segment.path)
-                if number < plan.compacted_segments or low < header.position <= high:
+                is_raw = number >= plan.compacted_segments
+                position: Position = header.position
+                if low < position <= high if is_raw else position >= floor:
                     yield header, data[at : at + header.size_bytes]
                 at += header.size_bytes

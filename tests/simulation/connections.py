@@ -16,6 +16,7 @@ import grpc
 
 from ledgerfold.storage.errors import LedgerfoldError, Unavailable
 from tests.simulation.jobs import Crash
+from tests.simulation.moments import DONE
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -129,12 +130,17 @@ async def call(world: World, work: Callable[[Broker], Awaitable[T]]) -> T:
     if broker is None:
         raise Unavailable("The broker is not there.")
     task = world.in_broker(work(broker))
-    await asyncio.wait({task})
+    world.calls += 1
+    try:
+        await asyncio.wait({task})
+    finally:
+        world.calls -= 1
     if task.cancelled():
         raise Unavailable("The broker died.")
     error = task.exception()
     if error is None:
         answer: T = task.result()
+        world.moments.reach(DONE)
         return answer
     if isinstance(error, Crash):
         raise Unavailable("The broker died.")

@@ -19,6 +19,7 @@ from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, Missin
 from ledgerfold.v1 import data_pb2
 from tests.simulation.connections import Connection
 from tests.simulation.life import Topic
+from tests.simulation.moments import ANSWER, DELIVERY
 from tests.simulation.subscriptions import Subscription, covers
 
 if TYPE_CHECKING:
@@ -164,6 +165,9 @@ class Consumer:
         connection = Connection(self._world, _HANDLER, self._on_sent)
         self._opening = connection
         self._world.oracle.subscribed.add(self.topic_name)
+        if self.is_durable:
+            names = self.topic_name, self.subscription_name
+            self._world.oracle.begins_early[names] = self._from_earliest
         self._sub = None
         self.received, self._last, self._has_rewound = [], EARLIEST, False
         self._got_here = set()
@@ -259,12 +263,14 @@ class Consumer:
                 self._world.oracle.fail(
                     f"{self.name} is told that {position} is acknowledged durably, and it is not"
                 )
+        self._world.moments.reach(ANSWER)
         step = self._world.loop.steps
         sub.answered(ack.positions, cumulative=ack.cumulative, step=step)
 
     def _on_entry(self, data: bytes) -> None:
         """(b), (c), and nothing comes again that was acknowledged durably."""
         oracle, header = self._world.oracle, read_header(data)
+        self._world.moments.reach(DELIVERY)
         position = header.position
         topic = oracle.topic_of_ledger(position.ledger_id)
         batch = decode(data, header)
@@ -293,11 +299,12 @@ class Consumer:
     def _check_gap(self, topic: Topic, position: Position) -> None:
         """(e): alone, and from the beginning, it skips what is gone and nothing else."""
         is_alone = not self.is_durable and self.type == EXCLUSIVE and not self.read_compacted
-        is_vague = (topic.name, "") in self._world.oracle.passed_over
-        if not is_alone or is_vague or not self._from_earliest:
+        if not is_alone or not self._from_earliest:
             return
+        oracle = self._world.oracle
         for at, attempt in topic.at.items():
-            if at < position and at not in self._got_here and not topic.is_gone(at):
+            is_missed = at < position and at not in self._got_here and not topic.is_gone(at)
+            if is_missed and not oracle.may_be_passed(topic, self.subscription_name, at):
                 self._world.oracle.fail(
                     f"{self.name} goes to {position} and skips {attempt} at {at} (e)"
                 )

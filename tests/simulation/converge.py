@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import TopicTerminated
+from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound, TopicTerminated
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import (
@@ -23,7 +25,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 from tests.simulation import kafka_operations
 from tests.simulation.actors import Actors
-from tests.simulation.connections import Connection
+from tests.simulation.connections import Connection, call
 from tests.simulation.consumers import EXCLUSIVE, Consumer
 from tests.simulation.disk import DATA, File, Folder
 from tests.simulation.life import Topic
@@ -31,18 +33,25 @@ from tests.simulation.loop import Hang
 from tests.simulation.oracle import Oracle
 from tests.simulation.publishers import HANDLER as PUBLISH
 from tests.simulation.readers import Reader
-from tests.simulation.subscriptions import Subscription
+from tests.simulation.subscriptions import Subscription, covers
 from tests.simulation.world import World
 from tests.support.ledgers import is_segment
 
+if TYPE_CHECKING:
+    from ledgerfold.broker.topics.broker import Broker
+
 # Emulated time in which everything must have come to rest.
 PATIENCE_S = 150.0
+_HELD_STEPS = 2_000
 
 
 async def converge(actors: Actors) -> None:
     world = actors.world
     world.note("faults stop")
+    world.is_converging = True
     world.disk.clear_faults()
+    world.moments.disarm()
+    world.loop.let_go()
     if world.process is not None:
         world.process.crash_in, world.process.crash_at = -1, ""
     await _until(world, lambda: world.is_up.is_set() and not world.disk.is_full, "a broker")
@@ -51,6 +60,8 @@ async def converge(actors: Actors) -> None:
     for producer in kafka:
         producer.end(Random(producer.number))
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
+    # An order that is still on its way would change what is looked at.
+    await _until(world, lambda: not world.calls, "calls that end")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     for reader in actors.readers:
@@ -66,6 +77,8 @@ async def converge(actors: Actors) -> None:
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
     await _look(actors)
     await kafka_operations.look(actors, world.random)
+    await _check_trimmed(actors)
+    await kafka_operations.check_retained(actors)
     await kafka_operations.rest(actors)
     # What a turn deletes goes on to its end.
     await _until(world, lambda: not _is_deleting(world), "deletions that end")
@@ -164,7 +177,8 @@ async def _consume(actors: Actors) -> None:
         if world.oracle.is_damaged:
             break
         for sub in list(topic.subscriptions.values()):
-            if sub.name in topic.cursors and not world.oracle.is_vague(topic, sub):
+            if sub.name in topic.cursors:
+                world.oracle.examine(topic, sub)
                 await _consume_rest(world, name, topic, sub)
 
 
@@ -193,6 +207,7 @@ def _due(topic: Topic, sub: Subscription) -> set[Position]:
         and position.ledger_id not in topic.removed
         and position > upto
         and sub.is_due(position, attempt.step)
+        and not covers(topic.cursors[sub.name], position)
     }
 
 
@@ -254,14 +269,50 @@ def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
         for position, entry in oracle.entries(ledger_id).items():
             there.add(position)
             attempt = oracle.attempt_of(topic, entry)
-            if attempt is None or attempt in seen:
-                oracle.fail(f"{position} holds {attempt} again, or what nobody published (a)")
+            if attempt is None:
+                oracle.fail(f"{position} holds what nobody published (a)")
+            elif attempt in seen and attempt.producer not in topic.forgotten:
+                oracle.fail(f"{position} holds {attempt} again (a)")
             seen.add(attempt)
     for attempt, at in topic.acked.items():
         if at is None:
             oracle.fail(f"{attempt} was acknowledged as a duplicate, and is nowhere (a)")
         elif at.ledger_id not in topic.removed and at not in there:
             oracle.fail(f"{attempt} was acknowledged at {at}, and is gone (a)")
+
+
+async def _check_trimmed(actors: Actors) -> None:
+    """What nobody needs, and no limit keeps, goes when trimming is asked for; the rest is there."""
+    world = actors.world
+    for reader in actors.readers:
+        reader.close()
+        reader.cut()
+    await _until(world, lambda: not _is_read(world), "readers that are gone")
+    for name, topic in sorted(world.oracle.topics.items()):
+        world.loop.hold(_HELD_STEPS)
+        try:
+            await call(world, partial(_trim, name=name))
+        except TopicNotFound:
+            # An administrator has deleted it.
+            continue
+        except LedgerfoldError as error:
+            if not world.oracle.is_damaged:
+                world.oracle.fail(f"{name} cannot be trimmed: {error!r}")
+            continue
+        finally:
+            world.loop.let_go()
+        left = world.oracle.may_go(topic)
+        if left and not topic.forgotten and not world.oracle.is_damaged:
+            world.oracle.fail(f"raw ledgers {left} of {name} are kept, and nothing keeps them")
+
+
+async def _trim(broker: Broker, name: str) -> None:
+    await (await broker.topic(name, create=False)).trim()
+
+
+def _is_read(world: World) -> bool:
+    broker = world.broker
+    return broker is None or any(each.readers for each in broker.topics.values())
 
 
 def _is_deleting(world: World) -> bool:
@@ -292,6 +343,7 @@ def _check_files(world: World) -> None:
                     for each, file in node.names.items()
                     if isinstance(file, File) and is_segment(each)
                 }
+    there -= {each for each in world.oracle.kept if each not in named}
     if there != named:
         world.oracle.fail(
             f"files without a record: {sorted(there - named)}; records without a file: "

@@ -21,14 +21,18 @@ _CACHED_SHARE = 0.5
 
 
 class SimFiles:
-    def __init__(self, disk: Disk, process: Process) -> None:
-        self._disk, self._process = disk, process
+    def __init__(
+        self, disk: Disk, process: Process, reach: Callable[[str], None] = lambda moment: None
+    ) -> None:
+        """`reach`: told of the moment before each call."""
+        self._disk, self._process, self._reach = disk, process, reach
 
     @contextmanager
     def call(
         self, operation: str, path: Path, half: Callable[[], None] | None = None
     ) -> Iterator[None]:
         """Around the effect."""
+        self._reach(operation)
         self._disk.jobs.switch(self._process)
         self._disk.jobs.reach(self._process, operation)
         with typed_errors(path, operation):

@@ -32,9 +32,11 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import MessageId
 from tests.simulation.connections import call
 from tests.simulation.kafka_life import KafkaLife, Sent, Transaction
+from tests.simulation.moments import RECEIPT
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
+    from ledgerfold.broker.topics.kafka_topic import KafkaTopic
     from tests.simulation.world import World
 
 CONFIG = {
@@ -49,19 +51,34 @@ CONFIG = {
 _SKEWS_MS = (0, 0, 0, -2_100_000_000, 1_800_000)
 KEYS = tuple(bytes((each,)) for each in b"abcdef")
 _RETRY_S = 0.05
+# Batches of a producer that the broker knows again.
+_REMEMBERED = 5
+_MARKER_BYTES = 100
 
 
 class KafkaProducer:
-    """One producer id; batches in order, some at once, until they are acknowledged.
+    """One producer id in one epoch; batches in order, some at once, until they are acknowledged.
 
-    A plain one has no id: what fails it does not send again.
+    A plain one has no id: what fails it does not send again. One whose id another one has got in a
+    later epoch is a zombie: it goes on, and the broker refuses it.
     """
 
     def __init__(
-        self, world: World, topic: str, number: int, *, is_plain: bool, is_transactional: bool
+        self,
+        world: World,
+        topic: str,
+        number: int,
+        *,
+        is_plain: bool,
+        is_transactional: bool,
+        epoch: int = 0,
     ) -> None:
-        self._world, self._topic, self.number = world, topic, number
+        self._world, self._topic, self.number, self.epoch = world, topic, number, epoch
         self.is_plain, self.is_transactional = is_plain, is_transactional
+        self.label = f"{number}.{epoch}"
+        self.is_zombie = False
+        # The last batches that were acknowledged, with the offset of the first record of each.
+        self._done: deque[tuple[bytes, list[Sent], int]] = deque(maxlen=_REMEMBERED)
         self._sequence = self._records = 0
         self._transaction: Transaction | None = None
         # Batches, as (bytes, records); None: the end of a transaction.
@@ -71,6 +88,7 @@ class KafkaProducer:
         self.is_over = False
         self._life: KafkaLife | None = None
         self._cuts = 0
+        self._aborts: Transaction | None = None
         world.client(self._run())
 
     @property
@@ -81,6 +99,9 @@ class KafkaProducer:
         if self.is_over:
             return
         if self.is_transactional and self._transaction is None:
+            if self.is_zombie:
+                # Its coordinator would not begin one.
+                return
             self._transaction = Transaction()
         for _ in range(batches):
             self._queue.append(self._batch(random, random.choice((1, 1, 2, 3))))
@@ -91,22 +112,70 @@ class KafkaProducer:
 
     def end(self, random: Random) -> None:
         """The transaction that is open."""
-        if self._transaction is not None:
+        if self._transaction is not None and not self.is_zombie:
             self._transaction.outcome = random.choice(("commit", "abort"))
             self._transaction = None
             self._queue.append(None)
             self._wanted.set()
+
+    @property
+    def may_be_bumped(self) -> bool:
+        """Whether no end of a transaction is on its way: a coordinator does one after the other."""
+        if self.is_plain or self.is_over or self.is_zombie:
+            return False
+        return self._aborts is None and None not in self._queue
+
+    def bump(self) -> KafkaProducer:
+        """Who has its id in the next epoch. Its transaction, if one is open, is aborted by that."""
+        self.is_zombie = True
+        newer = KafkaProducer(
+            self._world,
+            self._topic,
+            self.number,
+            is_plain=False,
+            is_transactional=self.is_transactional,
+            epoch=self.epoch + 1,
+        )
+        open_one = self._transaction
+        if open_one is not None:
+            open_one.outcome = "abort"
+            newer.aborts(open_one)
+        return newer
+
+    def aborts(self, transaction: Transaction) -> None:
+        """Of its id's earlier epoch: before it sends anything."""
+        self._aborts = transaction
+        self._wanted.set()
+
+    async def send_again(self, broker: Broker, count: int) -> None:
+        """Batches that were acknowledged: they are where they were, and not appended again."""
+        topic = await broker.kafka_topic(self._topic, to_write=True)
+        if self._life is None or self._is_another_life():
+            return
+        for data, sent, first in list(self._done)[-count:]:
+            try:
+                (appended,) = await topic.append_batches(data, Origin.CLIENT)
+            except KafkaError:
+                # It may be remembered no more: only the last one is, after a load.
+                continue
+            if self._is_another_life():
+                return
+            if (appended.first_offset, appended.is_duplicate) != (first, True):
+                self._world.oracle.fail(
+                    f"{sent[0].id} is sent again, and is told of {appended.first_offset}; "
+                    f"it is at {first}"
+                )
 
     def _batch(self, random: Random, count: int) -> tuple[bytes, list[Sent]]:
         time_ms = self._world.clock.now_ms() + random.choice(_SKEWS_MS)
         records, sent = [], []
         for row in range(count):
             self._records += 1
-            id = f"{self.number}#{self._records}"
+            id = f"{self.label}#{self._records}"
             key, is_null = random.choice(KEYS), random.random() < 0.15
             value = None if is_null else b"x" * random.choice((1, 20))
             records.append(KafkaRecord(row, time_ms, key, value, (("id", id.encode()),)))
-            each = Sent(id, key, is_null, self._transaction)
+            each = Sent(id, key, is_null, self._transaction, time_ms)
             sent.append(each)
             self._world.oracle.kafka_sent[id] = each
         if self.is_plain:
@@ -115,7 +184,7 @@ class KafkaProducer:
             records,
             base_offset=0,
             producer_id=self.number,
-            producer_epoch=0,
+            producer_epoch=self.epoch,
             base_sequence=self._sequence,
             is_transactional=self.is_transactional,
         )
@@ -124,7 +193,7 @@ class KafkaProducer:
 
     async def _run(self) -> None:
         while True:
-            while not self._queue:
+            while not (self._queue or self._aborts):
                 self._wanted.clear()
                 await self._wanted.wait()
             count = self._world.loop.random.choice((1, 1, 2, 4))
@@ -133,7 +202,9 @@ class KafkaProducer:
             if None in group:
                 batches = [each for each in group[: group.index(None)] if each is not None]
             try:
-                if batches:
+                if self._aborts is not None:
+                    await call(self._world, self._abort)
+                elif batches:
                     await call(self._world, functools.partial(self._send, batches=batches))
                 else:
                     await call(self._world, self._end)
@@ -160,8 +231,8 @@ class KafkaProducer:
                 life.doubtful.add(each.key)
 
     def _give_up(self) -> None:
-        """Another life of the topic knows nothing of it."""
-        self.is_over = True
+        """Another life of the topic knows nothing of it; or it is a zombie."""
+        self.is_over, self._aborts = True, None
         for each in self._queue:
             if each is not None:
                 self._doubt(each[1])
@@ -183,10 +254,13 @@ class KafkaProducer:
         self._check_life()
         return life
 
+    def _is_another_life(self) -> bool:
+        life = self._world.oracle.kafka.get(self._topic)
+        return life is not self._life or life is None or life.cuts != self._cuts
+
     def _check_life(self) -> None:
         """Who sent what was cut off sends no more."""
-        life = self._world.oracle.kafka.get(self._topic)
-        if life is not self._life or life is None or life.cuts != self._cuts:
+        if self._is_another_life():
             raise KafkaError(KafkaErrorKind.UNKNOWN_PRODUCER_ID, "another life")
 
     async def _send(self, broker: Broker, batches: list[tuple[bytes, list[Sent]]]) -> None:
@@ -197,13 +271,26 @@ class KafkaProducer:
                 if each.transaction is not None and each.transaction not in life.transactions:
                     life.transactions.append(each.transaction)
         data = b"".join(batch for batch, _ in batches)
-        appended = await topic.append_batches(data, Origin.CLIENT)
+        fence = life.fence_of(self.number)
+        life.in_flight_bytes += len(data)
+        try:
+            appended = await topic.append_batches(data, Origin.CLIENT)
+        finally:
+            life.in_flight_bytes -= len(data)
         self._check_life()
+        if not self.is_plain:
+            if self.epoch < fence:
+                life.fail(f"{batches[0][1][0].id} is taken, and epoch {fence} was known before")
+            life.fenced(self.number, self.epoch, appended[-1].last_offset)
+        self._world.moments.reach(RECEIPT)
         for (_, sent), place in zip(batches, appended, strict=True):
             if place.last_offset - place.first_offset + 1 != len(sent):
                 self._world.oracle.fail(f"{sent[0].id} is told of another number of records")
             for row, record in enumerate(sent):
                 life.told(place.first_offset + row, record, place.last_offset)
+        if not (self.is_plain or self.is_transactional):
+            for (batch, sent), place in zip(batches, appended, strict=True):
+                self._done.append((batch, sent, place.first_offset))
         ids = ", ".join(sent[0].id for _, sent in batches)
         self._world.note(f"{ids} acknowledged at {[place.first_offset for place in appended]}")
         self._drop(len(batches))
@@ -212,23 +299,43 @@ class KafkaProducer:
         topic = await broker.kafka_topic(self._topic, to_write=True)
         life = self._enter()
         transaction = next(each for each in life.transactions if self._is_to_end(each))
-        await topic.end_transaction(
-            self.number,
-            0,
-            commit=transaction.outcome == "commit",
-            timestamp_ms=self._world.clock.now_ms(),
-        )
-        self._check_life()
-        transaction.is_ended = True
-        self._world.note(f"producer {self.number}: {transaction.outcome} at {topic.log.end_offset}")
+        await self._end_one(topic, life, transaction)
         self._drop(1)
+
+    async def _abort(self, broker: Broker) -> None:
+        """The marker has the new epoch: from then on the broker knows it."""
+        topic = await broker.kafka_topic(self._topic, to_write=True)
+        life, transaction = self._enter(), self._aborts
+        if transaction is not None:
+            await self._end_one(topic, life, transaction)
+        self._aborts = None
+
+    async def _end_one(self, topic: KafkaTopic, life: KafkaLife, transaction: Transaction) -> None:
+        transaction.is_asked = True
+        fence = life.fence_of(self.number)
+        life.in_flight_bytes += _MARKER_BYTES
+        try:
+            appended = await topic.end_transaction(
+                self.number,
+                self.epoch,
+                commit=transaction.outcome == "commit",
+                timestamp_ms=self._world.clock.now_ms(),
+            )
+        finally:
+            life.in_flight_bytes -= _MARKER_BYTES
+        self._check_life()
+        if self.epoch < fence:
+            life.fail(f"a marker of {self.label} is taken, and epoch {fence} was known before")
+        life.fenced(self.number, self.epoch, appended.last_offset)
+        transaction.is_ended = True
+        self._world.note(f"producer {self.label}: {transaction.outcome} at {topic.log.end_offset}")
 
     def _is_to_end(self, transaction: Transaction) -> bool:
         """The oldest of its own that is not ended."""
         own = {
             id(each.transaction)
             for name, each in self._world.oracle.kafka_sent.items()
-            if name.startswith(f"{self.number}#")
+            if name.startswith(f"{self.label}#")
         }
         return id(transaction) in own and bool(transaction.outcome) and not transaction.is_ended
 
@@ -283,7 +390,7 @@ async def _read_on(
     first, committed = reader.first_offset, reader.read_committed
     began = life, life.cuts
     while True:
-        promised = sorted(life.at)
+        promised = life.promised(committed=committed)
         reader.check(1)
         for step in await reader.take() or []:
             if life.cuts != began[1]:
@@ -316,5 +423,5 @@ def _take(
             oracle.fail(f"offset {record.offset} holds {id!r}, which nobody has sent so")
             return
         life.told(record.offset, sent, read_batch_header(batch).last_offset)
-        if committed and not sent.is_committed:
-            oracle.fail(f"{sent.id} at {record.offset} was aborted, and is read as committed")
+        if committed:
+            life.read_committed(record.offset, sent)

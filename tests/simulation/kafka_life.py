@@ -4,8 +4,11 @@
 * An offset that there was is refused only once the log begins behind it.
 * Who reads from an offset gets records in order, and of those that were told of before all that no
   round and no retention may have taken: below the checkpoint those of a key with a later record,
-  tombstones, and what was aborted; below the log's start everything.
-* Below the checkpoint no key is there twice.
+  tombstones whose time has come, and what was aborted; below the log's start everything.
+* Who reads what is committed sees nothing behind a transaction that is open, and all before it.
+* Below the checkpoint no key is there twice. A round touches nothing that is too young for
+  min.compaction.lag.ms, and nothing behind an open transaction.
+* The log's start rises by an order, or because retention lets a segment go (kafka_limits.py).
 * What a truncation cuts off is forgotten: other records get its offsets. What a round took out for
   the sake of a record that goes then may be gone, and transactions may be open again.
 """
@@ -14,15 +17,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from ledgerfold.v1.compactor_pb2 import CleanPlan
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
 @dataclass(eq=False)
 class Transaction:
-    """`outcome`: commit or abort, once it is asked for; `is_ended`: the marker is durable."""
+    """`outcome`: commit or abort, once it is asked for; `is_asked`: the broker was told so, and the
+    marker may be there; `is_ended`: it is durable.
+    """
 
     outcome: str = ""
+    is_asked: bool = False
     is_ended: bool = False
 
 
@@ -34,10 +42,32 @@ class Sent:
     key: bytes
     is_tombstone: bool
     transaction: Transaction | None = None
+    timestamp_ms: int = 0
 
     @property
     def is_committed(self) -> bool:
         return self.transaction is None or self.transaction.outcome == "commit"
+
+    @property
+    def may_be_committed(self) -> bool:
+        """Whether who reads what is committed may see it."""
+        transaction = self.transaction
+        return transaction is None or (transaction.outcome == "commit" and transaction.is_asked)
+
+
+class Round(NamedTuple):
+    """One that was put in place: all below `end` was looked at, at that time."""
+
+    end: int
+    time_ms: int
+    delete_retention_ms: int
+
+
+class Fence(NamedTuple):
+    """The broker has told that it knows an epoch, from what lies at that offset."""
+
+    epoch: int
+    offset: int
 
 
 @dataclass(eq=False)
@@ -52,27 +82,55 @@ class KafkaLife:
     last: dict[int, int] = field(default_factory=dict)
     doubtful: set[bytes] = field(default_factory=set)
     transactions: list[Transaction] = field(default_factory=list)
+    # By transaction: the offset of its first record that anybody was told of.
+    firsts: dict[Transaction, int] = field(default_factory=dict)
     log_start: int = 0
     # The highest there ever was.
     checkpoint: int = 0
-    rounds: int = 0
+    rounds: list[Round] = field(default_factory=list)
+    # What the worker was asked for last.
+    planned: CleanPlan | None = None
     # How often it was truncated; who began before asks whether it was since.
     cuts: int = 0
     # Superseded, below the checkpoint, by what was cut off.
     may_be_gone: set[int] = field(default_factory=set)
     # Ids of what was cut off.
     gone: set[str] = field(default_factory=set)
+    # Of producers, by id.
+    fences: dict[int, Fence] = field(default_factory=dict)
+    # Offsets that the log's start was to be moved to, by an order.
+    starts_asked: list[int] = field(default_factory=list)
+    # Of batches that were sent, and have no answer.
+    in_flight_bytes: int = 0
+    record: TopicRecord = field(default_factory=TopicRecord)
+    # min.compaction.lag.ms before the last change of it, and when that came.
+    lag_before_ms: int = 0
+    lag_changed_ms: int = 0
 
-    def on_record(self, record: TopicRecord) -> None:
+    def on_record(self, record: TopicRecord, may_start_at: Callable[[TopicRecord], bool]) -> None:
+        """`may_start_at`: whether retention may have let the log begin where that record says."""
         log = record.kafka
         if log.HasField("truncated_to"):
             self._cut(log.truncated_to)
         if log.log_start_offset < self.log_start:
             self.fail(f"the log's start goes back from {self.log_start} to {log.log_start_offset}")
+        if log.log_start_offset > self.log_start and not self.cuts:
+            is_order = log.log_start_offset <= max(self.starts_asked, default=-1)
+            if not (is_order or may_start_at(record)):
+                self.fail(
+                    f"the log's start goes from {self.log_start} to {log.log_start_offset}, "
+                    "and retention keeps what lay before it"
+                )
         self.log_start = log.log_start_offset
         if log.first_dirty_offset > self.checkpoint:
             self.checkpoint = log.first_dirty_offset
-            self.rounds += 1
+        planned = self.planned
+        if planned is not None and planned.upper_bound >= log.first_dirty_offset > 0:
+            is_new = log.first_dirty_offset != self.record.kafka.first_dirty_offset
+            if is_new or len(log.segments) != len(self.record.kafka.segments):
+                end = log.first_dirty_offset
+                self.rounds.append(Round(end, planned.time_ms, planned.delete_retention_ms))
+        self.record = record
 
     def _cut(self, end: int) -> None:
         gone = {at: each for at, each in self.at.items() if self.last[at] >= end}
@@ -86,6 +144,39 @@ class KafkaLife:
         self.may_be_gone = {each for each in self.may_be_gone if each < end}
         self.checkpoint, self.log_start = min(self.checkpoint, end), min(self.log_start, end)
         self.cuts += 1
+        self.fences.clear()
+        self.rounds.clear()
+        self.planned = None
+
+    # What the worker is asked for
+
+    @property
+    def lag_ms(self) -> int:
+        """min.compaction.lag.ms, as the record has it."""
+        return int(self.record.kafka.config.get("min.compaction.lag.ms", "0"))
+
+    def on_plan(self, plan: CleanPlan) -> None:
+        self.planned = plan
+        min_lag_ms = self.lag_ms
+        if plan.time_ms <= self.lag_changed_ms:
+            # The round was planned before that.
+            min_lag_ms = min(min_lag_ms, self.lag_before_ms)
+        upto, young_ms = plan.upper_bound, plan.time_ms - min_lag_ms
+        for offset, sent in self.at.items():
+            if self.log_start <= plan.first_dirty_offset <= offset < upto:
+                if min_lag_ms > 0 and sent.timestamp_ms > young_ms:
+                    self.fail(f"a round up to {upto} takes {sent.id} at {offset}, which is young")
+                self._check_behind_open(offset, f"a round up to {upto} takes")
+
+    def _check_behind_open(self, offset: int, what: str) -> None:
+        """(Which transactions are open nobody knows after a truncation.)"""
+        if self.cuts:
+            return
+        for transaction, first in self.firsts.items():
+            if first < offset and first >= self.log_start and not transaction.is_asked:
+                self.fail(f"{what} {offset}, and a transaction is open from {first} on")
+
+    # What somebody is told
 
     def told(self, offset: int, sent: Sent, last: int) -> None:
         """By a receipt, or to a reader. `last`: of its batch."""
@@ -98,6 +189,26 @@ class KafkaLife:
         place = self.place.setdefault(sent.id, offset)
         if place != offset:
             self.fail(f"{sent.id} is at {place}, and at {offset}, too")
+        if sent.transaction is not None:
+            known = self.firsts.get(sent.transaction, offset)
+            self.firsts[sent.transaction] = min(known, offset)
+
+    def read_committed(self, offset: int, sent: Sent) -> None:
+        """Somebody who reads what is committed gets it."""
+        if not sent.may_be_committed:
+            self.fail(f"{sent.id} at {offset} is not committed, and is read as if it were")
+        self._check_behind_open(offset, "who reads what is committed gets")
+
+    def fenced(self, producer_id: int, epoch: int, offset: int) -> None:
+        """The broker knows of that epoch: what comes of an older one it refuses from now on."""
+        known = self.fences.get(producer_id)
+        if known is None or known.epoch <= epoch:
+            self.fences[producer_id] = Fence(epoch, offset)
+
+    def fence_of(self, producer_id: int) -> int:
+        """The epoch below which nothing may be taken. What tells of it may be gone: 0 then."""
+        known = self.fences.get(producer_id)
+        return 0 if known is None or known.offset < self.log_start else known.epoch
 
     def refused(self, offset: int | None, *, is_given: bool) -> None:
         """A reader at that offset is told that it is out of range.
@@ -109,11 +220,23 @@ class KafkaLife:
         if offset >= self.log_start:
             self.fail(f"{offset} is refused, and the log's start is {self.log_start}")
 
+    # What a reader must have got
+
+    def promised(self, *, committed: bool) -> list[int]:
+        """What a reader that asks now, and comes to the end, must have got."""
+        stable = self._stable() if committed else None
+        return sorted(each for each in self.at if stable is None or each < stable)
+
+    def _stable(self) -> int | None:
+        """Where the oldest transaction begins that is not over durably. None: none is open."""
+        if self.cuts:
+            return 0
+        open_ones = [each for each in self.transactions if not each.is_ended]
+        # Of one that nobody was told of yet, nobody knows where it begins.
+        return min((self.firsts.get(each, 0) for each in open_ones), default=None)
+
     def check(self, start: int, found: list[int], promised: Iterable[int], committed: bool) -> None:
-        """What a reader got from `start` to the end. `promised`: told of before it asked for it."""
-        if committed and (self.cuts or not all(each.is_ended for each in self.transactions)):
-            # What is open holds the last stable offset back.
-            return
+        """What a reader got from `start` to the end. `promised`: when it asked for the last."""
         got = set(found)
         for offset in promised:
             if start <= offset and offset not in got:
@@ -138,7 +261,7 @@ class KafkaLife:
             return ""
         if offset >= self.checkpoint:
             return f"{sent.id}, behind the checkpoint {self.checkpoint}"
-        if sent.is_tombstone or sent.key in self.doubtful or not sent.is_committed:
+        if sent.key in self.doubtful or not sent.is_committed:
             return ""
         if offset in self.may_be_gone:
             return ""
@@ -149,4 +272,15 @@ class KafkaLife:
         )
         if any(each.is_committed for each in later):
             return ""
+        if sent.is_tombstone:
+            return "" if self._has_lapsed(offset) else f"{sent.id}, a tombstone before its time"
         return f"{sent.id}, the last of {sent.key!r} below the checkpoint {self.checkpoint}"
+
+    def _has_lapsed(self, offset: int) -> bool:
+        """Whether a round may have taken a tombstone: long enough behind the first that met it."""
+        if self.cuts:
+            return True
+        rounds = [each for each in self.rounds if each.end > offset]
+        return any(
+            each.time_ms >= rounds[0].time_ms + rounds[0].delete_retention_ms for each in rounds[1:]
+        )

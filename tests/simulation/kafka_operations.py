@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.topics.kafka_settings import change_topic_config
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import LedgerfoldError
+from tests.simulation.boundaries import stop_clock
 from tests.simulation.connections import call
 from tests.simulation.kafka_clients import KafkaProducer, read_once
 from tests.simulation.operation import operation
@@ -22,6 +26,9 @@ if TYPE_CHECKING:
 WEIGHTS = {
     "publish": 0,
     "kafka_publish": 30,
+    "kafka_bump": 3,
+    "kafka_resend": 2,
+    "kafka_boundary": 3,
     "kafka_read": 10,
     "kafka_roll": 5,
     "kafka_clean": 12,
@@ -54,6 +61,7 @@ THEMES = (
 PRODUCERS_MAX = 4
 # Of the last reader: two are seen, in one seed of some hundreds.
 _TRIES_MAX = 10
+_HELD_STEPS = 2_000
 _CHANGES: tuple[dict[str, str | None], ...] = (
     {"cleanup.policy": "compact"},
     {"cleanup.policy": "compact"},
@@ -65,6 +73,50 @@ _CHANGES: tuple[dict[str, str | None], ...] = (
     {"min.compaction.lag.ms": "100"},
     {"min.compaction.lag.ms": None},
     {"segment.ms": "50"},
+    {"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "-1"},
+    {"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"},
+)
+# Settings that are ages.
+_AGES = ("retention.ms", "min.compaction.lag.ms", "segment.ms")
+# Rows of operations that rarely come together by chance: with the pauses between them.
+EPISODES: tuple[tuple[tuple[str, int], ...], ...] = (
+    # An epoch is to be known behind whatever a load begins with.
+    (
+        ("kafka_publish", 60),
+        ("kafka_bump", 60),
+        ("kafka_roll", 60),
+        ("unload", 150),
+        ("kafka_bump", 40),
+        ("kafka_publish", 60),
+        ("kafka_clean", 200),
+        ("kill_broker", 100),
+        ("kafka_publish", 60),
+        ("kafka_resend", 60),
+    ),
+    # Rounds and retention at the very millisecond.
+    (
+        ("kafka_config", 40),
+        ("kafka_publish", 60),
+        ("kafka_roll", 60),
+        ("kafka_publish", 60),
+        ("kafka_boundary", 150),
+        ("kafka_boundary", 150),
+        ("kafka_read", 40),
+    ),
+    # What was decided stays so, whatever a round takes.
+    (
+        ("kafka_publish", 40),
+        ("kafka_publish", 40),
+        ("kafka_roll", 40),
+        ("kafka_clean", 200),
+        ("kafka_read", 20),
+        ("pass_time", 20),
+        ("kafka_publish", 40),
+        ("kafka_roll", 40),
+        ("kafka_clean", 200),
+        ("unload", 100),
+        ("kafka_read", 40),
+    ),
 )
 
 
@@ -98,6 +150,60 @@ def kafka_publish(actors: Actors, random: Random) -> None:
         )
         actors.kafka_producers.append(live[-1])
     random.choice(live).publish(random, random.choice((1, 2, 4, 8)))
+
+
+@operation
+def kafka_bump(actors: Actors, random: Random) -> None:
+    """Another instance of a producer begins, and gets its id in the next epoch."""
+    live = [each for each in actors.kafka_producers if each.may_be_bumped]
+    if live:
+        older = random.choice(live)
+        actors.world.note(f"producer {older.label} is followed by another instance")
+        newer = older.bump()
+        actors.kafka_producers.append(newer)
+        if random.random() < 0.7:
+            newer.publish(random, random.choice((1, 2)))
+        # It does not know yet.
+        if random.random() < 0.7:
+            older.publish(random, random.choice((1, 2)))
+
+
+@operation
+def kafka_resend(actors: Actors, random: Random) -> None:
+    """A producer sends once more what was acknowledged."""
+    live = [each for each in actors.kafka_producers if each.is_idle and not each.is_over]
+    if not live:
+        return
+    producer, count = random.choice(live), random.choice((1, 2, 5))
+    _ask(actors, f"{producer.label} sends again", lambda broker: producer.send_again(broker, count))
+
+
+@operation
+def kafka_boundary(actors: Actors, random: Random) -> None:
+    """A limit of age is reached, or is not yet, by a millisecond; then the cleaner looks."""
+    world, topic = actors.world, actors.topic(random)
+    life = world.oracle.kafka.get(topic)
+    if life is None or not life.at:
+        return
+    config = life.record.kafka.config
+    times = sorted({each.timestamp_ms for each in life.at.values()})
+    limits = [int(config[each]) for each in _AGES if each in config]
+    due = [time_ms + limit for time_ms in times for limit in limits]
+    due += [each.time_ms + each.delete_retention_ms for each in life.rounds[-2:]]
+    due = sorted({each for each in due if each > world.clock.now_ms() + 1})
+    if due:
+        stop_clock(world, random.choice(due[:4]) + random.choice((-1, 0, 0, 1, 1)))
+
+        async def look(broker: Broker) -> object:
+            loaded = await broker.kafka_topic(topic, to_write=True)
+            if random.random() < 0.5:
+                await loaded.roll()
+            await broker.cleaner.retain()
+            turn = await broker.cleaner.turn(topic)
+            world.loop.let_go()
+            return turn.deleted_segments
+
+        _ask(actors, "boundary", look)
 
 
 @operation
@@ -168,6 +274,8 @@ def kafka_log_start(actors: Actors, random: Random) -> None:
     async def move(broker: Broker) -> object:
         return await (await broker.kafka_topic(topic, to_write=True)).set_log_start(offset)
 
+    if life is not None:
+        life.starts_asked.append(offset)
     _ask(actors, f"log start {offset}", move)
 
 
@@ -195,6 +303,33 @@ def kafka_pause(actors: Actors, random: Random) -> None:
         broker.cleaner.resume(topic)
 
     _ask(actors, "pause", pause)
+
+
+async def check_retained(actors: Actors) -> None:
+    """What retention lets go goes with a turn of the cleaner, once one finds it free."""
+    world = actors.world
+    for name, life in sorted(world.oracle.kafka.items()):
+        left = 0
+        for _ in range(_TRIES_MAX):
+            world.loop.hold(_HELD_STEPS)
+            is_free = await call(world, partial(_retain, name=name))
+            is_same = world.oracle.kafka.get(name) is life
+            left = world.oracle.may_retain(life) if is_free and is_same else 0
+            world.loop.let_go()
+            if not left:
+                break
+            await asyncio.sleep(1)
+        if left:
+            world.oracle.fail(f"{left} segments of {name} are kept, and nothing keeps them")
+
+
+async def _retain(broker: Broker, name: str) -> bool:
+    """Whether deletion may take from it: it is loaded, and neither given up nor paused."""
+    await broker.cleaner.retain()
+    await broker.cleaner.turn()
+    is_given_up = broker.cleaner.states.is_uncleanable(name)
+    is_paused = isinstance(broker.cleaner.states.of(name), Paused)
+    return name in broker.partitions_of_kafka() and not (is_given_up or is_paused)
 
 
 async def rest(actors: Actors) -> None:

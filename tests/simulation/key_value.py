@@ -15,6 +15,7 @@ from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.key_value import MemoryKeyValue
 from tests.simulation.disk import Disk
 from tests.simulation.jobs import Jobs, Process
+from tests.simulation.moments import is_being_written, is_written, write_kind
 
 RETRY_S = 1.0
 Pairs = Mapping[bytes, bytes]
@@ -27,6 +28,15 @@ class PairStore(MemoryKeyValue):
     def __init__(self) -> None:
         super().__init__()
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
+        # When the write that is on its way, or was the last, was asked for.
+        self.asked_s = 0.0
+        # All writes that took effect, in order.
+        self.history: list[tuple[dict[bytes, bytes], tuple[bytes, ...]]] = []
+
+    def write(self, puts: Pairs, deletes: Iterable[bytes]) -> None:
+        deletes = tuple(deletes)
+        self.history.append((dict(puts), deletes))
+        super().write(puts, deletes)
 
     @property
     def pairs(self) -> dict[bytes, bytes]:
@@ -43,10 +53,12 @@ class SimKeyValue:
         process: Process,
         on_write: OnWrite,
         now_s: Callable[[], float],
+        reach: Callable[[str], None] = lambda moment: None,
     ) -> None:
+        """`reach`: told of the moments before and behind each write."""
         self._store, self._disk, self._process = store, disk, process
         self._jobs: Jobs = disk.jobs
-        self._on_write, self._now_s = on_write, now_s
+        self._on_write, self._now_s, self._reach = on_write, now_s, reach
         self._failure: DiskFailure | None = None
         self._failed_s = 0.0
 
@@ -59,6 +71,9 @@ class SimKeyValue:
     def write(self, puts: Pairs, deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)
         puts = dict(puts)
+        asked_s, kind = self._now_s(), write_kind(puts, self._store.get)
+        if kind:
+            self._reach(is_being_written(kind))
         self._jobs.switch(self._process)
         self._jobs.reach(self._process, "metadata")
         self._check_failure()
@@ -72,9 +87,11 @@ class SimKeyValue:
                 "metadata", "A metadata write", error, may_be_durable=may_be_durable
             )
             raise self._failure
-        self._store.doubtful = None
+        self._store.doubtful, self._store.asked_s = None, asked_s
         self._on_write(puts, deletes, self._store)
         self._store.write(puts, deletes)
+        if kind:
+            self._reach(is_written(kind))
         self._jobs.switch(self._process)
 
     def _check_failure(self) -> None:

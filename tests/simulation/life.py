@@ -11,11 +11,13 @@ from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
+    ProducerRecord,
     RunRecord,
     TopicRecord,
 )
+from tests.simulation.limits import Limits
 from tests.simulation.storedlog import Row
-from tests.simulation.subscriptions import Subscription
+from tests.simulation.subscriptions import Order, Subscription
 
 
 class Violation(AssertionError):
@@ -96,15 +98,36 @@ class Topic:
     removed: set[int] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     horizon: Position | None = None
+    # Where retention let the view begin, since the last commit.
+    floors: list[Position] = field(default_factory=lambda: [EARLIEST])
     # By their run: the view of the record, and that of the record which the last write replaced.
     # Readers see the older one until the broker hears that the write is done.
     views: dict[int, View] = field(default_factory=lambda: {0: View([], None)})
     numbers: dict[int, str] = field(default_factory=dict)
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
+    # The first record of each.
+    births: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    # Of message TTL, while there is one; limits of retention, and those before the last change.
+    ttl: Order | None = None
+    limits: list[Limits] = field(default_factory=list)
+    # The highest horizon there ever was.
+    furthest: Position | None = None
+    # Of each producer: its record; when it was last connected. Those that the broker has forgotten
+    # since.
+    producers: dict[str, ProducerRecord] = field(default_factory=dict)
+    seen_ms: dict[str, int] = field(default_factory=dict)
+    loaded_ms: int = 0
+    forgotten: set[str] = field(default_factory=set)
+    connected: set[str] = field(default_factory=set)
+    # To pass entries over; of message TTL, one for each time at which there was one.
+    orders: list[Order] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)
-    # What other strategies than publishing-order left out: a key's last message, it may be.
-    left_out: set[tuple[Position, bytes]] = field(default_factory=set)
+    # What runs of other strategies than publishing-order kept up to their horizons: the rest is
+    # never promised again, a key's last message it may be.
+    kept: list[tuple[Position, frozenset[tuple[Position, bytes | None]]]] = field(
+        default_factory=list
+    )
     # Readers of compacted data may miss something from here on: it was taken away by rule.
     takings: int = 0
 
@@ -113,13 +136,13 @@ class Topic:
 
     def leave_out(self) -> None:
         """After a run: what is not in its view is never promised again."""
-        kept = {(row.position, row.key) for row in self.rows}
-        self.left_out.update(
-            (at, row.key)
-            for at, attempt in self.at.items()
-            if self.horizon is not None and at <= self.horizon
-            for row in attempt.rows
-            if row.key is not None and (at, row.key) not in kept
+        if self.horizon is not None:
+            kept = frozenset((row.position, row.key) for row in self.rows)
+            self.kept.append((self.horizon, kept))
+
+    def is_left_out(self, position: Position, key: bytes) -> bool:
+        return any(
+            position <= horizon and (position, key) not in kept for horizon, kept in self.kept
         )
 
     def is_gone(self, position: Position) -> bool:

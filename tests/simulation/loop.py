@@ -32,6 +32,8 @@ from typing import Any
 from tests.simulation.jobs import Jobs, Process
 
 STEPS_MAX = 60_000
+# What a step takes, about.
+STEP_S = 0.001
 # The process whose code runs now. None: a client, or the simulator itself.
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
@@ -77,6 +79,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._callbacks: deque[asyncio.Handle] = deque()
         self._starved = -1
         self._starved_until = 0
+        # Time stands still until that step.
+        self._held_until = 0
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
     # What asyncio wants of a loop
@@ -107,13 +111,30 @@ class SimLoop(asyncio.BaseEventLoop):
         """Time passes at once; what became due comes in any order."""
         self._now_s += by_s
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether whoever asks is the only one that has a step to take now."""
+        return not (self._task_steps or self._callbacks or self._ready or self.jobs.runnable())
+
+    def stop_at(self, time_s: float) -> None:
+        """As advance(), to that time; not back."""
+        self._now_s = max(self._now_s, time_s)
+
+    def hold(self, steps: int) -> None:
+        """Time stands still for so many steps, or until there is nothing else to do."""
+        self._held_until = self.steps + steps
+
+    def let_go(self) -> None:
+        self._held_until = 0
+
     # Steps
 
     def _run_once(self) -> None:
         self.steps += 1
         if self.steps > STEPS_MAX:
             raise Hang(f"no end after {STEPS_MAX} steps\n{self.stacks()}")
-        self._now_s += self.random.random() * 0.002
+        if self.steps >= self._held_until:
+            self._now_s += self.random.random() * 2 * STEP_S
         self._take_in()
         jobs = self.jobs.runnable(self._starved if self.steps < self._starved_until else -1)
         has_handles = bool(self._numbers or self._callbacks)
@@ -155,6 +176,8 @@ class SimLoop(asyncio.BaseEventLoop):
         times += self.jobs.wake_times()
         if self.steps < self._starved_until:
             self._starved_until = 0
+        elif self.steps < self._held_until:
+            self._held_until = 0
         elif not times:
             raise Hang(f"nothing is left to do, and the scenario is not over\n{self.stacks()}")
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from tests.simulation.operation import operation
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
+    from tests.simulation.world import World
 
 _ERRORS = (errno.EIO, errno.EIO, errno.ENOSPC, errno.EMFILE)
 _FAULTY = (
@@ -28,20 +30,41 @@ _FAULTY = (
 @operation
 def flip_bit(actors: Actors, random: Random) -> None:
     """Somewhere in a segment, open or sealed; the more to the end, the likelier."""
-    disk, folder = actors.world.disk, actors.world.disk.find(DATA / "ledgers")
-    paths = [
+    paths = _segments(actors.world)
+    if paths:
+        path = paths[-1 - int(len(paths) * random.random() ** 2)]
+        at = random.randrange(len(actors.world.disk.file(path).data))
+        _flip(actors, path, at, random.randrange(8))
+
+
+def _segments(world: World) -> list[Path]:
+    """Those that hold something, by the names of their ledgers."""
+    folder = world.disk.find(DATA / "ledgers")
+    return [
         DATA / "ledgers" / ledger / name
         for ledger, node in sorted(folder.names.items() if isinstance(folder, Folder) else ())
         for name, file in sorted(node.names.items() if isinstance(node, Folder) else ())
         if name.endswith(".log") and isinstance(file, File) and file.data
     ]
-    if paths:
-        path = paths[-1 - int(len(paths) * random.random() ** 2)]
-        at = random.randrange(len(disk.file(path).data))
-        world = actors.world
-        world.oracle.damaged(int(path.parent.name), path, at, world.pairs)
-        disk.damage(path, at, random.randrange(8))
-        actors.world.note(f"a bit flips in {path.parent.name}/{path.name} at {at}")
+
+
+def _flip(actors: Actors, path: Path, at: int, bit: int) -> None:
+    world = actors.world
+    world.oracle.damaged(int(path.parent.name), path, at, world.pairs)
+    world.disk.damage(path, at, bit)
+    world.note(f"a bit flips in {path.parent.name}/{path.name} at {at}")
+
+
+@operation
+def flip_early(actors: Actors, random: Random) -> None:
+    """In the first entry of a segment that has more of them: the newest there is."""
+    world = actors.world
+    for path in reversed(_segments(world)):
+        ledger_id = int(path.parent.name)
+        ends = [each.end for each in world.oracle.entries(ledger_id).values() if each.path == path]
+        if len(ends) > 1:
+            _flip(actors, path, random.randrange(ends[0]), random.randrange(8))
+            return
 
 
 @operation
@@ -56,6 +79,18 @@ def lose_power(actors: Actors, random: Random) -> None:
         actors.world.crash(power=True, operation=random.choice(("sync", "sync", "metadata")))
     else:
         actors.world.crash(power=True, calls=random.choice((0, 1, 2, 5, 10, 20, 40)))
+
+
+@operation
+def die(actors: Actors, random: Random) -> None:
+    """kill -9, now."""
+    actors.world.crash_now(power=False)
+
+
+@operation
+def go_dark(actors: Actors, random: Random) -> None:
+    """The power fails, now."""
+    actors.world.crash_now(power=True)
 
 
 @operation
@@ -79,6 +114,14 @@ def slow_call(actors: Actors, random: Random) -> None:
     operations = random.choice((*often, *_FAULTY))
     delay_s = random.choice((0.05, 0.5, 5.0))
     actors.world.disk.faults.append(Fault(operations, random.choice((1, 2, 4)), 0, delay_s))
+
+
+@operation
+def slow_read(actors: Actors, random: Random) -> None:
+    """The next read of a file, or one behind it."""
+    reads = frozenset({"read", "open_read"})
+    fault = Fault(reads, random.choice((1, 1, 2)), 0, random.choice((0.05, 0.5)))
+    actors.world.disk.faults.append(fault)
 
 
 @operation

@@ -7,7 +7,7 @@ out, and a failure can be shrunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,10 @@ from ledgerfold.broker.rpc.admin import admin_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.v1 import data_pb2
+from ledgerfold.v1 import admin_pb2, data_pb2
 from tests.simulation.connections import call
 from tests.simulation.readers import start_at
+from tests.simulation.subscriptions import Order
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -41,9 +42,33 @@ def take_away(actors: Actors, topic: str) -> None:
         known.takings += 1
 
 
-def make_vague(actors: Actors, topic: str, name: str = "") -> None:
-    """What this subscription, or all, must get is not known any more."""
-    actors.world.oracle.passed_over.add((topic, name))
+def order_of(actors: Actors, topic: str, order: Order) -> Callable[[], None]:
+    """Entries may be passed over for it from now on; to be called when it is over."""
+    oracle = actors.world.oracle
+    known = oracle.topics.get(topic)
+    if known is None:
+        return lambda: None
+    known.orders.append(order)
+    return lambda: oracle.end_order(known, order)
+
+
+def begin_truncation(actors: Actors, asked: str, topics: Iterable[str] = ()) -> None:
+    """`topics`: whose entries go; the one that is asked for, if none is named."""
+    oracle, names = actors.world.oracle, tuple(topics) or (asked,)
+    ends = []
+    for name in names:
+        oracle.truncating[name] += 1
+        oracle.ever_truncated.add(name)
+        ends.append(order_of(actors, name, Order()))
+        take_away(actors, name)
+
+    def ended() -> None:
+        for name, end in zip(names, ends, strict=True):
+            oracle.truncating[name] -= 1
+            end()
+
+    request = admin_pb2.TruncateTopicRequest(topic=asked)
+    ask_admin(actors, "truncate", "TruncateTopic", request, ended=ended)
 
 
 async def seek(world: World, topic: str, name: str, position: Position) -> None:
@@ -55,26 +80,31 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
     world.note(f"{name} is moved to {position}")
     start = start_at(position, inclusive=True)
     request = data_pb2.SeekRequest(topic=topic, subscription=name, start=start)
-    ended: list[Position] = []
-    sub.begin_move()
+    sub.begin_move(position)
 
     async def serve(broker: Broker) -> None:
         await subscribe_rpc.seek(broker, request)
-        sub.end_move(position)
-        ended.append(position)
 
     try:
         await call(world, serve)
     except LedgerfoldError as error:
         world.note(f"seek: {error!r:.110}")
-    if not ended:
-        sub.end_move(None)
+    finally:
+        sub.end_move()
 
 
 def ask_admin(
-    actors: Actors, what: str, method: str, request: Any, calls: Calls = admin_calls
+    actors: Actors,
+    what: str,
+    method: str,
+    request: Any,
+    calls: Calls = admin_calls,
+    ended: Callable[[], None] = lambda: None,
 ) -> None:
-    """A unary call, of AdminService mostly; what it is answered goes into the trace."""
+    """A unary call, of AdminService mostly; what it is answered goes into the trace.
+
+    `ended`: called when there is an answer, or will never be one.
+    """
 
     async def ask() -> None:
         async def serve(broker: Broker) -> Any:
@@ -85,6 +115,8 @@ def ask_admin(
             actors.world.note(f"{what}: done")
         except LedgerfoldError as error:
             actors.world.note(f"{what}: {error!r:.110}")
+        finally:
+            ended()
 
     actors.world.note(what)
     actors.world.client(ask())

@@ -7,29 +7,36 @@ own (tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITEC
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
-from ledgerfold.storage.partition_names import partition_name
+from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.strategies.catalogue import DEFAULT
-from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.v1.compactor_pb2 import CleanPlan, CompactionPlan
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_SUCCESS,
     CursorRecord,
     LedgerRecord,
     PartitionedTopicRecord,
+    Policies,
     ProducerRecord,
     RunRecord,
     TopicRecord,
 )
 from tests.model.choice_model import is_strategic, left_by
 from tests.simulation.kafka_life import KafkaLife
-from tests.simulation.life import Topic, position_of, short_name
-from tests.simulation.storedlog import Row, numbered_anew, rows_of
-from tests.simulation.subscriptions import Subscription
+from tests.simulation.kafka_limits import deletable
+from tests.simulation.life import Attempt, Topic, position_of, short_name
+from tests.simulation.limits import AWAY_MS, RETURN_MS, Limits, let_go, unneeded
+from tests.simulation.storedlog import Row, Stored, numbered_anew, rows_of
+from tests.simulation.subscriptions import Order, Subscription, covers
 from tests.simulation.told import Told
+
+# What a worker is told that a topic here is.
+KAFKA_LABEL = "{}-0"
 
 
 class Oracle(Told):
@@ -43,8 +50,7 @@ class Oracle(Told):
         """Called right before the write takes effect."""
         for key, value in puts.items():
             if key.startswith(b"producer/"):
-                producer = ProducerRecord.FromString(value[1:])
-                self._numbers.setdefault(producer.topic, {})[producer.number] = producer.name
+                self._on_producer(ProducerRecord.FromString(value[1:]))
         for key, value in puts.items():
             if key.startswith(b"ledger/"):
                 self._on_ledger(key, LedgerRecord.FromString(value[1:]), store)
@@ -59,14 +65,13 @@ class Oracle(Told):
                 else:
                     self._on_topic(topic_record, puts, store)
             elif key.startswith(b"cursor/"):
-                cursor = CursorRecord.FromString(value[1:])
-                if cursor.topic in self.topics:
-                    self.topics[cursor.topic].cursors[cursor.subscription] = cursor
+                self._on_cursor(CursorRecord.FromString(value[1:]))
             elif key.startswith(b"run/"):
                 self._on_run(RunRecord.FromString(value[1:]), puts)
         for key in deletes:
             if key.startswith(b"partitioned/"):
                 self.partitions.pop(key[12:].decode(), None)
+                self.parents.pop(key[12:].decode(), None)
             elif key.startswith(b"topic/"):
                 name = key[6:].decode()
                 self.kafka.pop(name, None)
@@ -76,10 +81,15 @@ class Oracle(Told):
                     topic.removed.update(topic.record.ledger_ids)
                     topic.takings += 1
                     self.note(f"{short_name(name)} is deleted")
+            elif key.startswith(b"producer/"):
+                name, _, producer = key[9:].decode().partition("\0")
+                if f"topic/{name}".encode() not in deletes:
+                    self._on_forgotten(name, producer)
             elif key.startswith(b"cursor/"):
                 name, _, subscription = key[7:].decode().partition("\0")
                 if name in self.topics:
                     self.topics[name].cursors.pop(subscription, None)
+                    self.topics[name].births.pop(subscription, None)
                     self.topics[name].subscriptions.pop(subscription, None)
 
     def _on_kafka_topic(self, record: TopicRecord) -> None:
@@ -87,7 +97,37 @@ class Oracle(Told):
         if life is None:
             life = self.kafka[record.name] = KafkaLife(record.name, self.fail)
             self.note(f"{short_name(record.name)} comes into being")
-        life.on_record(record)
+        before, now_ms = life.record.kafka, self.asked_ms()
+
+        def may_start_at(record: TopicRecord) -> bool:
+            start, configs = record.kafka.log_start_offset, [before.config, record.kafka.config]
+            bases = [each.base_offset for each in before.segments]
+            for config in configs:
+                count = deletable(before, self._stored, now_ms, config, life.in_flight_bytes)
+                # All of them: an empty one has taken the place of the last.
+                may_be = count + 1 >= len(bases) or start <= bases[count]
+                if count and may_be:
+                    return True
+            return False
+
+        lag_ms = life.lag_ms
+        life.on_record(record, may_start_at)
+        if life.lag_ms != lag_ms:
+            life.lag_before_ms, life.lag_changed_ms = lag_ms, self.now_ms()
+
+    def may_retain(self, life: KafkaLife) -> int:
+        """How many of the oldest segments retention lets go now."""
+        log = life.record.kafka
+        return deletable(log, self._stored, self.now_ms(), log.config)
+
+    def _stored(self, ledger_id: int) -> Iterable[Stored]:
+        return self.entries(ledger_id).values()
+
+    def planned(self, plan: CleanPlan) -> None:
+        """What the worker is asked for."""
+        for life in self.kafka.values():
+            if plan.topic == KAFKA_LABEL.format(short_name(life.name)) and not plan.dry_run:
+                life.on_plan(plan)
 
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
         """(h): what a record calls sealed is on the disk as it says."""
@@ -140,24 +180,53 @@ class Oracle(Told):
         }
         if len(record.ledger_ids) > 1 and record.ledger_ids[-1] not in before.ledger_ids:
             self.note(f"{short_name(record.name)}: ledger {record.ledger_ids[-1]} begins")
+        if record.epoch != before.epoch:
+            topic.loaded_ms = self.asked_ms()
         end, topic.record = topic.end, record
+        self._see_policies(topic)
+        if topic.floor != topic.floors[-1]:
+            topic.floors.append(topic.floor)
         if end is not None and topic.end != end:
             self.fail(f"{record.name} was terminated at {end}, and now {topic.end}")
         if end is None and topic.end is not None:
             self.note(f"{short_name(record.name)} is terminated at {topic.end}")
             self.terminated.add(record.name)
 
+    def policies_of(self, topic: Topic) -> Policies:
+        """Its own, or those of the partitioned topic that it belongs to."""
+        partition = parse_partition(topic.name)
+        parent = None if partition is None else self.parents.get(partition.topic)
+        return topic.record.policies if parent is None else parent
+
+    def _see_policies(self, topic: Topic) -> None:
+        """They may be others now. A trim goes by those that were in force when it chose."""
+        policies = self.policies_of(topic)
+        limits = Limits.of(policies)
+        if not topic.limits or topic.limits[-1] != limits:
+            topic.limits = [*topic.limits[-1:], limits]
+        ttl, ttl_ms = topic.ttl, policies.message_ttl_ms
+        if (ttl.limit_ms if ttl is not None else 0) == ttl_ms:
+            return
+        if ttl is not None:
+            self.end_order(topic, ttl)
+        topic.ttl = Order(limit_ms=ttl_ms) if ttl_ms > 0 else None
+        if topic.ttl is not None:
+            topic.orders.append(topic.ttl)
+
     def _on_partitioned(
         self, record: PartitionedTopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
     ) -> None:
         """(a): partitions come with it, and with the first one's subscriptions, from EARLIEST."""
         name, before = record.name, self.partitions.get(record.name, 0)
-        self.partitions[name] = record.partitions
+        self.partitions[name], self.parents[name] = record.partitions, record.policies
         if record.partitions < before:
             self.fail(f"{name} had {before} partitions, and has {record.partitions}")
         first = self.topics.get(partition_name(name, 0))
-        # One that is being created, and of which nobody was told, may come or not.
-        told = first.cursors.keys() & first.subscriptions.keys() if first is not None else set()
+        # One of which nobody was told when the call was made may come or not.
+        asked = min(self.growing.values(), default=0 if self.is_settling else None)
+        known = first.subscriptions.values() if first is not None else ()
+        told = {each.name for each in known if asked is None or each.made_step < asked}
+        told &= first.cursors.keys() if first is not None else set()
         for index in range(record.partitions):
             partition = partition_name(name, index)
             key = f"topic/{partition}".encode()
@@ -173,6 +242,10 @@ class Oracle(Told):
             if missing := told - set(from_earliest):
                 self.fail(f"{partition} comes without {sorted(missing)}, from the beginning")
             self._new_partition(partition, from_earliest)
+        for topic in self.topics.values():
+            partition_of = parse_partition(topic.name)
+            if partition_of is not None and partition_of.topic == name:
+                self._see_policies(topic)
 
     def _new_partition(self, partition: str, subscriptions: list[str]) -> None:
         topic = self.topics[partition] = Topic(partition, TopicRecord(name=partition))
@@ -206,34 +279,84 @@ class Oracle(Told):
         places = [at for at in topic.at if at.ledger_id in gone and at not in topic.excused]
         if not places:
             return
-        is_order = topic.name in self.truncated
+        is_order = self._is_truncated(topic)
         passed = topic.horizon or EARLIEST
         if record.HasField("truncated_upto"):
             passed = max(passed, position_of(record.truncated_upto))
         if record.HasField("retention_floor"):
             topic.takings += 1
         for position in sorted(places):
-            is_compacted = record.compaction_cursor and position <= passed
-            if is_order or not record.compaction_cursor:
+            what = f"{topic.at[position]} at {position} is trimmed"
+            if not (is_order or self.is_damaged or self.is_told(topic, topic.at[position])):
+                self.fail(f"{what}, and no record tells that it was stored")
+            if record.compaction_cursor and position > passed and not is_order:
+                self.fail(f"{what}; the horizon is {passed}")
+            is_shown = topic.horizon is not None and position <= topic.horizon
+            if is_order or not (record.compaction_cursor and is_shown):
                 topic.lost.add(position)
                 topic.takings += 1
-            elif not is_compacted:
-                self.fail(f"{topic.at[position]} at {position} is trimmed; the horizon is {passed}")
         if not is_order:
             self._check_cursors(topic, places)
+            self._check_retention(topic, record, gone)
         nobody = not (record.compaction_cursor or topic.name in self.subscribed or is_order)
         if nobody and self.profile != "pulsar-4":
             self.fail(f"raw ledgers {gone} are trimmed though nobody has a cursor")
 
+    def _is_truncated(self, topic: Topic) -> bool:
+        """Whether an administrator may be taking ledgers now."""
+        if self.is_settling:
+            return topic.name in self.ever_truncated
+        return self.truncating[topic.name] > 0
+
+    def _check_retention(self, topic: Topic, record: TopicRecord, gone: list[int]) -> None:
+        """None that a limit keeps. Of what nobody needs the oracle knows no less than there is."""
+        known = [self.ledger(each) for each in topic.record.ledger_ids]
+        records = [each for each in known if each is not None]
+        free = unneeded(records, self.needed_from(topic, record.compaction_cursor))
+        for limits in topic.limits:
+            may_go = let_go(free, limits, self.asked_ms())
+            if set(gone) <= set(may_go):
+                return
+        told = ", ".join(f"{each.age_ms} ms, {each.size_bytes} bytes" for each in topic.limits)
+        self.fail(f"raw ledgers {gone} go, and retention keeps them: {told}")
+
+    def may_go(self, topic: Topic) -> list[int]:
+        """The raw ledgers that a trim takes now: while nobody reads, and after every change."""
+        known = [self.ledger(each) for each in topic.record.ledger_ids]
+        records = [each for each in known if each is not None]
+        told_upto = [position_of(each.position) for each in topic.producers.values()]
+        needed = min([self.needed_from(topic, topic.record.compaction_cursor), *told_upto])
+        return let_go(unneeded(records, needed), topic.limits[-1], self.now_ms())
+
+    def needed_from(self, topic: Topic, has_compaction_cursor: bool) -> Position:
+        """The last entry that no cursor needs any more, as far as records tell."""
+        passed = [position_of(each.mark_delete) for each in topic.cursors.values()]
+        record = topic.record
+        if has_compaction_cursor:
+            compacted = topic.horizon or EARLIEST
+            if record.HasField("truncated_upto"):
+                compacted = max(compacted, position_of(record.truncated_upto))
+            passed.append(compacted)
+        if not passed and self.profile != "pulsar-4":
+            return EARLIEST
+        return min(passed, default=LATEST)
+
+    def is_told(self, topic: Topic, attempt: Attempt) -> bool:
+        """Whether a record tells that it was stored: without it, its entry's header has to."""
+        record = topic.producers.get(attempt.producer)
+        is_known = record is not None and attempt.sequence_id <= record.last_sequence_id
+        return is_known or attempt.producer in topic.forgotten
+
     def _check_cursors(self, topic: Topic, places: list[Position]) -> None:
         """What a durable subscription has not acknowledged stays."""
-        for name in topic.cursors:
+        for name, record in topic.cursors.items():
             sub = topic.subscriptions.get(name)
-            if sub is None or self.is_vague(topic, sub):
+            if sub is None or sub.is_moving:
                 continue
             upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
             for position in places:
-                if position > upto and sub.is_due(position, topic.at[position].step):
+                is_due = sub.is_due(position, topic.at[position].step)
+                if position > upto and is_due and not covers(record, position):
                     self.fail(f"{position} is trimmed, and {name} has not acknowledged it")
 
     def _on_run(self, run: RunRecord, puts: Mapping[bytes, bytes]) -> None:
@@ -247,6 +370,127 @@ class Oracle(Told):
             record = TopicRecord() if value is None else TopicRecord.FromString(value[1:])
             if record.compacted.run_number != run.number:
                 self.fail(f"run {run.number} is recorded as a success in a write of its own")
+
+    # Producers
+
+    def _on_producer(self, record: ProducerRecord) -> None:
+        """What it says was stored is: a load believes it without looking."""
+        self._numbers.setdefault(record.topic, {})[record.number] = record.name
+        topic = self.topics.get(record.topic)
+        if topic is not None:
+            topic.producers[record.name] = record
+
+    def _on_forgotten(self, name: str, producer: str) -> None:
+        """Only one that was away for long; what it sends again is new."""
+        topic = self.topics.get(name)
+        if topic is None:
+            return
+        topic.producers.pop(producer, None)
+        now_ms, seen_ms = self.asked_ms(), topic.seen_ms.get(producer, 0)
+        is_away = now_ms - seen_ms > AWAY_MS
+        may_return = seen_ms < topic.loaded_ms <= now_ms - RETURN_MS
+        if producer in topic.connected or not (is_away or may_return):
+            self.fail(f"{producer} is forgotten {now_ms - seen_ms} ms after it was there")
+        self.note(f"{short_name(name)}: {producer} is forgotten")
+        topic.forgotten.add(producer)
+        for attempt in [each for each in topic.place if each.producer == producer]:
+            del topic.place[attempt]
+
+    # Cursors
+
+    def _on_cursor(self, record: CursorRecord) -> None:
+        """It covers nothing without a reason (subscriptions.py)."""
+        topic = self.topics.get(record.topic)
+        if topic is None:
+            return
+        name, before = record.subscription, topic.cursors.get(record.subscription)
+        topic.cursors[name] = record
+        sub = topic.subscriptions.get(name)
+        if before is None or sub is None:
+            if not self.begins_early.get((record.topic, name), False):
+                topic.births.setdefault(name, record)
+            if sub is not None:
+                sub.incarnation = record.incarnation
+            return
+        if sub.incarnation is None:
+            sub.incarnation = before.incarnation
+        if record.incarnation != sub.incarnation:
+            sub.incarnation = record.incarnation
+            self._on_moved(topic, sub, record)
+        self.examine(topic, sub)
+
+    def examine(self, topic: Topic, sub: Subscription) -> None:
+        """Why its record covers what nobody has looked at yet."""
+        record = topic.cursors.get(sub.name)
+        if record is None:
+            return
+        for position, attempt in topic.at.items():
+            if position in sub.examined or topic.is_gone(position):
+                continue
+            if covers(record, position):
+                sub.examined.add(position)
+                if not sub.is_passed(position):
+                    self._on_passed(topic, sub, position, attempt)
+
+    def _on_passed(
+        self, topic: Topic, sub: Subscription, position: Position, attempt: Attempt
+    ) -> None:
+        """Durably, and no consumer has acknowledged it."""
+        birth = topic.births.get(sub.name)
+        if birth is not None and not sub.has_moved and covers(birth, position):
+            return
+        if sub.begins_behind(position) or self._is_left_out(topic, sub, position):
+            return
+        if not (self.may_be_passed(topic, sub.name, position) or self.is_damaged):
+            self.fail(f"{sub.name} passes {attempt} at {position}, and nobody acknowledged it")
+
+    def expired(self, topic: Topic, before_ms: int) -> list[tuple[str, Position]]:
+        """What was published before that, up to the first entry that was not: every subscription
+        that there is has passed it, once it was told to.
+        """
+        there = [at for each in topic.record.ledger_ids for at in self.entries(each)]
+        old: list[Position] = []
+        acked = set(topic.acked.values())
+        for position in sorted(there):
+            attempt = topic.at.get(position)
+            if attempt is None or attempt.publish_time_ms >= before_ms or position not in acked:
+                break
+            old.append(position)
+        return [(name, each) for name in topic.cursors for each in old]
+
+    def check_expired(
+        self, topic: Topic, old: list[tuple[str, Position]], cursors: Mapping[str, Cursor]
+    ) -> None:
+        for name, position in old:
+            sub, cursor = topic.subscriptions.get(name), cursors.get(name)
+            if sub is None or cursor is None or sub.is_moving or self.is_damaged:
+                continue
+            if not (cursor.is_acknowledged(position) or topic.is_gone(position)):
+                self.fail(f"{name} keeps {position}, which has expired")
+
+    def _is_left_out(self, topic: Topic, sub: Subscription, position: Position) -> bool:
+        """Who reads the view passes what compaction has left out of it."""
+        if not sub.has_compacted or topic.furthest is None or position > topic.furthest:
+            return False
+        is_shown = any(row.position == position for row in topic.rows)
+        return not is_shown or position < topic.floor or topic.takings > 0
+
+    def _on_moved(self, topic: Topic, sub: Subscription, record: CursorRecord) -> None:
+        """By one of the seeks that were asked for: to before the first entry from there on."""
+        mark_delete = position_of(record.mark_delete)
+        there = [each for each in topic.at if not topic.is_gone(each)]
+        for number, to in enumerate(sub.moves_to):
+            early = [each for each in there if mark_delete < each < to]
+            late = [each for each in there if to <= each <= mark_delete]
+            if early or not all(self._is_left_out(topic, sub, each) for each in late):
+                continue
+            others = sub.moves_to[number + 1 :]
+            sub.moved(to)
+            sub.moves_to = others
+            return
+        if not self.is_damaged:
+            asked = ", ".join(map(str, sub.moves_to)) or "anywhere"
+            self.fail(f"{sub.name} was to be moved to {asked}, and stands at {mark_delete}")
 
     # Compaction
 
@@ -284,14 +528,15 @@ class Oracle(Told):
             found = rows
         # Whether what counts as torn by now is in it nobody can say.
         torn = {row.key for at in topic.excused if at in topic.at for row in topic.at[at].rows}
-        rows = [row for row in rows if row.position >= topic.floor and row.key not in torn]
-        shown = [row for row in found if row.position >= topic.floor and row.key not in torn]
+        rows = [row for row in rows if row.key not in torn]
+        shown = [row for row in found if row.key not in torn]
         if shown != rows:
             self.fail(
                 f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
                 f"{_difference(rows, shown)} (d)"
             )
-        topic.rows, topic.horizon = found, horizon
+        topic.rows, topic.horizon, topic.floors = found, horizon, [topic.floor]
+        topic.furthest = max(horizon, topic.furthest or horizon)
         if done.strategy != DEFAULT:
             topic.leave_out()
 
@@ -311,7 +556,12 @@ class Oracle(Told):
                 raw[position] = attempt.rows_at(position)
                 if not self.is_damaged:
                     self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
-        rows = [*topic.rows, *(row for _, each in sorted(raw.items()) for row in each)]
+        floor = position_of(run.retention_floor) if run.HasField("retention_floor") else EARLIEST
+        if floor not in topic.floors:
+            floors = ", ".join(map(str, topic.floors))
+            self.fail(f"run {run.number} went by the floor {floor}, not by one of {floors}")
+        held = [row for row in topic.rows if row.position >= floor]
+        rows = [*held, *(row for _, each in sorted(raw.items()) for row in each)]
         plan = CompactionPlan(
             strategy=run.strategy,
             strategy_settings=run.strategy_settings,

@@ -7,13 +7,14 @@ terminated, and consumers come whose subscription is not durable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
-from tests.simulation.operation import ask_admin, make_vague, operation, take_away
+from tests.simulation.operation import ask_admin, begin_truncation, operation
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -49,7 +50,8 @@ def create_partitioned(actors: Actors, random: Random) -> None:
     request = admin_pb2.CreatePartitionedTopicRequest(
         topic=PARTITIONED, partitions=random.choice((1, 2, 2, 3))
     )
-    ask_admin(actors, "create partitioned", "CreatePartitionedTopic", request)
+    ended = _begin_growing(actors)
+    ask_admin(actors, "create partitioned", "CreatePartitionedTopic", request, ended=ended)
 
 
 @operation
@@ -57,7 +59,18 @@ def grow(actors: Actors, random: Random) -> None:
     request = admin_pb2.UpdatePartitionedTopicRequest(
         topic=PARTITIONED, partitions=random.choice((2, 3, 3, 4))
     )
-    ask_admin(actors, "grow", "UpdatePartitionedTopic", request)
+    ask_admin(actors, "grow", "UpdatePartitionedTopic", request, ended=_begin_growing(actors))
+
+
+def _begin_growing(actors: Actors) -> Callable[[], None]:
+    growing, step = actors.world.oracle.growing, actors.world.loop.steps
+    number = len(growing) + step * 100
+    growing[number] = step
+
+    def ended() -> None:
+        del growing[number]
+
+    return ended
 
 
 @operation
@@ -94,12 +107,7 @@ def trim_partitions(actors: Actors, random: Random) -> None:
 
 @operation
 def truncate_partitions(actors: Actors, random: Random) -> None:
-    for topic in set(PARTITIONS):
-        make_vague(actors, topic)
-        actors.world.oracle.truncated.add(topic)
-        take_away(actors, topic)
-    request = admin_pb2.TruncateTopicRequest(topic=PARTITIONED)
-    ask_admin(actors, "truncate all", "TruncateTopic", request)
+    begin_truncation(actors, PARTITIONED, sorted(set(PARTITIONS)))
 
 
 @operation
@@ -110,6 +118,7 @@ def set_partitioned_policies(actors: Actors, random: Random) -> None:
             Policies(compaction_threshold_bytes=random.choice((0, 300, 1000))),
             Policies(retain_null_key=random.random() < 0.5),
             Policies(retention_ms=random.choice((0, 1000, -1)), retention_bytes=-1),
+            Policies(message_ttl_ms=500),
         )
     )
     request = admin_pb2.UpdatePoliciesRequest(

@@ -16,6 +16,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1 import data_pb2
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt
+from tests.simulation.moments import RECEIPT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -24,6 +25,9 @@ KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b
 # The property that holds a version; and how far event times are apart.
 VERSION, EVENT_TIMES_MS = "version", 200
 HANDLER = publish
+# Acknowledged entries that a publisher may send once more.
+REMEMBERED = 12
+_LEAVING_STEPS = 200
 
 
 class Publisher:
@@ -35,8 +39,12 @@ class Publisher:
         self._sequence = -1
         self._skew = world.random.choice((1, 2, 4))
         self._is_timely = world.random.random() < 0.7
+        # What was acknowledged last.
+        self._done: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
         # Entries that this connection was sent already.
         self._sent = 0
+        # It stays away until it has something to send.
+        self._left_ms: int | None = None
         self._connection: Connection | None = None
         self._wanted = asyncio.Event()
         self._task = world.client(self._run())
@@ -106,6 +114,26 @@ class Publisher:
             return back
         return now_ms - now_ms % EVENT_TIMES_MS - back * EVENT_TIMES_MS
 
+    def resend(self, count: int) -> None:
+        """As one that has lost its memory of what was acknowledged: the last so many once more."""
+        known = list(self._done)[-count:]
+        if not known:
+            return
+        again = {each: self._done[each] for each in known}
+        self._pending = OrderedDict(sorted({**again, **self._pending}.items()))
+        self._world.note(f"{self.name} sends #{known[0]} to #{known[-1]} once more")
+        self.cut(late=False)
+        self._wanted.set()
+
+    def leave(self) -> None:
+        """Disconnects in order, and stays away until there is something to send."""
+        if self._connection is not None and not self._pending:
+            self._world.note(f"{self.name} leaves")
+            self._left_ms = self._world.clock.now_ms()
+            # The broker sees it in the millisecond in which it says so.
+            self._world.loop.hold(_LEAVING_STEPS)
+            self._connection.finish()
+
     def cut(self, *, late: bool) -> None:
         """The connection breaks. `late`: the broker notices some time later."""
         connection, self._connection = self._connection, None
@@ -129,6 +157,7 @@ class Publisher:
             while not self._pending:
                 self._wanted.clear()
                 await self._wanted.wait()
+            self._left_ms = None
             await self._world.is_up.wait()
             sent = self._sequence, len(self._pending)
             await self._connect()
@@ -144,7 +173,11 @@ class Publisher:
         await connection.wait()
         if not connection.closed:
             self._sent = 0
+            self._world.oracle.connected(self.topic, self.name)
             await self._stream(connection)
+        self._world.oracle.disconnected(self.topic, self.name, self._left_ms)
+        if self._left_ms is not None:
+            self._world.loop.let_go()
         self._on_refused(connection.error)
         if connection.error is not None and not isinstance(
             connection.error, ProducerBusy | TopicNotFound | TopicTerminated
@@ -193,10 +226,13 @@ class Publisher:
                     f"{self.name} waits for #{first} and is told of #{receipt.sequence_id}"
                 )
                 return
-            del self._pending[first]
+            self._done[first] = self._pending.pop(first)
+            if len(self._done) > REMEMBERED:
+                self._done.popitem(last=False)
             self._sent -= 1
 
     def _on_sent(self, frame: bytes) -> None:
         for receipt in data_pb2.PublishResponse.FromString(frame).receipts:
             position = Position(receipt.ledger_id, receipt.entry_id)
             self._world.oracle.acknowledged(self.topic, self.name, receipt.sequence_id, position)
+            self._world.moments.reach(RECEIPT)

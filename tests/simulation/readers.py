@@ -18,6 +18,7 @@ from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt, Topic
+from tests.simulation.moments import DELIVERY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -204,6 +205,7 @@ class Reader:
     def _on_entry(self, data: bytes) -> None:
         """(b), (c), (e)."""
         oracle, seen = self._world.oracle, self.seen
+        self._world.moments.reach(DELIVERY)
         header = read_header(data)
         position = header.position
         self._has_sent = True
@@ -319,7 +321,7 @@ class Reader:
                 if row.key is not None:
                     last[row.key] = (at, bool(row.value))
         for key, (at, has_value) in last.items():
-            if at in topic.lost or at < topic.floor or (at, key) in topic.left_out:
+            if at in topic.lost or at < topic.floor or topic.is_left_out(at, key):
                 continue
             seen_at, had_value = seen.keys.get(key, (EARLIEST, False))
             if seen_at >= at:

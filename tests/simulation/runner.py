@@ -9,7 +9,9 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import islice
 from typing import NamedTuple
 
-from tests.simulation.scenario import Scenario, run
+from tests.simulation.coverage import Coverage
+from tests.simulation.drawing import draw
+from tests.simulation.scenario import run
 from tests.simulation.shrink import kind_of
 
 # Seeds that a process takes at once.
@@ -32,14 +34,26 @@ class Job(NamedTuple):
     kind: str
 
 
+class Done(NamedTuple):
+    """What became of some seeds."""
+
+    failures: list[Failure]
+    coverage: Coverage
+
+
 def failures_of(job: Job) -> list[Failure]:
-    found = []
+    return carry_out(job).failures
+
+
+def carry_out(job: Job) -> Done:
+    done = Done([], Coverage())
     for seed in job.seeds:
-        outcome = run(Scenario.draw(seed, job.without, job.kind))
+        outcome = run(draw(seed, job.without, job.kind))
+        done.coverage.add(outcome.coverage)
         if outcome.failure is not None:
-            found.append(Failure(seed, kind_of(outcome), str(outcome.failure)))
+            done.failures.append(Failure(seed, kind_of(outcome), str(outcome.failure)))
     gc.collect()
-    return found
+    return done
 
 
 def simulate(
@@ -49,8 +63,8 @@ def simulate(
     jobs: int,
     without: frozenset[str] = frozenset(),
     kind: str = "faults",
-) -> Iterator[list[Failure]]:
-    """The failures of `count` seeds, chunk by chunk in any order.
+) -> Iterator[Done]:
+    """What became of `count` seeds, chunk by chunk in any order.
 
     Bound: two chunks a process are handed out at a time, so `count` may be without end.
     """
@@ -58,15 +72,15 @@ def simulate(
     chunks = (range(at, min(at + CHUNK, end)) for at in range(first, end, CHUNK))
     work = (Job(chunk, without, kind) for chunk in chunks)
     if jobs == 1:
-        yield from map(failures_of, work)
+        yield from map(carry_out, work)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        running = {pool.submit(failures_of, job) for job in islice(work, 2 * jobs)}
+        running = {pool.submit(carry_out, job) for job in islice(work, 2 * jobs)}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                running |= {pool.submit(failures_of, job) for job in islice(work, len(done))}
+                running |= {pool.submit(carry_out, job) for job in islice(work, len(done))}
                 for each in done:
                     yield each.result()
         finally:

@@ -3,14 +3,48 @@
 An acknowledgement with a request id counts as durable when the broker has answered it; a seek makes
 void what was acknowledged before. What was sent and never answered may count or not: it is neither
 demanded nor forbidden.
+
+A cursor's record may cover an entry only for a reason: a consumer acknowledged it, the subscription
+began or was moved behind it, it had expired, an administrator passed it over, or compaction had
+left it out for who reads the view. `Orders` are those of administrators and of message TTL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import CursorRecord
+
+
+@dataclass(eq=False)
+class Order:
+    """To pass entries over: of one subscription, or of all ("").
+
+    `limit_ms`: what is older than that when it is carried out; `entries`: so many at most; `upto`:
+    those up to there, once the order is over. `ended_ms` None: it is on its way, or in force.
+    """
+
+    subscription: str = ""
+    limit_ms: int | None = None
+    entries: int | None = None
+    upto: Position | None = None
+    ended_ms: int | None = None
+
+    def covers(
+        self, position: Position, publish_ms: int, closed_ms: int | None, now_ms: int
+    ) -> bool:
+        """Whether it may have passed that entry. `closed_ms`: of its ledger, if it is closed."""
+        if self.limit_ms is not None:
+            before_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.limit_ms
+            return publish_ms < before_ms or (closed_ms is not None and closed_ms < before_ms)
+        if self.entries is not None:
+            if self.entries <= 0:
+                return False
+            self.entries -= 1
+            return True
+        return self.ended_ms is None or (self.upto is not None and position <= self.upto)
 
 
 class Subscription:
@@ -31,8 +65,12 @@ class Subscription:
         # Seeks begun and ended; nothing is known for certain while one is on its way.
         self.moves = 0
         self.is_moving = 0
-        # An administrator passed something over, or a seek ended nobody knows where.
-        self.is_vague = False
+        # Where those led to that no record tells of yet, and the incarnation of the last record.
+        self.moves_to: list[Position] = []
+        self.incarnation: int | None = None
+        self.has_moved = False
+        # What its record covers, and somebody has asked why.
+        self.examined: set[Position] = set()
 
     def acknowledge(self, positions: Iterable[Position], *, cumulative: bool) -> None:
         """Sent."""
@@ -59,28 +97,37 @@ class Subscription:
     def is_passed(self, position: Position) -> bool:
         return position in self.sent or position <= self.sent_upto
 
-    def begin_move(self) -> None:
+    # Seeks
+
+    def begin_move(self, to: Position) -> None:
         self.moves += 1
         self.is_moving += 1
+        self.moves_to.append(to)
         self.durable.clear()
         self.durable_upto = (EARLIEST, 0)
 
-    def end_move(self, start: Position | None) -> None:
-        """`start`: where it goes on; None: nobody knows, or it did not happen."""
+    def end_move(self) -> None:
+        """The call is over; whether it has moved its record tells, now or later."""
         self.moves += 1
         self.is_moving -= 1
         self.durable.clear()
         self.durable_upto = (EARLIEST, 0)
-        if start is None:
-            self.is_vague = True
-            return
+
+    def moved(self, start: Position) -> None:
+        """Durably: what was acknowledged before counts no more."""
+        self.moves_to.clear()
         self.sent.clear()
         self.sent_upto = EARLIEST
-        self.start = start
+        self.examined.clear()
+        self.start, self.has_moved = start, True
+
+    def begins_behind(self, position: Position) -> bool:
+        """Whether that entry lies before where it began, or was moved to."""
+        return self.start is not None and position < self.start
 
     def is_due(self, position: Position, born_step: int) -> bool:
         """Whether a consumer must get it."""
-        if self.is_vague or self.is_passed(position):
+        if self.is_passed(position):
             return False
         if self.start is not None:
             return position >= self.start

@@ -1,4 +1,4 @@
-"""The whole broker under 960 seeds: what must hold holds, and a seed is the same run twice.
+"""The whole broker under 990 seeds: what must hold holds, and a seed is the same run twice.
 
 scripts/simulate --minutes 60        looks longer
 """
@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from tests.simulation.scenario import Scenario, run
+from tests.simulation.drawing import draw
+from tests.simulation.scenario import run
 
 SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "600"))
 
@@ -27,7 +28,14 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("kind", "share"),
-    [("faults", 0.8), ("damage", 0.2), ("partitions", 0.1), ("kafka", 0.3), ("truncation", 0.2)],
+    [
+        ("faults", 0.8),
+        ("damage", 0.2),
+        ("partitions", 0.1),
+        ("kafka", 0.3),
+        ("truncation", 0.2),
+        ("metadata", 0.05),
+    ],
 )
 def test_no_seed_fails(kind: str, share: float) -> None:
     """A failure is printed with its seed and made as small as it goes."""
@@ -38,7 +46,7 @@ def test_no_seed_fails(kind: str, share: float) -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_seed_is_the_same_run_twice(seed: int) -> None:
     """Down to the last word of the trace."""
-    first, second = (run(Scenario.draw(seed)) for _ in range(2))
+    first, second = (run(draw(seed)) for _ in range(2))
     assert first.trace == second.trace
     assert first.loop_steps == second.loop_steps
 

@@ -6,22 +6,21 @@ was done on purpose.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ledgerfold.storage.decoded import DecodedBatch
-from ledgerfold.storage.entry import EntryHeader, Position
+from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.partition_names import parse_partition
-from ledgerfold.v1.records_pb2 import (
-    LedgerRecord,
-)
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 from tests.simulation.disk import Disk
 from tests.simulation.kafka_life import KafkaLife, Sent
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan
-from tests.simulation.subscriptions import Subscription
+from tests.simulation.subscriptions import Order
 
 
 class Told:
@@ -34,30 +33,45 @@ class Told:
         ledgers: Path,
         profile: str,
         note: Callable[[str], None],
+        now_ms: Callable[[], int] = lambda: 0,
+        asked_ms: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`asked_ms`: when the write of metadata that takes effect was asked for."""
+        self.now_ms, self.asked_ms = now_ms, asked_ms
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
         # By the sequence id of their last message, and by those of all.
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
         self._of_message: dict[tuple[str, str, int], Attempt] = {}
+        # In whatever life of their topics.
+        self.ever_acked: set[Attempt] = set()
         self.topics: dict[str, Topic] = {}
         # Kafka topics, and what was sent to them, by its id.
         self.kafka: dict[str, KafkaLife] = {}
         self.kafka_sent: dict[str, Sent] = {}
         # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
         self.subscribed: set[str] = set()
-        # Topics from which an administrator takes ledgers, whoever has read them.
-        self.truncated: set[str] = set()
-        # Topics in which an administrator passes messages over, by subscription ("": all).
-        self.passed_over: set[tuple[str, str]] = set()
+        # Whether such a subscription, by its topic and name, is to begin with the oldest message.
+        self.begins_early: dict[tuple[str, str], bool] = {}
+        # Topics from which an administrator takes ledgers, whoever has read them: calls that are
+        # on their way, and those that ever were.
+        self.truncating: Counter[str] = Counter()
+        self.ever_truncated: set[str] = set()
+        # After a crash: a write shows whose call is gone.
+        self.is_settling = False
         # Names of topics that were terminated durably, in whatever life.
         self.terminated: set[str] = set()
         # Of partitioned topics.
         self.partitions: dict[str, int] = {}
+        self.parents: dict[str, Policies] = {}
+        # Calls that make partitions and are on their way: the step at which each was made.
+        self.growing: dict[int, int] = {}
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
+        # Files that no record names, and that a start left because something is missing.
+        self.kept: set[str] = set()
         # Files were damaged on purpose: errors are right, silence is wrong.
         self.is_damaged = False
 
@@ -91,23 +105,48 @@ class Told:
             return
         self.stored(topic, position, attempt)
         topic.acked[attempt] = position
+        self.ever_acked.add(attempt)
         stored = self.entries(position.ledger_id).get(position)
         if position.ledger_id in topic.removed:
-            if topic.name in self.truncated:
+            if topic.name in self.ever_truncated:
                 topic.lost.add(position)
             return
         is_durable = stored is not None and self._disk.is_durable(stored.path, stored.end)
         if not (is_durable or self.is_damaged):
             self.fail(f"{attempt} is acknowledged at {position} and not on the disk")
 
+    def connected(self, name: str, producer: str) -> None:
+        topic = self.topics.get(name)
+        if topic is not None:
+            topic.connected.add(producer)
+
+    def disconnected(self, name: str, producer: str, asked_ms: int | None = None) -> None:
+        """`asked_ms`: when it wanted to be; the broker may have seen to it at once."""
+        topic = self.topics.get(name)
+        if topic is not None:
+            topic.connected.discard(producer)
+            topic.seen_ms[producer] = self.now_ms() if asked_ms is None else asked_ms
+
     def _told_duplicate(self, name: str, attempt: Attempt) -> None:
         topic = self.topics.get(name)
         if topic is None or attempt in topic.acked:
             return
+        if attempt in self.ever_acked and self._has_later(topic, attempt):
+            # Of an earlier life, and sent again behind what this one has.
+            return
         topic.acked[attempt] = topic.place.get(attempt)
+        self.ever_acked.add(attempt)
         self.learn(topic)
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
+
+    @staticmethod
+    def _has_later(topic: Topic, attempt: Attempt) -> bool:
+        """Whether that producer has something with a higher sequence id there."""
+        return any(
+            each.producer == attempt.producer and each.sequence_id > attempt.sequence_id
+            for each in (*topic.place, *topic.acked)
+        )
 
     def sent_as(
         self, topic: Topic, header: EntryHeader, batch: DecodedBatch, *, read_compacted: bool
@@ -145,7 +184,8 @@ class Told:
         if known is not None and known is not attempt:
             self.fail(f"{position} was {known} and is {attempt} now")
         if known is None:
-            if attempt in topic.place and not self.is_damaged:
+            is_new = attempt.producer in topic.forgotten
+            if attempt in topic.place and not (is_new or self.is_damaged):
                 other = topic.place[attempt]
                 self.fail(f"{attempt} is stored twice, at {other} and at {position}")
             topic.at[position], topic.place[attempt] = attempt, position
@@ -195,10 +235,36 @@ class Told:
                 self.stored(topic, position, attempt)
                 topic.acked[attempt] = position
 
-    def is_vague(self, topic: Topic, sub: Subscription) -> bool:
-        """Whether it is not known what the subscription must get."""
-        orders = {(topic.name, sub.name), (topic.name, "")}
-        return sub.is_vague or sub.is_moving > 0 or not orders.isdisjoint(self.passed_over)
+    # Orders to pass entries over
+
+    def end_order(self, topic: Topic, order: Order) -> None:
+        """What is published from now on it does not pass."""
+        if order.ended_ms is None:
+            order.ended_ms = self.now_ms()
+            order.upto = max(
+                (at for each in topic.record.ledger_ids for at in self.entries(each)),
+                default=EARLIEST,
+            )
+
+    def may_be_passed(self, topic: Topic, subscription: str, position: Position) -> bool:
+        """Whether an order may have passed that entry for it. Counts against what it may."""
+        attempt = topic.at[position]
+        closed_ms = self.closed_ms(position.ledger_id)
+        return any(
+            each.covers(position, attempt.publish_time_ms, closed_ms, self.asked_ms())
+            for each in topic.orders
+            if each.subscription in ("", subscription)
+        )
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        """Its record, as it is now."""
+        value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
+        return None if value is None else LedgerRecord.FromString(value[1:])
+
+    def closed_ms(self, ledger_id: int) -> int | None:
+        record = self.ledger(ledger_id)
+        is_closed = record is not None and record.state == LEDGER_STATE_CLOSED
+        return record.closed_ms if record is not None and is_closed else None
 
     # Damage, and crashes
 
@@ -226,6 +292,9 @@ class Told:
             self.note(f"torn tails are cut: {len(report.torn)}")
         if report.damaged and not self.is_damaged:
             self.fail(f"recovery reports damage: {report.damaged}")
+        self.kept = {"/".join(Path(each).parts[-2:]) for each in report.kept}
+        if self.kept and not self.is_damaged:
+            self.fail(f"nothing is missing, and files without a record stay: {self.kept}")
 
 
 def where(error: object) -> str:

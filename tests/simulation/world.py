@@ -22,12 +22,14 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 from tests.simulation.compactor import SimCompactor
+from tests.simulation.coverage import Coverage
 from tests.simulation.disk import DATA, Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Crash, Process
 from tests.simulation.key_value import PairStore, SimKeyValue, settle_after_crash
 from tests.simulation.loop import PROCESS, Pace, SimLoop
+from tests.simulation.moments import CALLED, Moments
 from tests.simulation.oracle import Oracle
 
 START_MS = 1_700_000_000_000
@@ -41,6 +43,11 @@ class SimClock:
 
     def now_ms(self) -> int:
         return START_MS + int(self._loop.time() * 1000)
+
+    @staticmethod
+    def time_of(at_ms: int) -> float:
+        """Of the loop, in the midst of that millisecond."""
+        return (at_ms - START_MS + 0.5) / 1000
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -67,8 +74,17 @@ class World:
         self.disk = Disk(self.loop.jobs, random)
         self.disk.on_fault = self.note
         self.pairs = PairStore()
+        self.moments, self.coverage = Moments(), Coverage()
         self.trace: list[str] = []
-        self.oracle = Oracle(self.disk, self.pairs, DATA / "ledgers", profile, self.note)
+        self.oracle = Oracle(
+            self.disk,
+            self.pairs,
+            DATA / "ledgers",
+            profile,
+            self.note,
+            self.clock.now_ms,
+            lambda: START_MS + int(self.pairs.asked_s * 1000),
+        )
         self.settings = BrokerSettings(
             data_dir=DATA,
             compactor="off",
@@ -83,6 +99,10 @@ class World:
         self.compactor: SimCompactor | None = None
         self.is_up = asyncio.Event()
         self.in_order = False
+        # Faults are over: nothing goes wrong any more.
+        self.is_converging = False
+        # Unary calls that are on their way.
+        self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
         self._starts = 0
@@ -133,6 +153,8 @@ class World:
                 metadata, store, report = future.result()
             except DiskFailure as error:
                 self.note(f"a start fails: {error}")
+                # Nothing is left to kill: whoever did would start a second broker.
+                self.process = None
                 await asyncio.sleep(0.2)
                 continue
             except LedgerfoldError as error:
@@ -146,12 +168,19 @@ class World:
             return
 
     def _recover(self, process: Process) -> tuple[MetadataStore, LedgerStore, RecoveryReport]:
-        pairs = SimKeyValue(self.pairs, self.disk, process, self.oracle.on_write, self.loop.time)
+        pairs = SimKeyValue(
+            self.pairs,
+            self.disk,
+            process,
+            self.oracle.on_write,
+            self.loop.time,
+            self.moments.reach,
+        )
         metadata = MetadataStore(pairs)
         store = LedgerStore(
             DATA,
             metadata,
-            files=SimFiles(self.disk, process),
+            files=SimFiles(self.disk, process, self._called),
             settings=self.settings.store,
             clock_ms=self.clock.now_ms,
         )
@@ -160,10 +189,22 @@ class World:
         self._recovered_boot = boot
         return metadata, store, report
 
+    @property
+    def is_same_boot(self) -> bool:
+        """Whether the machine has run on since a broker last recovered."""
+        return self._recovered_boot == self._boots
+
+    def _called(self, operation: str) -> None:
+        moment = CALLED.get(operation)
+        if moment is not None:
+            self.moments.reach(moment)
+
     async def _start(
         self, metadata: MetadataStore, store: LedgerStore, executor: SimExecutor
     ) -> None:
-        self.compactor = SimCompactor(self.disk, self._new_worker)
+        self.compactor = SimCompactor(
+            self.disk, self._new_worker, self.moments.reach, self.oracle.planned
+        )
         broker = Broker(self.settings, metadata, store, self.compactor, self.clock)
         broker.executor = executor
         try:
@@ -194,9 +235,10 @@ class World:
 
     def crash_now(self, *, power: bool) -> None:
         """Between two steps."""
-        assert self.process is not None
-        self.process.is_dead = True
-        self._next_crash_is_power = power
+        process = self.process
+        if process is not None and not process.is_dead:
+            process.is_dead = True
+            self._next_crash_is_power = power
 
     async def stop(self) -> None:
         """As on SIGTERM; then it starts again."""
@@ -218,6 +260,7 @@ class World:
     def _look(self) -> None:
         if self.oracle.failure is not None:
             raise self.oracle.failure
+        self.moments.run_due()
         process = self.process
         if process is not None and process.is_dead:
             self._after_death(process)
@@ -229,6 +272,7 @@ class World:
 
     def _after_death(self, process: Process) -> None:
         power, self._next_crash_is_power = self._next_crash_is_power, False
+        self.coverage.died(self.moments, power=power)
         self.note("the power fails" if power else "the broker's process is gone")
         self.broker, self.process, self.compactor = None, None, None
         self.is_up.clear()
@@ -241,7 +285,9 @@ class World:
         if power:
             self.disk.lose_power(in_order=self.in_order)
             self._boots += 1
+        self.oracle.is_settling = True
         settle_after_crash(self.pairs, self.random, self.oracle.on_write)
+        self.oracle.is_settling = False
         self.client(self._boot_later())
 
     async def _boot_later(self) -> None:

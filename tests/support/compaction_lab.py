@@ -99,6 +99,7 @@ class FakeSnapshot:
     segments: tuple[()] = ()
     compacted_segments: int = 0
     raw_after: Position = EARLIEST
+    floor: Position = EARLIEST
     epoch: int = 1
 
 

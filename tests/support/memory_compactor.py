@@ -146,6 +146,7 @@ class MemoryCompactor:
         before, horizon = plan.horizon_previous, plan.horizon
         low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
         high = (horizon.ledger_id, horizon.entry_id)
+        floor = (plan.retention_floor.ledger_id, plan.retention_floor.entry_id)
         for number, segment in enumerate(plan.segments):
             is_raw = number >= plan.compacted_segments
             file = self._files.open_read(Path(plan.ledgers_dir) / segment.path)
@@ -155,7 +156,7 @@ class MemoryCompactor:
                 header = read_header(data, at, segment.path)
                 verify_sections(data, header, at, segment.path)
                 position: Position = header.position
-                if low < position <= high if is_raw else True:
+                if low < position <= high if is_raw else position >= floor:
                     yield header, data[at : at + header.size_bytes]
                 at += header.size_bytes
 

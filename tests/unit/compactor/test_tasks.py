@@ -124,6 +124,21 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
         run_tasks(plan)
 
 
+def test_what_retention_removed_from_the_view_does_not_count(tmp_path: Path) -> None:
+    """A compacted segment that begins before the floor gives what lies at and behind it: the
+    hidden `a` does not replace the one that can be read.
+    """
+    log = _log(tmp_path, [[[B1], [A1], [A2]], [[B2]]])
+    plan = log.plan(100)
+    plan.strategy = "keep-first"
+    plan.compacted_segments = 1
+    plan.horizon_previous.ledger_id, plan.horizon_previous.entry_id = 1, 2
+    plan.retention_floor.ledger_id, plan.retention_floor.entry_id = 1, 1
+    records, counts = run_tasks(plan)
+    assert counts.messages_in == 3
+    assert read_messages(log.ledgers_dir, records) == [log.messages[1], log.messages[3]]
+
+
 @pytest.mark.parametrize("section", ["header", "key", "value"])
 def test_damage_is_an_error_with_file_and_place(tmp_path: Path, section: str) -> None:
     """A flipped bit anywhere in a surviving entry fails the run and says where."""

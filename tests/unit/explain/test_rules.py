@@ -15,6 +15,7 @@ from ledgerfold.broker.explain.rules import (
     explain_trimmed,
 )
 from ledgerfold.broker.explain.run_line import RunLine, RunSpan
+from ledgerfold.broker.explain.text import KEEPS
 from ledgerfold.broker.explain.versions import Found, found_in
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
@@ -41,9 +42,8 @@ def raw(entry_id: int, value_bytes: int = 1) -> Found:
     return Found(version(entry_id, value_bytes), in_raw=True)
 
 
-def both(entry_id: int, *, in_raw: bool = True, segment_last: int = 99) -> Found:
-    last = Position(1, segment_last)
-    return Found(version(entry_id), in_raw=in_raw, in_compacted=True, segment_last=last)
+def both(entry_id: int, *, in_raw: bool = True) -> Found:
+    return Found(version(entry_id), in_raw=in_raw, in_compacted=True)
 
 
 def run(number: int, upto: int, *, previous: int = -1, retains: bool | None = False) -> RunRecord:
@@ -110,15 +110,18 @@ def test_messages_without_a_key_never_obscure_each_other() -> None:
 
 
 def test_retention_hides_before_it_drops() -> None:
-    """A segment that reaches beyond what retention left is copied once more, hidden."""
+    """What lies before the floor goes with the next run, and has no part in it; the floor stays."""
     floor = Position(1, 8)
-    hidden = explain([both(4, in_raw=False, segment_last=9)], facts(20, TWO_RUNS, floor=floor))
-    assert told(hidden)[0] == (
+    history = [both(7, in_raw=False), both(8, in_raw=False)]
+    explained = explain(history[:1], facts(20, TWO_RUNS, floor=floor))
+    assert told(explained)[0] == (
         "newest up to the horizon 1:20, kept by run 3, but retention hides what lies before 1:8",
-        "stays until a newer value or a tombstone of its key is compacted",
+        "the next run drops it: retention removed what lies before 1:8",
     )
-    gone = explain([both(4, in_raw=False, segment_last=7)], facts(20, TWO_RUNS, floor=floor))
-    assert told(gone)[0][1] == "the next run drops it: retention removed what lies before 1:8"
+    first = facts(20, TWO_RUNS, floor=floor, strategy=CompactionStrategy(name="keep-first"))
+    rules = [each.next_rule for each in explain(history, first).versions]
+    assert rules[0] == pb.COMPACTION_RULE_RETENTION
+    assert rules[1] in KEEPS
 
 
 @pytest.mark.parametrize(
@@ -201,7 +204,7 @@ def test_one_copy_and_two_copies_are_told_apart() -> None:
     """Ids decide, batch index included."""
     both_ledgers = found_in(
         [version(1, batch_index=0), version(1, batch_index=2), version(3)],
-        [(version(0), Position(1, 9)), (version(1, batch_index=2), Position(1, 9))],
+        [version(0), version(1, batch_index=2)],
     )
     assert [(each.identity[1], each.in_raw, each.in_compacted) for each in both_ledgers] == [
         (-1, False, True),

@@ -35,7 +35,7 @@ def raw(entry_id: int, value_bytes: int = 1, event_ms: int = 0, index: int = -1)
 
 
 def both(entry_id: int, event_ms: int = 0) -> Found:
-    return raw(entry_id, event_ms=event_ms)._replace(in_compacted=True, segment_last=Position(1, 9))
+    return raw(entry_id, event_ms=event_ms)._replace(in_compacted=True)
 
 
 def told_by(

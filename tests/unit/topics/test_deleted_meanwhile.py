@@ -22,6 +22,7 @@ from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Moved, TopicNotFound
+from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -248,3 +249,44 @@ def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: Br
     lab.run(both())
     there = [each.name for each in lab.metadata.topics() if each.name.startswith(name)]
     assert there == lab.broker.partitions.names(name)
+
+
+def test_a_partition_that_goes_while_it_is_loaded_comes_not_beside_fewer(lab: BrokerLab) -> None:
+    """Who wants to use it has seen it, waits for its deletion, and finds that there is none of that
+    number any more.
+
+    No test had made the partitioned topic anew, with fewer partitions, while a use of one of its
+    partitions waited for the deletion.
+    """
+    name = "persistent://public/default/parts"
+    last = partition_name(name, 2)
+    lab.run(lab.broker.create_partitioned_topic(name, 3))
+    held = HeldExecutor()
+    lab.broker.executor = held
+
+    async def step(*tasks: asyncio.Task[Any]) -> None:
+        for _ in range(30):
+            await asyncio.sleep(0)
+        held.let_go(1)
+        if not all(task.done() for task in tasks):
+            await step(*tasks)
+
+    async def race() -> list[object]:
+        held.holds = True
+        deleting = asyncio.ensure_future(lab.broker.delete_partitioned_topic(name, True))
+        await held.has_work()
+        using = asyncio.ensure_future(lab.broker.topic(last))
+        making = asyncio.ensure_future(lab.broker.create_partitioned_topic(name, 1))
+        await step(deleting, using, making)
+        held.free()
+        return list(await asyncio.gather(deleting, using, making, return_exceptions=True))
+
+    deleted, used, made = lab.run(race())
+    assert deleted is None
+    names = {each.name for each in lab.metadata.topics()}
+    if made is None:
+        assert isinstance(used, TopicNotFound)
+        assert last not in names
+    else:
+        assert last in names
+        assert lab.metadata.partitioned_topic(name) is None

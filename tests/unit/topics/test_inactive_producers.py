@@ -72,6 +72,30 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
     assert producers.forget_inactive(["stays"], 10 * INACTIVE_MS) == []
 
 
+def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
+    """Not when somebody last looked whether it was there.
+
+    No test had let a producer leave between two looks, and asked for the very millisecond.
+    """
+    producers = Producers(metadata)
+    record = producers.register("p")
+    assert producers.forget_inactive(["p"], HOUR_MS) == []
+    left_ms = HOUR_MS + 60_000
+    producers.all.left(record, left_ms)
+    assert producers.forget_inactive([], left_ms + INACTIVE_MS) == []
+    assert producers.forget_inactive([], left_ms + INACTIVE_MS + 1) == ["p"]
+
+
+def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
+    """The broker's clock says when."""
+    lab.publish([([Message(b"k", b"v")], False)])
+    before_ms = lab.clock.now_ms()
+    lab.publish([([Message(b"k", b"v")], False)])
+    lab.run(lab.topic.trim())
+    record = lab.topic.deduplication._producers["p"]
+    assert before_ms < record.last_active_ms <= lab.clock.now_ms()
+
+
 def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
     """The name may come back; what entries say of the old number is nobody's."""
     record = TopicRecord(name="t")

@@ -1,0 +1,213 @@
+"""`scripts/mutate`: whether small defects are noticed.
+
+    scripts/mutate                                   300 mutants of all rooms, by chance
+    scripts/mutate --room broker/log --sample 50 --seed 7
+    scripts/mutate --list --room broker/log
+    scripts/mutate --stories [NAME ...]
+
+What was found out is kept in a file (--results), and a run that was ended goes on there; modules
+that changed since are looked at anew. --again also looks once more at what was alive.
+Exit codes: 0 what has to be noticed was, 1 it was not, 2 usage, 3 tests fail without a defect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from tests.mutation import equal, stories
+from tests.mutation.edits import EditError
+from tests.mutation.operators import OPERATORS, Mutant, mutants_of
+from tests.mutation.results import Fate, Result, Results, table
+from tests.mutation.rooms import ROOMS, room_of
+from tests.mutation.running import Broken, beside_each_other, check_without_defect, judge
+from tests.mutation.tree import ROOT, Tree
+
+EXIT_ALIVE, EXIT_BROKEN = 1, 3
+# Of the mutants that are not equal.
+SHARE_MIN = 0.95
+_RESULTS = Path(tempfile.gettempdir()) / "ledgerfold-mutation.jsonl"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        if options.stories is not None:
+            return _tell_stories(options.stories, options.jobs)
+        return _mutate(options)
+    except (Broken, EditError) as error:
+        print(error, file=sys.stderr)
+        return EXIT_BROKEN
+
+
+# Mutants
+
+
+def all_mutants(rooms: Sequence[str] = (), left_out: Sequence[str] = ()) -> list[Mutant]:
+    """`rooms`: none is all of them; `left_out`: beginnings of paths."""
+    return [
+        mutant
+        for room in ROOMS
+        if not rooms or room.name in rooms
+        for path in sorted((ROOT / room.name).rglob("*.py"))
+        for relative in [str(path.relative_to(ROOT))]
+        if not relative.startswith(tuple(left_out))
+        for mutant in mutants_of(relative, path.read_text())
+    ]
+
+
+def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Picks some by chance, and the same ones again where the code has not changed."""
+
+    def rank(mutant: Mutant) -> bytes:
+        return hashlib.sha256("\0".join((str(seed), *map(str, mutant.key))).encode()).digest()
+
+    return sorted(mutants, key=rank)[:count]
+
+
+def _mutate(options: argparse.Namespace) -> int:
+    mutants = all_mutants(options.room, options.without)
+    if options.operator:
+        mutants = [each for each in mutants if each.operator in options.operator]
+    sampled = sample(mutants, options.sample, options.seed)
+    if options.list:
+        for each in sorted(sampled, key=lambda each: (each.path, each.line)):
+            print(each, "", *_lines("-", each.before), *_lines("+", each.after), sep="\n    ")
+        return 0
+    found = _judged(sampled, options)
+    print(f"\n{table(found, [each.name for each in ROOMS], lambda one: room_of(one.path).name)}")
+    print(f"\n{table(found, OPERATORS, lambda one: one.operator)}")
+    for entry in _stale():
+        print(f"\nStale in equal.toml: {entry.within}, {entry.operator}: {entry.before}")
+    judged = [each for each in found if each.fate is not Fate.EQUAL]
+    alive = [each for each in judged if each.fate is Fate.ALIVE]
+    return EXIT_ALIVE if len(alive) > (1 - SHARE_MIN) * len(judged) else 0
+
+
+def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
+    results, known, found = Results(options.results), equal.known(), list[Result]()
+    sources = {each.path: (ROOT / each.path).read_bytes() for each in sampled}
+    waiting = list[Mutant]()
+    for mutant in sampled:
+        kept = results.get(mutant, sources[mutant.path])
+        if mutant.key in known:
+            found.append(Result(mutant, Fate.EQUAL, known[mutant.key].why))
+        elif kept is None or (options.again and kept.fate is Fate.ALIVE):
+            waiting.append(mutant)
+        else:
+            found.append(kept)
+            _tell(kept, is_new=False)
+    print(f"{len(sampled)} mutants, {len(waiting)} to look at; results go to {results.path}")
+    if options.kept:
+        return found
+    if waiting and not options.unchecked:
+        _check_rooms(waiting, options)
+
+    def judge_one(tree: Tree, one: Mutant) -> Result:
+        return judge(tree, one, sources[one.path], options.seeds, rest=options.rest)
+
+    for mutant, result in beside_each_other(waiting, judge_one, options.jobs):
+        results.add(result, sources[mutant.path])
+        found.append(result)
+        print(f"{len(found)}/{len(sampled)} ", end="")
+        _tell(result, is_new=True)
+    return found
+
+
+def _check_rooms(waiting: list[Mutant], options: argparse.Namespace) -> None:
+    """That everything passes without a defect: else each mutant would seem to be noticed."""
+    names = {room_of(each.path).name for each in waiting}
+    rooms = [each for each in ROOMS if each.name in names]
+
+    def check(tree: Tree, at: int) -> None:
+        check_without_defect(tree, rooms[at], options.seeds)
+
+    for at, _ in beside_each_other(range(len(rooms)), check, options.jobs):
+        print(f"{rooms[at].name}: passes without a defect", flush=True)
+
+
+def _tell(result: Result, *, is_new: bool) -> None:
+    mutant, fate, by, took_s = result
+    if fate is Fate.ALIVE:
+        lines = [*_lines("-", mutant.before), *_lines("+", mutant.after)]
+        print(f"ALIVE {mutant}", *lines, sep="\n    ")
+        print(equal.entry_for(mutant), flush=True)
+    elif is_new:
+        print(f"{fate} {took_s:.0f} s  {mutant}  by {by[:120]}", flush=True)
+
+
+def _lines(mark: str, text: str) -> list[str]:
+    return [f"{mark} {each}" for each in text.splitlines()]
+
+
+def _stale() -> list[equal.Equal]:
+    return equal.stale(equal.known().values(), all_mutants())
+
+
+# Stories
+
+
+def _tell_stories(names: Sequence[str], jobs: int) -> int:
+    known = stories.load()
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        print(f"No such stories: {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    wanted = [known[name] for name in names or sorted(known)]
+    began_s, missed = time.monotonic(), list[str]()
+    for story, how in beside_each_other(wanted, partial(_look), jobs):
+        if not how:
+            missed.append(story.name)
+        print(f"{story.name}: {how or 'NOT FOUND within ' + str(story.seeds)}", flush=True)
+    took_s = time.monotonic() - began_s
+    print(f"{len(wanted)} stories in {took_s:.0f} s, {len(missed)} not found {sorted(missed)}")
+    return EXIT_ALIVE if missed else 0
+
+
+def _look(tree: Tree, story: stories.Story) -> str:
+    return stories.look_for(tree, story)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutate", description="Whether small defects are noticed."
+    )
+    parser.add_argument(
+        "--room", action="append", default=[], choices=[each.name for each in ROOMS]
+    )
+    parser.add_argument("--operator", action="append", default=[], choices=OPERATORS)
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="PATH", help="leave these modules out"
+    )
+    parser.add_argument("--sample", type=int, default=300, help="how many; default 300")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample; default 1")
+    parser.add_argument("--seeds", type=int, default=500, help="of the simulator; default 500")
+    parser.add_argument("--jobs", type=int, default=2, help="beside each other; default 2")
+    parser.add_argument(
+        "--results", type=Path, default=_RESULTS, help=f"kept there; default {_RESULTS}"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help="only count what the file of results knows"
+    )
+    parser.add_argument("--again", action="store_true", help="look at what was alive once more")
+    parser.add_argument(
+        "--rest", action="store_true", help="run all other fast tests on what would be alive, too"
+    )
+    parser.add_argument("--list", action="store_true", help="only show them")
+    parser.add_argument(
+        "--unchecked", action="store_true", help="believe that all passes without a defect"
+    )
+    parser.add_argument(
+        "--stories", nargs="*", metavar="NAME", help="look for stories instead: all, or these"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

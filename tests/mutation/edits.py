@@ -1,0 +1,119 @@
+"""Edits of source text: found by their lines, wherever these stand now.
+
+An edit says which lines it replaces and by what. Only the words of a line and its indentation
+beside the others count: code that moves to another module, another class or another depth is
+still found. It must be found exactly once.
+
+    >>> edit = Edit("if full:\\n    stop()", "pass")
+    >>> edit.applied_to("def f():\\n    if full:\\n        stop()\\n    go()\\n")
+    'def f():\\n    pass\\n    go()\\n'
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Where the product's own sources are: folders of the checkout.
+PRODUCT = ("broker", "storage", "compactor", "ledgerfold/kafka", "ledgerfold/strategies")
+
+
+class EditError(Exception):
+    """An edit fits nowhere, or in several places."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """`within`: the function or class whose lines it is about, by the end of its qualified name."""
+
+    before: str
+    after: str
+    within: str = ""
+
+    def applied_to(self, source: str) -> str:
+        """Raises EditError unless `before` stands there once."""
+        places = list(self.places_in(source))
+        if len(places) != 1:
+            raise EditError(f"{len(places)} places have these lines:\n{self.before}")
+        return self.applied_at(source, places[0])
+
+    def applied_at(self, source: str, at: int) -> str:
+        """`at`: the number of the first line, from places_in()."""
+        lines, wanted = source.splitlines(), _lines_of(self.before)
+        indent = " " * _width(lines[at : at + len(wanted)])
+        by = [indent + each if each else "" for each in _lines_of(self.after)]
+        lines[at : at + len(wanted)] = by
+        return "\n".join(lines) + "\n"
+
+    def places_in(self, source: str) -> Iterator[int]:
+        """The numbers of the lines at which `before` stands, from 0."""
+        wanted = _lines_of(self.before)
+        if not wanted:
+            raise EditError("An edit needs lines to replace.")
+        first = wanted[0].lstrip()
+        if first not in source:
+            return
+        lines = source.splitlines()
+        spans = _spans(source, self.within) if self.within else [(0, len(lines))]
+        for at, line in enumerate(lines):
+            if line.lstrip() != first:
+                continue
+            is_inside = any(start <= at and at + len(wanted) <= end for start, end in spans)
+            if is_inside and _dedented(lines[at : at + len(wanted)]) == wanted:
+                yield at
+
+
+def find(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, int]:
+    """The one file of `sources` in which it fits, and where. Raises EditError."""
+    found = [(path, at) for path, text in sources.items() for at in edit.places_in(text)]
+    if len(found) != 1:
+        where = "".join(f"\n  {path}:{at + 1}" for path, at in found)
+        what = f" within {edit.within}" if edit.within else ""
+        raise EditError(f"{len(found)} places{what} have these lines:{where}\n{edit.before}")
+    return found[0]
+
+
+def product_sources(root: Path, folders: tuple[str, ...] = PRODUCT) -> dict[Path, str]:
+    """The text of the product's modules, by their paths below `root`."""
+    return {
+        path.relative_to(root): path.read_text()
+        for folder in folders
+        for path in sorted((root / folder).rglob("*.py"))
+        if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
+    }
+
+
+def _lines_of(text: str) -> list[str]:
+    return textwrap.dedent(text).strip("\n").splitlines()
+
+
+def _width(lines: list[str]) -> int:
+    """Of the indentation that all of them have."""
+    return min((len(each) - len(each.lstrip()) for each in lines if each.strip()), default=0)
+
+
+def _dedented(lines: list[str]) -> list[str]:
+    width = _width(lines)
+    return [each[width:] if each.strip() else "" for each in lines]
+
+
+def _spans(source: str, name: str) -> list[tuple[int, int]]:
+    """The lines of the functions and classes of that name: first, and behind the last."""
+    found = []
+
+    def walk(node: ast.AST, outer: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                qualified = f"{outer}{child.name}"
+                if qualified == name or qualified.endswith(f".{name}"):
+                    assert child.end_lineno is not None
+                    found.append((child.lineno - 1, child.end_lineno))
+                walk(child, f"{qualified}.")
+            else:
+                walk(child, outer)
+
+    walk(ast.parse(source), "")
+    return found

@@ -1,0 +1,40 @@
+"""Every story fits the product; some of them are looked for, other ones whenever it changes."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.edits import product_sources
+from tests.mutation.stories import Story, load, look_for, sample
+from tests.mutation.tree import ROOT, copied
+
+# They, and what a copy costs, take a minute of two cores.
+LOOKED_FOR = 10
+STORIES = load()
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[Path, str]:
+    return product_sources(ROOT)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.name)
+def test_a_story_fits(story: Story, sources: dict[Path, str]) -> None:
+    """What it changes is there once, and is still Python afterwards."""
+    changed = story.applied(sources)
+    assert changed
+    for path, text in changed.items():
+        ast.parse(text, str(path))
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", sample(STORIES, LOOKED_FOR))
+def test_the_simulator_finds_it(name: str) -> None:
+    """Within the seeds that it states; `scripts/mutate --stories` looks for all of them."""
+    with copied() as tree:
+        assert look_for(tree, STORIES[name]), STORIES[name].words

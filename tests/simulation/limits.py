@@ -1,0 +1,91 @@
+"""The oracle's own rules of retention and of producers that are forgotten, to the millisecond.
+
+Written from docs/PROFILES.md (rules 15.1 and 15.4) and Pulsar's documentation, not from the
+product's modules: what both say must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ledgerfold.storage.entry import Position
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
+
+HOUR_MS = 3_600_000
+# A producer is forgotten when it was away for longer than that, and at least this long had time to
+# come back since its topic was loaded.
+AWAY_MS, RETURN_MS = 6 * HOUR_MS, HOUR_MS
+
+
+class Limits(NamedTuple):
+    """Of retention. -1: none; 0 and 0: nothing is kept."""
+
+    age_ms: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, policies: Policies) -> Limits:
+        """The broker of a simulation has 0 and 0."""
+        return cls(policies.retention_ms, policies.retention_bytes)
+
+    @property
+    def hides(self) -> bool:
+        """Whether what it lets go is gone from the compacted view, too."""
+        return self.age_ms > 0 or self.size_bytes > 0
+
+    def let_go(self, closed_ms: int, kept_bytes: int, now_ms: int) -> bool:
+        """The oldest ledger that nobody needs. `kept_bytes`: of those that nobody needs, it too."""
+        is_old = 0 <= self.age_ms <= now_ms - closed_ms
+        is_much = 0 <= self.size_bytes < kept_bytes
+        if self.age_ms == 0 and self.size_bytes > 0:
+            return is_much
+        if self.size_bytes == 0 and self.age_ms > 0:
+            return is_old
+        return is_old or is_much
+
+
+def size_of(record: LedgerRecord) -> int:
+    return sum(segment.size_bytes for segment in record.segments)
+
+
+def last_of(record: LedgerRecord) -> Position | None:
+    """None: it is empty."""
+    for segment in reversed(record.segments):
+        if segment.entries:
+            return Position(segment.last.ledger_id, segment.last.entry_id)
+    return None
+
+
+def unneeded(ledgers: Sequence[LedgerRecord], needed_from: Position) -> list[LedgerRecord]:
+    """The oldest ones that are closed, hold nothing behind that entry, and are not the newest."""
+    found = []
+    for record in ledgers[:-1]:
+        last = last_of(record)
+        if record.state != LEDGER_STATE_CLOSED or (last is not None and last > needed_from):
+            break
+        found.append(record)
+    return found
+
+
+def let_go(unneeded_ones: Sequence[LedgerRecord], limits: Limits, now_ms: int) -> list[int]:
+    """The ids of those of the oldest ledgers that retention does not keep."""
+    kept_bytes, gone = sum(map(size_of, unneeded_ones)), []
+    for record in unneeded_ones:
+        if not limits.let_go(record.closed_ms, kept_bytes, now_ms):
+            break
+        gone.append(record.ledger_id)
+        kept_bytes -= size_of(record)
+    return gone
+
+
+def due_times(ledgers: Iterable[LedgerRecord], policies: Policies) -> list[int]:
+    """When retention, or message TTL, lets a whole ledger go, one after the other."""
+    limits = [policies.retention_ms] if policies.retention_ms > 0 else []
+    limits += [policies.message_ttl_ms] if policies.message_ttl_ms > 0 else []
+    return [
+        record.closed_ms + limit
+        for record in ledgers
+        if record.state == LEDGER_STATE_CLOSED
+        for limit in limits
+    ]
