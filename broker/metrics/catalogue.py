@@ -1,10 +1,10 @@
-"""Every metric there is: name, type, unit, labels, meaning, and where its value comes from.
+"""The catalogue of metrics: name, type, unit, labels, meaning, and the source of the value.
 
 Names and labels that begin with `pulsar_` are Pulsar's own (its TopicStats and
-NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Those that begin with
-`kafka_` are Kafka's (kafka_metrics.py). Everything else begins with `ledgerfold_`.
-docs/METRICS.md is this catalogue for users; tests/grpc/test_scrape.py holds the two, and what a
-broker exposes, together. (Pulsar calls all of its metrics gauges; counters are counters here.)
+NamespaceStatsAggregator, version 4.0.7), for use with its dashboards and alerts. Those that begin
+with `kafka_` are Kafka's (kafka_metrics.py). All others begin with `ledgerfold_`. docs/METRICS.md
+is this catalogue for users; tests/grpc/test_scrape.py keeps both, and the values that a broker
+exposes, consistent. (Pulsar declares all of its metrics as gauges; counters are counters here.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMPACTOR_RESTARTS = Metric(
     "",
     "How often a worker ended and another one was started.",
 )
-# By the attributes of broker/common/outgoing.py that they tell.
+# By the attributes of broker/common/outgoing.py that they report.
 OUTGOING_METRICS = {
     "streams": Metric(
         "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."
@@ -98,7 +98,7 @@ BROKER_METRICS = (
 
 
 def all_metrics() -> tuple[Metric, ...]:
-    """In the order of the documentation."""
+    """Returns all metrics in the order of the documentation."""
     per_topic = [each.metric for each in TOPIC_METRICS]
     per_subscription = [each.metric for each in SUBSCRIPTION_METRICS]
     return (*per_topic, STRATEGY_INFO, *per_subscription, *kafka_metrics(), *BROKER_METRICS)

@@ -1,10 +1,10 @@
-"""What is told of Kafka topics under Kafka's names, as Prometheus writes those.
+"""The metrics of Kafka topics under Kafka's names, in Prometheus' form.
 
-    >>> prometheus_name("kafka.log:type=LogCleaner,name=cleaner-recopy-percent")
-    'kafka_log_logcleaner_cleaner_recopy_percent'
+  >>> prometheus_name("kafka.log:type=LogCleaner,name=cleaner-recopy-percent")
+  'kafka_log_logcleaner_cleaner_recopy_percent'
 
-A Kafka broker's JMX exporter makes these names of `kafka.log:type=Log,name=...` and of the
-cleaner's, so its dashboards and alerts work. They are there as soon as a Kafka topic is loaded.
+A Kafka broker's JMX exporter derives these names from `kafka.log:type=Log,name=...` and the
+cleaner's, so its dashboards and alerts work. They exist once a Kafka topic is loaded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metri
 
 
 def prometheus_name(object_name: str) -> str:
-    """Of a gauge of Kafka's."""
+    """Converts the name of a Kafka gauge."""
     kind, _, name = object_name.removeprefix("kafka.log:type=").partition(",name=")
     return re.sub(r"[^a-z0-9]", "_", f"kafka_log_{kind}_{name}".lower())
 
 
 class KafkaReading(NamedTuple):
-    """`values`: one for each of LOG_METRICS."""
+    """The values of one topic: one for each of LOG_METRICS."""
 
     namespace: str
     topic: str
@@ -33,7 +33,7 @@ class KafkaReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogMetric:
-    """One sample for each Kafka topic, out of what `topics stats` shows."""
+    """A metric with one sample per Kafka topic, read from `topics stats`."""
 
     metric: Metric
     read: Callable[[Stats], float]
@@ -91,7 +91,7 @@ CLEANER_METRICS = {
         (f"{_MANAGER}uncleanable-bytes", "bytes", "What could be cleaned of those."),
     )
 }
-# A meter there, of which the count is shown.
+# A meter in Kafka; its count is exposed.
 CLEANER_METRICS[f"{_SERVER}NoKeyCompactedTopicRecordsPerSec"] = Metric(
     "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
     COUNTER,
@@ -101,5 +101,5 @@ CLEANER_METRICS[f"{_SERVER}NoKeyCompactedTopicRecordsPerSec"] = Metric(
 
 
 def kafka_metrics() -> tuple[Metric, ...]:
-    """In the order of the documentation."""
+    """Returns the metrics in the order of the documentation."""
     return (*(each.metric for each in LOG_METRICS), *CLEANER_METRICS.values())

@@ -1,4 +1,4 @@
-"""The metrics of each subscription, and which field of its stats each is."""
+"""The metrics of each subscription, and the stats field of each metric."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, SUBSCRIPTION_LABELS
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionMetric:
-    """One sample for each subscription; `read` gets its block of the topic's stats."""
+    """A metric with one sample per subscription; `read` gets its block of the topic's stats."""
 
     metric: Metric
     read: Callable[[Stats], float]
 
 
 def _subscription(name: str, kind: str, unit: str, help: str, field: str) -> SubscriptionMetric:
-    """`field` of its stats; 0 where it has none."""
+    """Declares a metric read from the stats field `field`; 0 if that is missing."""
     metric = Metric(name, kind, unit, help, SUBSCRIPTION_LABELS)
     return SubscriptionMetric(metric, lambda stats: stats.get(field, 0))
 

@@ -1,4 +1,4 @@
-"""The metrics of each topic, and how each is read."""
+"""The metrics of each topic, and their values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ledgerfold.broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
 
 
 class TopicSource(NamedTuple):
-    """What a topic's values are read from. None: there is nothing to tell.
+    """The sources of a topic's values. None: no value.
 
-    `stats`: as `topics stats` shows them. `totals`: of its compactions.
+    `stats`: the output of `topics stats`. `totals`: those of its compactions.
     """
 
     stats: Stats
@@ -27,7 +27,7 @@ class TopicSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMetric:
-    """One sample for each topic, none where `read` gives None."""
+    """A metric with one sample per topic, none if `read` returns None."""
 
     metric: Metric
     read: Callable[[TopicSource], float | None]
@@ -42,7 +42,7 @@ def _topic(
 def _compaction(
     name: str, kind: str, unit: str, help: str, read: Callable[[TopicTotals], float]
 ) -> TopicMetric:
-    """Of a topic that was compacted since the broker started."""
+    """Declares a metric of topics that were compacted since the broker started."""
 
     def read_totals(source: TopicSource) -> float | None:
         return None if source.totals is None else read(source.totals)

@@ -14,7 +14,7 @@ from ledgerfold.broker.subscriptions.cursor_operations import (
     closed_before,
     expire_all,
     expire_messages,
-    nth_behind,
+    nth_after,
     skip_messages,
 )
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -214,7 +214,7 @@ def test_what_is_acknowledged_already_is_not_counted(lab: BrokerLab) -> None:
         ([1, 3], 99, 5),
     ):
         ranges = [Range(_before(positions[each]), positions[each]) for each in acknowledged]
-        found = nth_behind(lab.topic.log, EARLIEST, ranges, count)
+        found = nth_after(lab.topic.log, EARLIEST, ranges, count)
         assert found == positions[expected], (acknowledged, count)
 
 
