@@ -9,7 +9,7 @@ microseconds a line: seconds of CPU time with thousands of topics.)
   >>> nothing = tuple(None for _ in TOPIC_METRICS)
   >>> topic = TopicReading("n", "t", nothing, [subscription])
   >>> print(next(parts(Readings([topic], 0, 0, 0, 0))), end="")
-  # HELP pulsar_subscription_back_log Raw entries that are not acknowledged.
+  # HELP pulsar_subscription_back_log Unacknowledged raw entries.
   # TYPE pulsar_subscription_back_log gauge
   pulsar_subscription_back_log{cluster="standalone",namespace="n",topic="t",subscription="s"} 0
 """

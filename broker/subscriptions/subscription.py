@@ -6,15 +6,13 @@ the cursor writer makes the cursor durable (cursor_writer.py). All run on one ev
 Rules, as in Pulsar:
 
 * One type at a time: it is set by the first consumer and reset with the last one.
-* A second consumer of an Exclusive subscription is refused (SubscriptionBusy).
+* An Exclusive subscription refuses a second consumer (SubscriptionBusy).
 * Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). It is a property of
   the consumer, not of the subscription.
 * Cumulative acknowledgement needs Exclusive or Failover.
-* When the last consumer disconnects, entries it had not acknowledged are redelivered to the next
-  one, starting by the rule in broker/subscriptions/reading.py.
+* The next consumer gets the entries that the last one left unacknowledged (reading.py).
 * A seek disconnects all consumers with Moved and moves the cursor durably; then they may reconnect.
-* A non-durable subscription keeps its cursor in memory and is removed with its last consumer,
-  unless a seek disconnected that one.
+* A non-durable subscription is removed with its last consumer, unless a seek disconnected that one.
 """
 
 from __future__ import annotations
@@ -138,8 +136,7 @@ class Subscription:
     def durable_mark_delete(self) -> Position:
         """The position through which everything is durably acknowledged: trimming may delete it.
 
-        From the last record written, or the one being written if that is lower; never above
-        `mark_delete`. If not durable: `mark_delete`.
+        The last record written, or a lower one being written; never above `mark_delete`.
         """
         if not self.is_durable:
             return self.cursor.mark_delete
@@ -274,7 +271,7 @@ class Subscription:
     # The whole subscription
 
     def pass_over(self, through: Position) -> int:
-        """Acknowledges everything up to `through` on behalf of the connected consumers.
+        """Acknowledges everything up to `through` for all consumers.
 
         Returns how many entries left the backlog; 0 if it is closed.
         """
@@ -326,8 +323,7 @@ class Subscription:
     ) -> None:
         """Ends all consumers with `error` (Moved if None) and makes the cursor durable.
 
-        `keep_cursor` False: stops writing, because the subscription is being deleted.
-        Raises StorageError.
+        `keep_cursor` False: stops writing before a deletion. Raises StorageError.
         """
         self._closed = error or Moved(f"Topic {self.topic} was unloaded: connect again.")
         if self._writer is not None and not keep_cursor:
@@ -340,7 +336,7 @@ class Subscription:
                 await self._writer.stop()
 
     def fail(self, error: Exception) -> None:
-        """Ends all consumers with an error of reading or persisting; they may reconnect."""
+        """Ends all consumers with a read or persist error; they may reconnect."""
         if not isinstance(error, LedgerfoldError):
             _log.error("Subscription %s of %s failed", self.name, self.topic, exc_info=error)
             error = LedgerfoldError(f"Subscription {self.name!r} failed: {error!r}")

@@ -54,10 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Broker:
-    """The set of loaded topics and their shared resources.
-
-    Call start() before use and stop() after.
-    """
+    """The loaded topics and their shared resources. Used between start() and stop()."""
 
     def __init__(
         self,
@@ -150,10 +147,7 @@ class Broker:
     # -- called by topics -------------------------------------------------------------------
 
     def is_loaded(self, topic: NamedTopic) -> bool:
-        """Returns whether `topic` is the loaded topic of its name.
-
-        Neither unloaded nor replaced.
-        """
+        """Returns whether `topic` is still the loaded topic of its name."""
         return self._loaded(topic.name) is topic
 
     def rolled(self, topic: CompactableTopic) -> None:
@@ -167,10 +161,7 @@ class Broker:
     # -- topics ----------------------------------------------------------------------------
 
     def list_topics(self, namespace: str) -> list[str]:
-        """Returns the full display names, sorted.
-
-        Those of all namespaces if `namespace` is empty.
-        """
+        """Returns sorted display names, those of all namespaces if `namespace` is empty."""
         names = sorted(shown_topic(record.name) for record in self.metadata.topics())
         return [name for name in names if not namespace or namespace_of(name) == namespace]
 
@@ -186,10 +177,7 @@ class Broker:
         return found
 
     async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
-        """Returns the loaded Kafka topic with the full name `name`.
-
-        Raises TopicNotFound, NotAllowed for any other topic, Unavailable, StorageError.
-        """
+        """Raises TopicNotFound, NotAllowed for other topics, Unavailable, StorageError."""
         found = await self.any_topic(name, create=False, to_write=to_write)
         if isinstance(found, Topic):
             raise NotAllowed(IS_NOT_KAFKA.format(name))
@@ -203,10 +191,7 @@ class Broker:
         to_write: bool = False,
         kafka: Mapping[str, str] | None = None,
     ) -> AnyTopic:
-        """Returns a topic of either kind; see topic().
-
-        `kafka`: the settings for a new Kafka topic.
-        """
+        """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
         loaded = self._usable(name, to_write)
         while loaded is None:
             found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
@@ -225,7 +210,7 @@ class Broker:
 
     @asynccontextmanager
     async def _parent_locked(self, name: str) -> AsyncIterator[None]:
-        """Locks the partitioned topic that `name` belongs to while the partition is created."""
+        """Locks the partitioned topic that `name` belongs to while a partition is created."""
         partition = parse_partition(name)
         if partition is None or self.metadata.topic(name) is not None:
             yield
@@ -273,14 +258,11 @@ class Broker:
         return topic
 
     def _lock(self, name: str) -> asyncio.Lock:
-        """Returns the lock held during a load, unload, deletion or addition of partitions."""
+        """Returns the lock of loads, unloads, deletions and additions of partitions."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def create_topic(self, name: str, kafka: Mapping[str, str] | None = None) -> None:
-        """Creates a topic. `kafka`: the settings of a Kafka topic.
-
-        Raises TopicExists, NotAllowed, InvalidConfig.
-        """
+        """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
         self.partitions.check_creatable(name)
         await self.any_topic(name, to_write=True, kafka=kafka)
 
@@ -300,10 +282,7 @@ class Broker:
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
-        """Holds the loaded topic: it is neither unloaded nor deleted inside.
-
-        Raises Moved if it was unloaded before.
-        """
+        """Keeps the topic loaded inside. Raises Moved if it was unloaded before."""
         async with self._lock(name):
             topic = self.topics.get(name)
             if topic is None:
@@ -312,20 +291,14 @@ class Broker:
 
     @asynccontextmanager
     async def taken_out(self, name: str) -> AsyncIterator[AnyTopic | None]:
-        """Unloads the topic and prevents loading inside.
-
-        Yields the topic that was loaded, if any.
-        """
+        """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
         async with self._lock(name):
             topic = self._loaded(name)
             await self._unload(name)
             yield topic
 
     async def _unload(self, name: str) -> None:
-        """Unloads the topic.
-
-        On any failure it is unloaded too, and the next load finds what is durable.
-        """
+        """Unloads the topic even on a failure; the next load finds what is durable."""
         topic: AnyTopic | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
         if topic is None:
             return
@@ -358,10 +331,7 @@ class Broker:
     async def create_partitioned_topic(
         self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
     ) -> None:
-        """Creates the topic and its partitions. `kafka`: see create_topic().
-
-        Raises InvalidRequest, TopicExists.
-        """
+        """Raises InvalidRequest, TopicExists. `kafka`: see create_topic()."""
         if kafka is not None:
             await prepare_kafka_topic(self, name, kafka)
         async with self._partitions_held(name, partitions):
@@ -375,19 +345,13 @@ class Broker:
     async def update_partitioned_policies(
         self, name: str, update: Callable[[Policies], Policies]
     ) -> None:
-        """Replaces the policies by `update`.
-
-        Raises NotAllowed, TopicNotFound, and what `update` raises.
-        """
+        """Raises NotAllowed, TopicNotFound, and what `update` raises."""
         async with self._lock(name):
             await self.partitions.update_policies(name, update)
 
     @asynccontextmanager
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
-        """Locks the topic and its partitions.
-
-        No one else creates, loads or deletes one of them inside.
-        """
+        """Prevents others from creating, loading or deleting the topic and its partitions."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
         check_records(self.store, name)
         async with AsyncExitStack() as locks:
@@ -398,10 +362,7 @@ class Broker:
     async def _delete(
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
-        """Deletes the topics in one write.
-
-        Raises TopicBusy; then nothing has changed and no client was disconnected.
-        """
+        """Deletes the topics in one write. Raises TopicBusy; then nothing has changed."""
         check_records(self.store, *names)
         async with AsyncExitStack() as locks:
             for name in names:
