@@ -1,1 +1,1 @@
-"""What every room stands on: names, the clock, settings, work that goes on to its end."""
+"""Utilities used by all other packages: names, the clock, settings, shielding from cancellation."""

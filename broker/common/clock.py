@@ -1,24 +1,24 @@
-"""The broker's clock: what time it is, and waiting for a time to come.
+"""The broker's clock: the current time and timers.
 
-Whatever in the broker asks for the time or waits for it is given a Clock: publish and append times,
-ages of ledgers, retention, message TTL, delays of cursor writes, the monitors. (Limits on network
-calls and on the compactor's process are not emulated time: they stay the machine's.)
+All broker code that needs the time gets a Clock: publish and append times, ages of ledgers,
+retention, message TTL, delays of cursor writes, the monitors. (Time limits of network calls and of
+the compactor's process always use the machine's clock.)
 
-* `WallClock` is the machine's.
-* `ManualClock` stands until it is moved (`serve --test-clock`), and moves forwards only. A move
-  wakes all that has become due, in the order of its time but at the new time: what would have been
-  done several times on the way is done once. It is over when everybody whom it woke sleeps again or
-  has ended, so that its effects can be seen at once.
+* `WallClock` is the machine's clock.
+* `ManualClock` moves only on request (`serve --test-clock`), and only forwards. A move runs all
+  timers that have become due, in the order of their times but at the new time: periodic work that
+  would have been done several times is done once. The move returns when every task that it woke
+  sleeps again or has ended, so that its effects are visible at once.
 
-    >>> async def example() -> None:
-    ...     clock = ManualClock(1_000)
-    ...     clock.call_later(0.5, lambda: print("due"))
-    ...     await clock.move_to(1_499)
-    ...     print(clock.now_ms())
-    ...     await clock.move_to(1_500)
-    >>> asyncio.run(example())
-    1499
-    due
+  >>> async def example() -> None:
+  ...     clock = ManualClock(1_000)
+  ...     clock.call_later(0.5, lambda: print("due"))
+  ...     await clock.move_to(1_499)
+  ...     print(clock.now_ms())
+  ...     await clock.move_to(1_500)
+  >>> asyncio.run(example())
+  1499
+  due
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import Any, Protocol
 
 from ledgerfold.storage.errors import InvalidRequest
 
-# The last that can be written as a date.
+# The last time that can be formatted as a date.
 LAST_MS = 253_402_300_799_999
 
 
@@ -41,10 +41,10 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """Times are ms since the epoch; delays are seconds, as asyncio's."""
+    """A clock. Times are ms since the epoch; delays are seconds, as in asyncio."""
 
     def now_ms(self) -> int:
-        """May be asked by any thread."""
+        """Returns the time. Thread-safe."""
         ...
 
     async def sleep(self, delay_s: float) -> None: ...
@@ -52,7 +52,7 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The machine's."""
+    """The machine's clock."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -65,7 +65,7 @@ class WallClock:
 
 
 class _Due:
-    """A callback and its time, in the set of those that wait."""
+    """A pending callback and its time."""
 
     def __init__(
         self, at_ms: float, number: int, callback: Callable[[], object], waiting: set[_Due]
@@ -80,13 +80,13 @@ class _Due:
 
 
 class ManualClock:
-    """Stands at `now_ms` until move_to(). Used on one event loop, but for now_ms()."""
+    """A clock that moves only by move_to(). Used on one event loop, except for now_ms()."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
         self._numbers = count()
         self._waiting: set[_Due] = set()
-        # Tasks that a move woke and that have not gone back to sleep.
+        # Tasks that a move woke and that do not sleep again yet.
         self._awake: set[asyncio.Task[Any]] = set()
         self._all_asleep = asyncio.Event()
 
@@ -122,13 +122,16 @@ class ManualClock:
             self._all_asleep.set()
 
     async def move_to(self, now_ms: int) -> None:
-        """Raises InvalidRequest for a time that is past, or beyond the year 9999."""
+        """Moves the clock.
+
+        Raises InvalidRequest for an earlier time, or one beyond the year 9999.
+        """
         if now_ms < self._now_ms:
             raise InvalidRequest(
-                f"The clock stands at {self._now_ms} ms and moves forwards only, not to {now_ms}."
+                f"The clock is at {self._now_ms} ms and only moves forwards, not to {now_ms}."
             )
         if now_ms > LAST_MS:
-            raise InvalidRequest(f"{now_ms} ms lie beyond the year 9999, where calendars end here.")
+            raise InvalidRequest(f"{now_ms} ms is after the year 9999, the last that is supported.")
         self._now_ms = now_ms
         due = [each for each in self._waiting if each.order[0] <= now_ms]
         for each in sorted(due, key=attrgetter("order")):

@@ -1,12 +1,12 @@
-"""Topic and namespace names, as Pulsar's.
+"""Topic and namespace names, as in Pulsar.
 
-    >>> str(TopicName.parse("orders"))
-    'persistent://public/default/orders'
-    >>> TopicName.parse("sales/eu/orders").namespace
-    'sales/eu'
+  >>> str(TopicName.parse("orders"))
+  'persistent://public/default/orders'
+  >>> TopicName.parse("sales/eu/orders").namespace
+  'sales/eu'
 
-Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist there either.
-What other names must be, those of subscriptions say: broker/common/given_names.py.
+Source: Pulsar's TopicName and NamespaceName. Pulsar also has no form with two parts. The rules for
+other names, such as subscriptions': broker/common/given_names.py.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
-# The subscription that stands for compaction: its mark-delete is the horizon.
+# The subscription of compaction: its mark-delete is the horizon.
 COMPACTION_CURSOR = "__compaction"
-# Pulsar's NamedEntity: letters, digits and these; a local name may be longer and freer.
+# Pulsar's NamedEntity: letters, digits and these; a local name has fewer restrictions.
 _NAMED_ENTITY = re.compile(r"[-=:.\w]+", re.ASCII)
 _LOCAL_NAME_MAX = 1024
 
 
 class TopicName(NamedTuple):
-    """A full topic name, taken apart."""
+    """The parts of a full topic name."""
 
     domain: str
     tenant: str
@@ -35,10 +35,11 @@ class TopicName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> TopicName:
-        """Reads a full or a short name. Raises InvalidRequest.
+        """Parses a full or a short name. Raises InvalidRequest.
 
-        NOTE: the last part may hold slashes, since earlier versions stored topics of such names.
-        No request names one (`persistent_topic`): Pulsar reads four parts as those of its old form.
+        NOTE: the last part may contain slashes, since earlier versions stored topics with such
+        names. No request names one (`persistent_topic`): Pulsar parses four parts as its old
+        format.
         """
         domain, scheme, rest = name.partition("://")
         if not scheme:
@@ -46,7 +47,9 @@ class TopicName(NamedTuple):
             if "/" not in name:
                 rest = f"public/default/{name}"
         if domain not in (PERSISTENT, NON_PERSISTENT):
-            raise InvalidRequest(f"Topic {name!r}: the domain is persistent or non-persistent.")
+            raise InvalidRequest(
+                f"Topic {name!r}: the domain must be persistent or non-persistent."
+            )
         parts = rest.split("/", 2)
         if len(parts) != 3:
             raise _wrong_form(name)
@@ -69,18 +72,17 @@ class TopicName(NamedTuple):
 
 def _wrong_form(name: str) -> InvalidRequest:
     return InvalidRequest(
-        f"Topic {name!r}: write it as topic, tenant/namespace/topic or "
-        "persistent://tenant/namespace/topic."
+        f"Topic {name!r}: use topic, tenant/namespace/topic or persistent://tenant/namespace/topic."
     )
 
 
 def check_named_entity(part: str, name: str) -> None:
     if not _NAMED_ENTITY.fullmatch(part):
-        raise InvalidRequest(f"{name!r}: {part!r} may hold letters, digits, and - = : . _ only.")
+        raise InvalidRequest(f"{name!r}: {part!r} may contain only letters, digits, and - = : . _.")
 
 
 def namespace_of(topic: str) -> str:
-    """Of a full name."""
+    """Returns the namespace of a full name."""
     return TopicName.parse(topic).namespace
 
 
@@ -88,23 +90,23 @@ def parse_namespace(name: str) -> str:
     """Checks "tenant/namespace". Raises InvalidRequest."""
     parts = name.split("/")
     if len(parts) != 2:
-        raise InvalidRequest(f"Namespace {name!r}: write it as tenant/namespace.")
+        raise InvalidRequest(f"Namespace {name!r}: use tenant/namespace.")
     for part in parts:
         check_named_entity(part, name)
     return name
 
 
 def persistent_topic(name: str, doing: str = "used") -> str:
-    """The full name of a persistent topic.
+    """Returns the full name of a persistent topic.
 
-    Raises InvalidRequest for what is no topic's name, NotAllowed for a non-persistent one.
+    Raises InvalidRequest for an invalid name, NotAllowed for a non-persistent topic.
     """
     parsed = TopicName.parse(name)
     if "/" in parsed.local:
         raise _wrong_form(name)
     if parsed.domain != PERSISTENT:
         raise NotAllowed(
-            f"{parsed} cannot be {doing}: only persistent topics are stored, and only what is "
-            "stored can be compacted. Use persistent://."
+            f"{parsed} cannot be {doing}: only persistent topics are stored, and only stored "
+            "topics can be compacted. Use persistent://."
         )
     return str(parsed)

@@ -1,22 +1,22 @@
-"""Work that goes on to its end though its caller goes away.
+"""Shielding: coroutines that run to completion even if their caller is cancelled.
 
-A call whose client has hung up is cancelled at whatever it waits for. Half of a deletion, an unload
-or a flush must not be all that is ever done of it: a thread cannot be called back, and what has
-been taken out of memory must get to the disk.
+A call whose client has disconnected is cancelled at its current await. A deletion, an unload or a
+flush must not stop halfway: a thread cannot be interrupted, and state removed from memory must
+reach the disk.
 
-    >>> async def unload() -> None:
-    ...     await asyncio.sleep(0)
-    ...     print("unloaded")
-    >>> async def example() -> None:
-    ...     caller = asyncio.create_task(run_to_completion(unload()))
-    ...     await asyncio.sleep(0)
-    ...     caller.cancel()
-    ...     await asyncio.wait([caller])
-    ...     await asyncio.sleep(0)
-    >>> asyncio.run(example())
-    unloaded
+  >>> async def unload() -> None:
+  ...     await asyncio.sleep(0)
+  ...     print("unloaded")
+  >>> async def example() -> None:
+  ...     caller = asyncio.create_task(run_to_completion(unload()))
+  ...     await asyncio.sleep(0)
+  ...     caller.cancel()
+  ...     await asyncio.wait([caller])
+  ...     await asyncio.sleep(0)
+  >>> asyncio.run(example())
+  unloaded
 
-Bound: what is on its way is what was asked for; each piece ends by itself.
+Bound: one task per call in progress; each ends without intervention.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ from typing import Any, ParamSpec, TypeVar
 
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
-# The loop itself keeps no task alive.
-_on_their_way: set[asyncio.Task[Any]] = set()
+# The event loop holds only weak references to tasks.
+_in_progress: set[asyncio.Task[Any]] = set()
 _log = logging.getLogger(__name__)
 
 
 async def run_to_completion(work: Coroutine[Any, Any, _T]) -> _T:
-    """What `work` gives or raises. A caller that is cancelled does not cancel it."""
+    """Runs `work` and returns or raises its result.
+
+    Cancelling the caller does not cancel `work`.
+    """
     task = asyncio.get_running_loop().create_task(work)
-    _on_their_way.add(task)
-    task.add_done_callback(_on_their_way.discard)
+    _in_progress.add(task)
+    task.add_done_callback(_in_progress.discard)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        task.add_done_callback(_tell)
+        task.add_done_callback(_log_error)
         raise
 
 
 def runs_to_completion(
     function: Callable[_P, Coroutine[Any, Any, _T]],
 ) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """Decorates a coroutine function: each call goes to its end."""
+    """Decorates a coroutine function so that each call runs to completion."""
 
     @functools.wraps(function)
     async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -58,7 +61,7 @@ def runs_to_completion(
     return call
 
 
-def _tell(task: asyncio.Task[Any]) -> None:
-    """Nobody waits for it any more."""
+def _log_error(task: asyncio.Task[Any]) -> None:
+    """Logs the error of work whose caller was cancelled."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.warning("What a caller did not wait for failed: %s", error)
+        _log.warning("Work failed after its caller was cancelled: %s", error)

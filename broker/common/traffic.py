@@ -1,4 +1,4 @@
-"""Who is at the other end of a stream, and what went to them: as stats show it. Pure.
+"""The peer and the traffic of a stream, as shown in stats. Pure.
 
 >>> Peer("127.0.0.1:45414", 1_700_000_000_000).stats()["address"]
 '/127.0.0.1:45414'
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def iso_time(time_ms: int) -> str:
-    """As Pulsar writes times; as a number, where no calendar has the day.
+    """Formats a time as in Pulsar; as a number if it is outside the calendar.
 
     >>> iso_time(1_795_245_390_612), iso_time(253_402_300_800_000)
     ('2026-11-21T07:16:30.612Z', '253402300800000 ms')
@@ -30,14 +30,14 @@ def iso_time(time_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`address`: host and port. `metadata`: what the client said of itself."""
+    """The client of a stream. `address`: host and port. `metadata`: as sent by the client."""
 
     address: str = ""
     connected_ms: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def stats(self) -> dict[str, Any]:
-        """With Pulsar's field names."""
+        """Returns the stats with Pulsar's field names."""
         return {
             "address": f"/{self.address}",
             "connectedSince": iso_time(self.connected_ms),
@@ -47,7 +47,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Traffic:
-    """What was sent to a consumer or a reader. Times in ms since the epoch; 0: never."""
+    """The traffic to a consumer or a reader. Times in ms since the epoch; 0: never."""
 
     messages: int = 0
     entries: int = 0
@@ -65,7 +65,7 @@ class Traffic:
         )
 
     def stats(self) -> dict[str, int]:
-        """The part that consumers and subscriptions share, with Pulsar's field names."""
+        """Returns the fields that consumers and subscriptions share, with Pulsar's names."""
         return {
             "msgOutCounter": self.messages,
             "bytesOutCounter": self.bytes,

@@ -1,1 +1,1 @@
-"""When a compaction runs, what it covers, how it is committed; the worker that carries it out."""
+"""Compaction control: the schedule, the range and the commit of runs."""

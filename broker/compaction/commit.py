@@ -1,14 +1,13 @@
-"""What a compaction takes from a topic and gives back to it: the snapshot and the commit.
+"""The snapshot and the commit of a compaction.
 
-1. The snapshot seals the open segment; what is published later belongs to the next run. Its input
-   is the compacted ledger and the raw segments behind its horizon, never the whole topic. A range
-   that they do not hold without a gap is refused (broker/compaction/coverage.py), as is one with
-   damage.
-2. The commit asks both questions again, and whether the view is still the one that the run began
-   with. Then it makes what the run wrote the topic's view, in one synced batch: the new ledger, the
-   horizon, the run's record, and the old ledger marked for deletion. Its files go when no read
-   holds it any more.
-3. Compaction is disabled again by dropping the view, in one batch, too.
+1. The snapshot seals the open segment; later entries belong to the next run. Its input is the
+   compacted ledger and the raw segments after its horizon, never the whole topic. A range that they
+   do not cover without a gap is refused (broker/compaction/coverage.py), as is a damaged one.
+2. The commit repeats both checks, and checks that the view is still the one that the run began
+   with. Then it makes the run's output the topic's view in one synced batch: the new ledger, the
+   horizon, the run's record, and the old ledger marked for deletion. The old files are deleted when
+   no read pins them.
+3. Disabling compaction drops the view, also in one batch.
 
 Rules: docs/ARCHITECTURE.md, "A compaction".
 """
@@ -36,7 +35,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, RunRecord, SegmentRecord, To
 
 
 class ViewedTopic(Protocol):
-    """What the snapshot and the commit need of a topic (broker/topics/topic.py)."""
+    """The part of a topic that the snapshot and the commit use (broker/topics/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -53,7 +52,7 @@ class ViewedTopic(Protocol):
     def emulation(self) -> Emulation: ...
     async def trim(self) -> int: ...
     def remove_files(self, ledger_id: int) -> None:
-        """Of a ledger that nobody names any more."""
+        """Removes the files of an unreferenced ledger."""
         ...
 
 
@@ -65,20 +64,20 @@ class TopicSnapshot(NamedTuple):
     horizon: Position
     horizon_previous: Position | None
     previous_ledger_id: int
-    # The horizon, unless it was moved by hand: raw entries up to there are not read.
+    # The horizon, or a cursor moved by an administrator: raw entries through it are not read.
     raw_after: Position
-    # Retention removed what lies before it, from the compacted ledger, too.
+    # Retention removed everything below it, from the compacted ledger too.
     floor: Position
-    # Which load of the topic it is of.
+    # Identifies a load of the topic.
     epoch: int
 
 
 async def snapshot(topic: ViewedTopic, *, again: bool = False) -> TopicSnapshot | None:
-    """None: there is nothing to compact, unless the view is to be compacted `again`.
+    """Returns a run's input; None if there is nothing to compact and not `again`.
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
-    CompactionFailed when an entry of the range is in no sealed segment, or `__compaction` was moved
-    beyond all there is.
+    CompactionFailed if an entry of the range is in no sealed segment, or `__compaction` was moved
+    after all entries.
     """
     log = topic.log
     log.check_compacted()
@@ -95,8 +94,8 @@ async def snapshot(topic: ViewedTopic, *, again: bool = False) -> TopicSnapshot 
     elif covered < last <= after:
         raise CompactionFailed(
             "phase one",
-            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and nothing was published "
-            "since that a run could end with. Publish, or move it back.",
+            f"it timed out: {COMPACTION_CURSOR} was moved to {after}, and no later entry exists "
+            "for a run to end with. Publish, or move it back.",
         )
     raw = [
         segment
@@ -128,17 +127,17 @@ def _check_range(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:
         if damage is not None and is_in_range:
             raise damage
     raw = snapshot.segments[snapshot.compacted_segments :]
-    check_coverage(ledgers, raw, after=after, upto=snapshot.horizon)
+    check_coverage(ledgers, raw, after=after, through=snapshot.horizon)
 
 
 async def commit(
     topic: ViewedTopic, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
 ) -> None:
-    """`snapshot`: what the run began with.
+    """Publishes a run's output. `snapshot`: its input.
 
-    Raises CompactionFenced when the topic is not loaded any more or shows another view, Corruption
-    and MissingFile when the files are not what the manifest says, and what snapshot() raises.
-    Nothing has changed then.
+    Raises CompactionFenced if the topic is no longer loaded or has another view, Corruption and
+    MissingFile if the files do not match the manifest, and what snapshot() raises. Nothing has
+    changed then.
     """
     ledger = await asyncio.to_thread(_verified, topic, run, manifest)
     previous = topic.log.horizon
@@ -161,7 +160,7 @@ async def commit(
         await topic.stored.change(edit, applied)
     except Moved as error:
         raise CompactionFenced(f"{topic.name} was unloaded while it was compacted.") from error
-    # As in Pulsar, a cursor that stays in its ledger sets off no trimming.
+    # As in Pulsar, a cursor that stays in its ledger triggers no trimming.
     if run.horizon.ledger_id != (previous or topic.log.first_position()).ledger_id:
         await topic.trim()
 
@@ -181,15 +180,15 @@ def _check_unchanged(topic: ViewedTopic, snapshot: CompactionSnapshot) -> None:
             f"{topic.name} was unloaded, or its disk failed, while it was compacted."
         )
     if topic.stored.record.epoch != snapshot.epoch:
-        raise CompactionFenced(f"{topic.name} was loaded anew while it was compacted.")
+        raise CompactionFenced(f"{topic.name} was reloaded while it was compacted.")
     view = topic.log.view
     if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
-        raise CompactionFenced(f"{topic.name} has got another compacted view meanwhile.")
+        raise CompactionFenced(f"{topic.name} got another compacted view during the run.")
     _check_range(topic, snapshot)
 
 
 async def drop(topic: ViewedTopic) -> None:
-    """The compacted view and its cursor go. While no run of the topic is on its way."""
+    """Drops the compacted view and its cursor, while no run of the topic is running."""
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
         record.compaction_cursor = False
@@ -199,7 +198,7 @@ async def drop(topic: ViewedTopic) -> None:
 
 
 def forget_compacted(topic: ViewedTopic, changed: TopicRecord, batch: MetadataBatch) -> None:
-    """In `changed` and `batch`: the topic has no compacted view any more."""
+    """Removes the compacted view from the record `changed`, in `batch`."""
     if changed.HasField("compacted"):
         topic.store.mark_deleting(changed.compacted.ledger_id, batch)
     changed.ClearField("compacted")
@@ -208,8 +207,9 @@ def forget_compacted(topic: ViewedTopic, changed: TopicRecord, batch: MetadataBa
 
 
 def show(topic: ViewedTopic) -> None:
-    """Makes the record, as it has become, what reads see. The old view's ledger goes with its last
-    read. (Not before: a batch that failed must leave nothing for a later one to publish.)
+    """Switches reads to the recorded view. The old view's ledger is deleted with its last read.
+
+    (Not before: a failed batch must leave nothing for a later one to publish.)
     """
     previous = topic.log.renew_view()
     if previous.ledger_id >= 0:

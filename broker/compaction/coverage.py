@@ -1,14 +1,14 @@
-"""Whether the segments of a compaction hold every entry of its range. Pure.
+"""A check that a compaction's segments contain every entry of its range. Pure.
 
-What lies at or below the horizon is read from the compacted ledger for ever, and raw ledgers that
-it has passed may go: so an entry that a run did not see, however that came about, would be lost.
-The snapshot asks before a run begins, the commit asks again before anything changes.
+Everything at or below the horizon is always read from the compacted ledger, and passed raw ledgers
+may be deleted: so an entry that a run did not see, for whatever reason, would be lost. The snapshot
+checks before a run begins, the commit checks again before anything changes.
 
-    >>> from ledgerfold.storage.entry import EARLIEST
-    >>> segment = SegmentRecord(last={"ledger_id": 1, "entry_id": 4})
-    >>> segment.first.ledger_id = 1
-    >>> log = [LedgerRecord(ledger_id=1, segments=[segment])]
-    >>> check_coverage(log, [segment], after=EARLIEST, upto=Position(1, 4))
+  >>> from ledgerfold.storage.entry import EARLIEST
+  >>> segment = SegmentRecord(last={"ledger_id": 1, "entry_id": 4})
+  >>> segment.first.ledger_id = 1
+  >>> log = [LedgerRecord(ledger_id=1, segments=[segment])]
+  >>> check_coverage(log, [segment], after=EARLIEST, through=Position(1, 4))
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ def check_coverage(
     segments: Sequence[SegmentRecord],
     *,
     after: Position,
-    upto: Position,
+    through: Position,
 ) -> None:
-    """Raises CompactionFailed unless sealed `segments` hold each entry p, after < p <= upto.
+    """Raises CompactionFailed unless sealed `segments` contain each entry p, after < p <= through.
 
-    Entries that a repair gave up (`lost` of their ledger's record) are not asked for.
+    Entries that a repair gave up (`lost` in the ledger's record) are not required.
     """
     for ledger in ledgers:
         last = last_entry(ledger)
-        if last is None or last <= after or ledger.ledger_id > upto.ledger_id:
+        if last is None or last <= after or ledger.ledger_id > through.ledger_id:
             continue
         first = max(Position(ledger.ledger_id, 0), after.next)
-        missing = _first_missing(first, min(last, upto), _held(ledger, segments))
+        missing = _first_missing(first, min(last, through), _held(ledger, segments))
         if missing is not None:
             raise CompactionFailed(
                 "snapshot",
-                f"entry {missing} lies in the range up to {upto}, and no sealed segment of the run "
-                "holds it. Nothing was changed; compact again.",
+                f"entry {missing} is in the range through {through}, but in no sealed segment of "
+                "the run. Nothing was changed; compact again.",
             )
 
 
 def _held(ledger: LedgerRecord, segments: Sequence[SegmentRecord]) -> list[tuple[int, int]]:
-    """The entry ids that are there, or given up: first and last of each stretch, in order."""
+    """Returns the first and last entry id of each contained or given-up range, in order."""
     sealed = (
         (segment.first.entry_id, segment.last.entry_id)
         for segment in segments

@@ -1,19 +1,19 @@
-"""Moving `__compaction` by hand: reset-cursor, skip, clear-backlog, expiry by its name.
+"""Manual moves of `__compaction`: reset-cursor, skip, clear-backlog and expiry by its name.
 
-Refused, unless the profile wants what Pulsar 4 does (docs/PROFILES.md, rule 6.6). There:
+Refused, unless the profile follows Pulsar 4 (docs/PROFILES.md, rule 6.6). In that case:
 
-* The mark-delete moves at once, and trimming and thresholds go by it. The view that is shown stays
-  until the topic is loaded anew: then it is the horizon that reads are routed by.
-* The next run reads the compacted ledger and the raw entries behind the mark-delete, or the horizon
-  if that is further: what it passed, and no run had seen, is left out for good. When all there is
-  has been passed so, the run fails: Pulsar's waits in vain until its time is up.
-* Skip and clear-backlog take the cursor's properties, the compacted ledger's id among them: the
-  next load finds none, as after a truncation (broker/topics/trimming.py), unless a run came in
+* The mark-delete moves at once, and trimming and thresholds use it. The current view stays until
+  the topic is reloaded: then reads are routed by the moved position as horizon.
+* The next run reads the compacted ledger and the raw entries after the mark-delete, or after the
+  horizon if that is later: passed entries that no run had read are permanently left out. When all
+  entries have been passed this way, the run fails: Pulsar's waits until it times out.
+* Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id: the
+  next load finds none, as after a truncation (broker/topics/trimming.py), unless a run committed in
   between.
-* A run that is committed makes good for everything, also one that was on its way.
+* A committed run restores the normal state, even one that was running during the move.
 
 Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and
-what a Pulsar 4.0.7 answered.
+the observed behaviour of Pulsar 4.0.7.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.cursor_operations import check_limit, closed_before, nth_behind
+from ledgerfold.broker.subscriptions.cursor_operations import check_limit, closed_before, nth_after
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -40,7 +40,7 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 
 
 class CompactedTopic(Protocol):
-    """What is needed of a topic (broker/topics/topic.py)."""
+    """The part of a topic that these operations use (broker/topics/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -56,9 +56,9 @@ class CompactedTopic(Protocol):
 
 
 async def reset(topic: CompactedTopic, start: StartPosition) -> None:
-    """Moves it to before `start`, forwards or backwards, durably; not beyond the end.
+    """Moves the cursor durably to before `start`, forwards or backwards, but not beyond the end.
 
-    Raises NotAllowed (the profile), SubscriptionNotFound, Moved (the topic was unloaded),
+    Raises NotAllowed (by the profile), SubscriptionNotFound, Moved (the topic was unloaded),
     StorageError.
     """
     check_may_move(topic)
@@ -70,9 +70,9 @@ async def reset(topic: CompactedTopic, start: StartPosition) -> None:
 
 
 async def expire(topic: CompactedTopic, limit_ms: int) -> int:
-    """Passes what is older than `limit_ms`, durably; how many entries that were.
+    """Passes entries older than `limit_ms`, durably; returns how many.
 
-    Raises NothingExpired when nothing is behind it, and what reset() raises.
+    Raises NothingExpired if no entry follows it, and what reset() raises.
     """
     check_limit(limit_ms)
     check_may_move(topic)
@@ -85,16 +85,16 @@ async def expire(topic: CompactedTopic, limit_ms: int) -> int:
 
 
 async def skip(topic: CompactedTopic, entries: int) -> int:
-    """Passes so many entries, or as many as there are; how many it were. Raises as reset()."""
+    """Passes up to `entries` entries and returns how many. Raises like reset()."""
     if entries < 1:
-        raise InvalidRequest(f"Skip {entries}? 1 is the least.")
+        raise InvalidRequest(f"Cannot skip {entries} entries; minimum: 1.")
     check_may_move(topic)
-    upto = nth_behind(topic.log, topic.compaction_mark_delete, (), entries)
-    return await _pass(topic, upto, keeps_view=False)
+    through = nth_after(topic.log, topic.compaction_mark_delete, (), entries)
+    return await _pass(topic, through, keeps_view=False)
 
 
 async def clear(topic: CompactedTopic) -> int:
-    """Passes everything there is; how many entries that were. Raises as reset()."""
+    """Passes all entries and returns how many. Raises like reset()."""
     check_may_move(topic)
     return await _pass(topic, topic.log.last_position(), keeps_view=False)
 
@@ -103,23 +103,26 @@ def check_may_move(topic: CompactedTopic) -> None:
     """Raises NotAllowed, SubscriptionNotFound."""
     if not topic.emulation().compaction_cursor_moves:
         raise NotAllowed(
-            f"{COMPACTION_CURSOR} moves with compactions only, for what it passes, and no run has "
-            "seen, would be lost. Trigger one, or delete it. (Profile pulsar-4 moves it.)"
+            f"Only compactions move {COMPACTION_CURSOR}: entries that it passes and no run has "
+            "read would be lost. Trigger one, or delete it. (Profile pulsar-4 moves it.)"
         )
     if not topic.stored.record.compaction_cursor:
         raise SubscriptionNotFound(topic.name, COMPACTION_CURSOR)
 
 
-async def _pass(topic: CompactedTopic, upto: Position, *, keeps_view: bool = True) -> int:
-    """Forwards only."""
+async def _pass(topic: CompactedTopic, through: Position, *, keeps_view: bool = True) -> int:
+    """Moves the cursor forwards only."""
     before = topic.compaction_mark_delete
-    after = max(before, upto)
+    after = max(before, through)
     await _move(topic, after, keeps_view=keeps_view)
     return topic.log.entries_between(before, after)
 
 
 async def _move(topic: CompactedTopic, mark_delete: Position, *, keeps_view: bool = True) -> None:
-    """One synced write. Raises what check_may_move() raises, Moved, DiskFailure."""
+    """Moves the cursor in one synced write.
+
+    Raises what check_may_move() raises, Moved, DiskFailure.
+    """
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
         check_may_move(topic)

@@ -1,18 +1,18 @@
-"""Whether a run would have anything to do: news, or another strategy than the view's. Pure.
+"""A check whether a run has work: new entries, or another strategy than the view's. Pure.
 
-* What was published since the horizon is news. So is damage: the run tells it. So is that there is
-  nothing, the first time: a run says so with its success.
-* The view stays as its run made it, until another run makes it anew. So a strategy, or settings,
-  or rules of another version, that differ from that run's are a reason for one; and a strategy
-  whose result changes by itself always is: one that heeds the time, and one of one's own, whose
-  code nobody here knows.
+* Entries published since the horizon are new. Damage also counts, because the run reports it. So
+  does an empty topic the first time: a run records that with its success.
+* The view stays as its run wrote it until another run. So a run is due if the strategy, its
+  settings, or its version differ from that run's; and always for a strategy whose result can change
+  without new entries: one that depends on the time, and a user-defined one, whose code is unknown
+  here.
 
-    >>> topic = TopicRecord(compacted={"run_number": 7})
-    >>> runs = [RunRecord(number=7, strategy="event-time", strategy_version="1")]
-    >>> is_outdated(topic, runs, CompactionStrategy(name="event-time"))
-    False
-    >>> is_outdated(topic, runs, CompactionStrategy(name="publishing-order"))
-    True
+  >>> topic = TopicRecord(compacted={"run_number": 7})
+  >>> runs = [RunRecord(number=7, strategy="event-time", strategy_version="1")]
+  >>> is_outdated(topic, runs, CompactionStrategy(name="event-time"))
+  False
+  >>> is_outdated(topic, runs, CompactionStrategy(name="publishing-order"))
+  True
 """
 
 from __future__ import annotations
@@ -28,25 +28,27 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactionStrategy, Run
 def is_outdated(
     topic: TopicRecord, runs: Iterable[RunRecord], strategy: CompactionStrategy
 ) -> bool:
-    """Whether the strategy may leave something else of the same data than the run that made the
-    topic's view did. (Nobody can tell where that run's record is gone.)
+    """Returns whether the strategy may keep other entries of the same data than the view's run did.
+
+    True if that run's record was deleted.
     """
     if not topic.HasField("compacted"):
         return False
-    made = next((run for run in runs if run.number == topic.compacted.run_number), None)
+    current = next((run for run in runs if run.number == topic.compacted.run_number), None)
     known = listed(strategy.name)
-    if made is None or known is None or known.heeds_time:
+    if current is None or known is None or known.heeds_time:
         return True
-    if made.strategy_version not in ("", str(known.version)):
+    if current.strategy_version not in ("", str(known.version)):
         return True
-    return made.strategy != strategy.name or dict(made.strategy_settings) != dict(strategy.settings)
+    settings = dict(current.strategy_settings)
+    return current.strategy != strategy.name or settings != dict(strategy.settings)
 
 
 def has_news(topic: CompactableTopic, runs: Sequence[RunRecord]) -> bool:
-    """`runs`: those that the status speaks of.
+    """Returns whether a run would find something new. `runs`: those that the status covers.
 
-    Counts entries instead of comparing positions: a ledger that was rolled and is still empty has a
-    last position beyond the horizon, but nothing in it.
+    Counts entries instead of comparing positions: a rolled, still empty ledger has a last position
+    beyond the horizon, but no entries.
     """
     log = topic.log
     if log.has_damage or log.entries_between(log.horizon or EARLIEST, log.last_position()):

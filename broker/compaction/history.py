@@ -1,11 +1,11 @@
-"""The durable history of compactions: run records, and what Pulsar's status and stats make of them.
+"""The durable history of compactions: run records, and Pulsar's status and stats derived from them.
 
 A record is written when a run is queued, when it starts, when its ledger id is known and when it
 ends. The end of a successful run is not written here: it belongs to the batch that publishes the
 view (Topic.commit_compaction). The last RUNS_KEPT runs of a topic are kept.
 
-Pulsar keeps the status in memory and forgets it at each load; the history survives, so that a run
-which failed or was cut off by a restart can still be asked about.
+Pulsar keeps the status in memory and forgets it at each load; the history persists, so that a run
+which failed or was interrupted by a restart can still be queried.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from ledgerfold.v1.records_pb2 import (
 
 RUNS_KEPT = 100
 BROKER_RESTARTED = "BROKER_RESTARTED"
-RESTARTED_MESSAGE = "The broker stopped while the run was on its way."
-# Reasons that say nothing about the data or the worker: such a run neither failed nor succeeded.
-_NOBODYS_FAULT = frozenset({BROKER_RESTARTED, "COMPACTION_FENCED"})
-_ON_THE_WAY: Final = (RUN_STATE_QUEUED, RUN_STATE_RUNNING)
+RESTARTED_MESSAGE = "The broker stopped during the run."
+# Reasons unrelated to the data or the worker: these runs neither failed nor succeeded.
+_EXTERNAL_REASONS = frozenset({BROKER_RESTARTED, "COMPACTION_FENCED"})
+_UNFINISHED: Final = (RUN_STATE_QUEUED, RUN_STATE_RUNNING)
 
 
 class CompactionStats(NamedTuple):
     """Pulsar's `compaction` block of the topic stats. Times in ms; 0: not yet.
 
-    And, what Pulsar's has not: the last run that ended, the strategy in force for the next.
+    In addition to Pulsar's: the last ended run, and the strategy in force for the next.
     """
 
     removed_events: int = 0
@@ -53,20 +53,20 @@ class CompactionStats(NamedTuple):
 
 
 class CompactionHistory:
-    """Reads and writes run records. Every write is one synced batch."""
+    """The store of run records. Every write is one synced batch."""
 
     def __init__(
         self, metadata: MetadataStore, executor: Callable[[], Executor], clock_ms: Callable[[], int]
     ) -> None:
         self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
-        # Ends of runs that the disk did not take, by topic and number: told all the same, and
-        # written with the next record that it takes.
+        # Ends of runs that the disk refused, by topic and number: reported nevertheless, and
+        # written with the next successful record.
         self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
     async def queue(
         self, stored: StoredTopic, trigger: RunTrigger, strategy: CompactionStrategy
     ) -> RunRecord:
-        """Gives out the next run number and records it; the oldest record beyond RUNS_KEPT goes.
+        """Assigns the next run number and records it; deletes the oldest record beyond RUNS_KEPT.
 
         Raises Moved (the topic was unloaded), DiskFailure.
         """
@@ -92,9 +92,9 @@ class CompactionHistory:
         return queued
 
     async def save(self, run: RunRecord) -> None:
-        """Writes the record as it is, unless the topic was deleted meanwhile.
+        """Writes the record in its current state, unless the topic was deleted meanwhile.
 
-        (Which waits for the run's end before it deletes anything.)
+        (A deletion waits for the run's end first.)
         """
         if self._metadata.topic(run.topic) is None:
             return
@@ -117,19 +117,19 @@ class CompactionHistory:
         batch.put_run(run)
 
     def forget(self, topic: str) -> None:
-        """It was deleted; one that is made again under its name counts its runs anew."""
+        """Drops unsaved records of a deleted topic; a new topic of its name counts runs from 1."""
         for key in [key for key in self._unsaved if key[0] == topic]:
             del self._unsaved[key]
 
     def close_interrupted(self, is_alive: Callable[[RunRecord], bool]) -> int:
-        """At the broker's start: runs that a dead process left on their way end as ERROR.
+        """Ends runs that a dead process left unfinished as ERROR; called at the broker's start.
 
-        `is_alive`: for a run that this process began already. Returns how many ended.
+        `is_alive`: returns whether this process already began the run. Returns how many ended.
         """
         interrupted = [
             run
             for run in self._metadata.runs(None)
-            if run.state in _ON_THE_WAY and not is_alive(run)
+            if run.state in _UNFINISHED and not is_alive(run)
         ]
         if not interrupted:
             return 0
@@ -140,12 +140,15 @@ class CompactionHistory:
         return len(interrupted)
 
     def oldest_first(self, topic: str | None) -> list[RunRecord]:
-        """Of one topic, or all."""
+        """Returns the runs of one topic, or of all."""
         runs = self._metadata.runs(topic)
         return [self._unsaved.get((run.topic, run.number), run) for run in runs]
 
     def runs(self, *topics: str, limit: int = 0) -> list[RunRecord]:
-        """Newest first, by the time they were queued; no topics: of all. Limit 0: all."""
+        """Returns runs of the topics (none given: all), newest first by queueing time.
+
+        Limit 0: all.
+        """
         runs = [run for topic in topics or (None,) for run in self.oldest_first(topic)]
         newest_first = sorted(runs, key=lambda run: (run.queued_ms, run.number), reverse=True)
         return newest_first[:limit] if limit > 0 else newest_first
@@ -157,15 +160,15 @@ def mark_interrupted(run: RunRecord, ended_ms: int) -> None:
 
 
 def duration_ms(run: RunRecord) -> int:
-    """How long a run that has ended took; 0 when it never started, or the clock was set back."""
+    """Returns how long an ended run took; 0 if it never started, or the clock was set back."""
     return max(0, run.ended_ms - (run.started_ms or run.ended_ms))
 
 
 def stats_of(runs: Iterable[RunRecord]) -> CompactionStats:
-    """From runs, oldest first. A success does not clear the failure's time, nor the other way."""
+    """Derives stats from runs, oldest first. Success and failure times do not clear each other."""
     stats = CompactionStats()
     for run in runs:
-        if run.state in _ON_THE_WAY:
+        if run.state in _UNFINISHED:
             continue
         stats = stats._replace(duration_ms=duration_ms(run))
         if run.state == RUN_STATE_SUCCESS:
@@ -177,22 +180,23 @@ def stats_of(runs: Iterable[RunRecord]) -> CompactionStats:
 
 
 def last_ended(runs: Sequence[RunRecord]) -> RunRecord | None:
-    """Of runs, oldest first."""
-    return next((run for run in reversed(runs) if run.state not in _ON_THE_WAY), None)
+    """Returns the last ended run of `runs`, oldest first."""
+    return next((run for run in reversed(runs) if run.state not in _UNFINISHED), None)
 
 
 def failures_in_a_row(runs: Sequence[RunRecord]) -> tuple[int, int]:
-    """How many of the latest runs (oldest first) failed or were cancelled, and when the last ended.
+    """Counts the latest runs (oldest first) that failed or were cancelled.
 
-    Runs cut off by an unload or a restart of the broker are passed over.
+    Returns the last end time too.
+    Runs interrupted by an unload or a restart of the broker are skipped.
     """
     count = ended_ms = 0
     for run in reversed(runs):
         if run.state not in (RUN_STATE_ERROR, RUN_STATE_CANCELLED):
             break
-        if run.error_reason in _NOBODYS_FAULT:
+        if run.error_reason in _EXTERNAL_REASONS:
             continue
         count += 1
-        # Of the latest: the clock may have been set back since an earlier one.
+        # That of the latest run: the clock may have been set back since an earlier one.
         ended_ms = ended_ms or run.ended_ms
     return count, ended_ms

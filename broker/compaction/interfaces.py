@@ -1,8 +1,8 @@
-"""What compaction control needs of the rest of the broker, and no more.
+"""The parts of the broker that compaction control uses.
 
-The scheduler, a run and the threshold monitor are written against these protocols, so that each can
-be tested without a broker, without files and without Spark. broker/topics/broker.py,
-broker/topics/topic.py and broker/worker/supervisor.py satisfy them.
+The scheduler, a run and the threshold monitor depend on these protocols, so that each can be tested
+without a broker, files or Spark. broker/topics/broker.py, broker/topics/topic.py and
+broker/worker/supervisor.py satisfy them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CompactionSnapshot(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Of the topic: another one when it was loaded anew."""
+        """The topic's epoch, which changes with each load."""
         ...
 
 
@@ -60,7 +60,7 @@ class CompactableLog(Protocol):
     @property
     def has_damage(self) -> bool: ...
     def last_position(self) -> Position: ...
-    def entries_between(self, after: Position, upto: Position) -> int: ...
+    def entries_between(self, after: Position, through: Position) -> int: ...
 
 
 class CompactableTopic(Protocol):
@@ -73,31 +73,34 @@ class CompactableTopic(Protocol):
     @property
     def log(self) -> CompactableLog: ...
     def own_policies(self) -> Policies:
-        """Those set on it, or on the partitioned topic that it belongs to."""
+        """Returns the policies set on it, or on the partitioned topic that it belongs to."""
         ...
 
     def policies(self) -> Policies:
-        """The effective ones."""
+        """Returns the effective policies."""
         ...
 
     def emulation(self) -> Emulation:
-        """The profile's fields in force."""
+        """Returns the profile's fields in force."""
         ...
 
     def compaction_backlog_bytes(self) -> int: ...
     async def enable_compaction_cursor(self) -> None: ...
 
-    # Number of the last run given out before the topic was loaded.
+    # The last run number assigned before the topic was loaded.
     last_run_before_load: int
 
     async def snapshot_for_compaction(self, *, again: bool = False) -> CompactionSnapshot | None:
-        """Seals the open segment. None: nothing to compact. `again`: the view is, without news."""
+        """Seals the open segment; returns None if there is nothing to compact and not `again`."""
         ...
 
     async def commit_compaction(
         self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
     ) -> None:
-        """Verifies, then publishes view and run record in one write. Raises CompactionFenced."""
+        """Verifies the files, then publishes view and run record in one write.
+
+        Raises CompactionFenced.
+        """
         ...
 
 
@@ -114,5 +117,5 @@ class CompactionBroker(Protocol):
     def clock_ms(self) -> Callable[[], int]: ...
     @property
     def topics(self) -> Mapping[str, CompactableTopic]:
-        """The loaded ones, by full name."""
+        """The loaded topics by full name."""
         ...

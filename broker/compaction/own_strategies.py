@@ -1,7 +1,7 @@
-"""A broker asks for no strategy of one's own that it was not allowed to load.
+"""The broker's check that a user-defined strategy is allowed.
 
-The worker asks again, by what it was started with itself: a plan may come from anybody who knows
-its secret. Here it is asked first, so that the answer comes before anything is stored or queued.
+The worker checks again, against its own start options, since anyone who knows its secret can send a
+plan. This check comes first, so that the error is returned before anything is stored or queued.
 """
 
 from __future__ import annotations

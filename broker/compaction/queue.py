@@ -1,12 +1,12 @@
-"""The runs that wait: at most one per topic, bounded, the dirtiest topic first. Pure.
+"""The queue of waiting runs: at most one per topic, bounded, dirtiest topic first. Pure.
 
-How dirty a topic is, is asked when a place becomes free, not when the run was queued: a topic that
-is written to while it waits moves forward. Among equals the one that waits longest goes first.
+Dirtiness is evaluated when a worker becomes free, not when the run is queued: a topic that is
+written to while it waits moves forward. Ties are resolved by waiting time, longest first.
 
-    >>> queue = CompactionQueue(2, {"a": 10, "b": 30}.__getitem__)
-    >>> queue.add("a"); queue.add("b")
-    >>> queue.take(), queue.take(), queue.take()
-    ('b', 'a', None)
+  >>> queue = CompactionQueue(2, {"a": 10, "b": 30}.__getitem__)
+  >>> queue.add("a"); queue.add("b")
+  >>> queue.take(), queue.take(), queue.take()
+  ('b', 'a', None)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 class CompactionQueue(Generic[Item]):
-    """`dirtiness` gives the bytes behind an item's horizon."""
+    """A bounded queue. `dirtiness` returns the bytes after an item's horizon."""
 
     def __init__(self, items_max: int, dirtiness: Callable[[Item], int]) -> None:
         self._items_max, self._dirtiness = items_max, dirtiness
-        # A dictionary for its order and its removal by key.
+        # A dictionary, for its order and removal by key.
         self._waiting: dict[Item, None] = {}
 
     def __len__(self) -> int:
@@ -39,11 +39,11 @@ class CompactionQueue(Generic[Item]):
             raise CompactionQueueFull(len(self._waiting) + reserved)
 
     def add(self, item: Item) -> None:
-        """The caller has checked for room."""
+        """Adds an item; the caller has checked for room."""
         self._waiting[item] = None
 
     def take(self) -> Item | None:
-        """The dirtiest; it leaves the queue."""
+        """Removes and returns the dirtiest item."""
         if not self._waiting:
             return None
         item = max(self._waiting, key=self._dirtiness)
@@ -51,7 +51,7 @@ class CompactionQueue(Generic[Item]):
         return item
 
     def remove(self, item: Item) -> bool:
-        """False when it was not waiting."""
+        """Removes an item; returns False if it was not queued."""
         if item not in self._waiting:
             return False
         del self._waiting[item]

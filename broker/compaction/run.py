@@ -1,21 +1,21 @@
-"""One compaction of one topic, from its place in the queue to its end.
+"""A compaction of one topic, from the queue to its end.
 
-1. The topic seals its open segment and says what is in range. Nothing: the run ends as a success
-   without a ledger (Pulsar's compaction of an empty topic), and no worker is asked.
-   From its start on it has its strategy: what is set later is the next run's.
-2. A new ledger id is taken, and the run's record says RUNNING with that id.
-3. The worker carries out the plan and answers with a manifest.
-4. The topic verifies the manifest and publishes it, the run's record along with it, in one write.
+1. The topic seals its open segment and returns the range. If that is empty, the run ends as a
+   success without a ledger (Pulsar's compaction of an empty topic), without using the worker.
+   The strategy is fixed at the start: later changes apply to the next run.
+2. A new ledger id is allocated, and the run's record says RUNNING with that id.
+3. The worker executes the plan and returns a manifest.
+4. The topic verifies the manifest and publishes it together with the run's record, in one write.
 
-A run that fails, is cancelled or is fenced removes its ledger's files, and its record says why; the
-old view was never touched. Between steps an interruption is looked for; while the worker is at it,
-it takes effect at once; from the manifest on it comes too late.
+A run that fails, is cancelled or is fenced removes its ledger's files and records the reason; the
+old view was never touched. Interruptions are checked between steps; while the worker is running
+they take effect at once; once the manifest has arrived they are ignored.
 
-A run always ends, whatever is raised and wherever: unloads, deletions and watchers wait for it. The
-worker is asked in a task of its own, which is what an interruption cancels: the run's own task is
-never cancelled but by the end of the whole process.
+A run always ends, whatever is raised: unloads, deletions and watchers wait for it. The worker call
+is a separate task, which an interruption cancels: the run's own task is cancelled only by the end
+of the process.
 
-States: QUEUED -> RUNNING -> SUCCESS | ERROR | CANCELLED, and from QUEUED straight to the last two.
+States: QUEUED -> RUNNING -> SUCCESS | ERROR | CANCELLED, and from QUEUED directly to the last two.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionRun:
-    """`record` and `progress` are live; at each change `changed` is set and replaced."""
+    """A run. `record` and `progress` are live; at each change `changed` is set and replaced."""
 
     def __init__(
         self,
@@ -81,15 +81,15 @@ class CompactionRun:
         self.progress = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
-        # What it reads, once it knows: trimming leaves that to it (broker/topics/trimming.py).
+        # Its input, once known: trimming keeps it (broker/topics/trimming.py).
         self.snapshot: CompactionSnapshot | None = None
         self._broker, self._history, self._compactor = broker, history, compactor
         self._files = files
         self._interruption: LedgerfoldError | None = None
         self._is_past_interruption = False
-        # Set while the worker is at it.
+        # Set while the worker is running.
         self._working: asyncio.Task[Manifest] | None = None
-        # What the record becomes by the commit, once that has begun.
+        # The record that the commit writes, once that has begun.
         self._done: RunRecord | None = None
 
     @property
@@ -97,7 +97,7 @@ class CompactionRun:
         return self.record.number
 
     def interrupt(self, error: LedgerfoldError) -> None:
-        """Makes the run end with `error`, soon. Without effect when it comes too late."""
+        """Makes the run end with `error` soon. No effect if it is too late."""
         if self._is_past_interruption or self._interruption is not None:
             return
         self._interruption = error
@@ -105,15 +105,15 @@ class CompactionRun:
             self._working.cancel()
 
     async def abort(self, error: LedgerfoldError) -> None:
-        """Ends a run that never started. Without effect on one that has ended."""
+        """Ends a run that never started. No effect if it has ended."""
         if not self.ended.is_set():
             await self._end_with(error)
 
     async def execute(self) -> None:
-        """Carries the run out. Its outcome is in the record; no error of a run comes out of here.
+        """Executes the run. Its outcome is in the record; a run's errors are not raised.
 
-        What does is the end of the process (CancelledError and the like), which the run does not
-        outlive either: its record says so, and the next start finds its files.
+        Raises only what ends the process (CancelledError and the like): the run ends too, its
+        record says so, and the next start finds its files.
         """
         try:
             try:
@@ -127,7 +127,7 @@ class CompactionRun:
         finally:
             await self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
 
-    # The steps
+    # Steps
 
     async def _carry_out(self) -> None:
         self._check_interruption()
@@ -135,7 +135,7 @@ class CompactionRun:
         self.record.started_ms = self._broker.clock_ms()
         strategy = self._take_strategy()
         self._notify()
-        # A policy may be of a time when the broker was told something else at its start.
+        # The policy may predate a restart with other allowed strategies.
         await check_allowed(self._broker, strategy)
         self._check_interruption()
         runs = self._history.oldest_first(self.topic.name)
@@ -156,7 +156,7 @@ class CompactionRun:
         await self._commit(plan, manifest, snapshot)
 
     def _take_strategy(self) -> CompactionStrategy:
-        """What is set from now on is the next run's."""
+        """Fixes the strategy; later changes apply to the next run."""
         strategy = self._own_strategy or self.topic.policies().compaction_strategy
         record = self.record
         record.strategy = strategy.name
@@ -176,7 +176,7 @@ class CompactionRun:
         self._end(done)
 
     async def _take_ledger(self, snapshot: CompactionSnapshot) -> None:
-        """From now on the record says which ledger the run writes, and what it replaces."""
+        """Records which ledger the run writes, and which it replaces."""
         record = self.record
         record.ledger_id = await self._new_ledger_id()
         record.previous_ledger_id = snapshot.previous_ledger_id
@@ -191,7 +191,7 @@ class CompactionRun:
         record, store = self.record, self._broker.store
         known = listed(record.strategy)
         plan = CompactionPlan(
-            # Brokers that share a worker have topics of the same names.
+            # Brokers that share a worker may have topics of the same names.
             run_id=f"{self.topic.name}#{record.number}#{uuid.uuid4().hex}",
             topic=self.topic.name,
             strategy=record.strategy,
@@ -223,12 +223,12 @@ class CompactionRun:
             await asyncio.wait({self._working})
             return self._result_of(self._working)
         finally:
-            # Without effect when it is done; else the process is ending.
+            # No effect if it is done; otherwise the process is ending.
             self._working.cancel()
             self._working = None
 
     def _result_of(self, working: asyncio.Task[Manifest]) -> Manifest:
-        """Raises the interruption, if there was one, whatever the worker made of it."""
+        """Raises the interruption, if there was one, whatever the worker's result."""
         if working.cancelled():
             raise self._interruption or CompactionFailed("worker", "the call was cancelled")
         error = working.exception()
@@ -248,14 +248,16 @@ class CompactionRun:
         self._on_progress(CompactionProgress(phase=COMPACTION_PHASE_COMMIT))
         given = (manifest.run_id, manifest.ledger_id, manifest.horizon)
         if given != (plan.run_id, plan.ledger_id, plan.horizon):
-            raise CompactionFailed("manifest", "it is another run's")
+            raise CompactionFailed("manifest", "it belongs to another run")
         done = self._done = self._succeeded(manifest)
         try:
             await self.topic.commit_compaction(done, manifest, snapshot)
         except Exception:
             if not self._is_published():
                 raise
-            _log.exception("Run %d of %s is published, but", self.number, self.topic.name)
+            _log.exception(
+                "Run %d of %s failed after its publication", self.number, self.topic.name
+            )
         self._end(done)
 
     def _succeeded(self, manifest: Manifest | None = None) -> RunRecord:
@@ -280,8 +282,10 @@ class CompactionRun:
         await self._end_with(error)
 
     def _may_be_published(self, error: LedgerfoldError) -> bool:
-        """Whether the metadata may name the files. If they do not, the next start removes them, as
-        it does with every ledger that no record names."""
+        """Returns whether the metadata may name the files.
+
+        If they do not, the next start removes them like every unreferenced ledger.
+        """
         if self._done is None:
             return False
         # NOTE: a metadata write whose sync failed may yet prove durable.
@@ -290,11 +294,11 @@ class CompactionRun:
         try:
             return self._is_published()
         except Exception:
-            _log.exception("Whether run %d of %s is published", self.number, self.topic.name)
+            _log.exception("Is run %d of %s published?", self.number, self.topic.name)
             return True
 
     async def _end_with(self, error: LedgerfoldError) -> None:
-        """The last step of a run that did not succeed. No error comes out of it."""
+        """Ends a run that did not succeed. Raises nothing."""
         ended = RunRecord()
         ended.CopyFrom(self.record)
         is_cancelled = isinstance(error, CompactionCancelled)
@@ -303,12 +307,12 @@ class CompactionRun:
         try:
             ended.ended_ms = self._broker.clock_ms()
             if self._done is not None and self._is_published():
-                # The process ends between the commit's write and its return.
+                # The process is ending between the commit's write and its return.
                 ended = self._done
             else:
                 await self._history.save(ended)
         except Exception as failure:
-            _log.error("The end of run %d of %s: %s", self.number, self.topic.name, failure)
+            _log.error("Run %d of %s: end not recorded: %s", self.number, self.topic.name, failure)
         finally:
             self._end(ended)
 

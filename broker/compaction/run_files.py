@@ -1,9 +1,9 @@
-"""Takes away what runs wrote that will never be published.
+"""Removal of files written by runs that will never be published.
 
-A worker that was killed may leave tasks that write for a moment longer, and a disk may refuse. So a
-removal that fails is not the run's concern: it is tried again before the next run, and the next
-start removes what is left even then (storage/recovery.py). No run is ever harmed by such files:
-each has a folder of its own, whose number is never given out again.
+A killed worker may leave tasks that write for a moment longer, and a disk may refuse. So a failed
+removal does not affect the run: it is retried before the next run, and the next start removes the
+rest (storage/recovery.py). These files never affect another run: each has its own folder, whose
+number is never reused.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ _log = logging.getLogger(__name__)
 
 
 class RunFiles:
-    """One per scheduler. No error comes out of it."""
+    """The files to remove, for one scheduler. Raises nothing."""
 
     def __init__(self, store: LedgerStore) -> None:
         self._store = store
-        # Ledger ids whose files are still there: one per failed removal since the start.
+        # Ledger ids whose files remain: one per failed removal since the start.
         self.left: set[int] = set()
 
     async def remove(self, ledger_id: int) -> None:
-        """The files of a ledger that is not published, and will not be."""
+        """Removes the files of a ledger that is not, and will not be, published."""
         self.left.add(ledger_id)
         try:
             await asyncio.to_thread(self._store.delete_files, ledger_id)
         except Exception as error:
-            _log.error("The files of ledger %d stay for now: %s", ledger_id, error)
+            _log.error("The files of ledger %d remain for now: %s", ledger_id, error)
         else:
             self.left.discard(ledger_id)
 
     async def retry(self) -> None:
-        """What could not be removed before."""
+        """Retries the failed removals."""
         for ledger_id in sorted(self.left):
             await self.remove(ledger_id)

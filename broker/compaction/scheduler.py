@@ -1,7 +1,7 @@
-"""Compaction control: who is compacted when, and what became of it.
+"""Compaction control: the schedule of runs and their status.
 
-`CompactionScheduler` keeps at most one run per topic on its way, RUNS_AT_ONCE of them in the
-worker, the others in a bounded queue from which the dirtiest topic goes first. A run itself is in
+`CompactionScheduler` keeps at most one unfinished run per topic, RUNS_AT_ONCE of them in the
+worker, the others in a bounded queue, dirtiest topic first. A run itself is in
 broker/compaction/run.py, its history in broker/compaction/history.py, the automatic trigger in
 broker/compaction/threshold.py.
 
@@ -9,13 +9,13 @@ Rules and their sources (docs/PROFILES.md, rules 10.2 and 10.3; Pulsar's Persist
 
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
 * A trigger without anything new since the horizon starts no run and changes no status
-  (apache/pulsar#24449), unless the profile wants a run, or the strategy may come to another view
-  (broker/compaction/due.py). A topic that was never compacted and is empty: a run, a success, no
-  ledger, and no other run until something is published.
-* A run takes the strategy that is set when it starts; one that was triggered with a strategy of its
-  own keeps that.
+  (apache/pulsar#24449), unless the profile requires a run, or the strategy may produce another view
+  (broker/compaction/due.py). An empty topic that was never compacted gets one run, a success
+  without a ledger, and no other run until something is published.
+* A run uses the strategy that is set when it starts; one that was triggered with its own strategy
+  keeps that.
 * Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
-  is durable, unless the profile forgets it with each load. A cancelled run counts as an error,
+  is durable, unless the profile resets it with each load. A cancelled run counts as an error,
   "cancelled".
 * Unloading or deleting a topic fences its run, which then changes nothing.
 """
@@ -67,7 +67,7 @@ from ledgerfold.v1.records_pb2 import (
     RunTrigger,
 )
 
-# The worker gives all its cores to one run: two at once would only share them, and their memory.
+# A run uses all cores of the worker: two at once would only share them, and its memory.
 RUNS_AT_ONCE = 1
 _CANCELLED = "cancelled"
 _AWAY = "unloaded or deleted"
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionScheduler:
-    """One per broker, on its event loop."""
+    """The compaction control of one broker, on its event loop."""
 
     def __init__(
         self, broker: CompactionBroker, compactor: Compactor, sleep: Sleep = asyncio.sleep
@@ -89,30 +89,30 @@ class CompactionScheduler:
             broker.settings.compaction_queue_max,
             _dirtiness,
         )
-        # On their way, queued or running, by topic.
+        # Queued or running, by topic.
         self._runs: dict[str, CompactionRun] = {}
-        # Topics whose trigger is being answered.
+        # Topics whose trigger is being handled.
         self._reserved: set[str] = set()
         self._being_answered: dict[str, asyncio.Event] = {}
         # Topics on which no run may begin now.
         self._barred: set[str] = set()
         self._tasks: set[asyncio.Task[object]] = set()
         self._running = 0
-        self._is_stopping, self._acts_by_itself = False, True
-        # Told of every run that has ended, in whatever way.
+        self._is_stopping, self._has_monitors = False, True
+        # Called for every ended run, whatever its outcome.
         self.on_ended: set[Callable[[RunRecord], None]] = set()
 
-    def start(self, *, by_itself: bool = True) -> None:
-        """Closes what a dead process left behind, and starts the monitor, if it acts by itself."""
-        self._acts_by_itself = by_itself
+    def start(self, *, monitors: bool = True) -> None:
+        """Closes runs that a dead process left, and starts the monitor if `monitors`."""
+        self._has_monitors = monitors
         interrupted = self.history.close_interrupted(self._is_alive)
         if interrupted:
-            _log.warning("%d compactions were cut off by the broker's end", interrupted)
-        if by_itself:
+            _log.warning("%d compactions were interrupted by the broker's end", interrupted)
+        if monitors:
             self._spawn(self.monitor.run())
 
     async def stop(self) -> None:
-        """Ends every run; returns when none is left. The worker is still up."""
+        """Ends every run and returns when none is left. The worker is still running."""
         self._is_stopping = True
         self._reserved.clear()
         stopped = CompactionFenced(RESTARTED_MESSAGE)
@@ -121,7 +121,7 @@ class CompactionScheduler:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # What can be done to a topic
+    # Operations
 
     async def trigger(
         self,
@@ -129,9 +129,10 @@ class CompactionScheduler:
         trigger: RunTrigger,
         strategy: CompactionStrategy | None = None,
     ) -> int:
-        """Queues a run and gives its number; 0 when there is nothing new to compact, or the topic
-        is barred or goes away. `strategy`: of this run alone, in place of the topic's.
+        """Queues a run and returns its number.
 
+        Returns 0 if there is nothing new to compact, or the topic is barred or no longer loaded.
+        `strategy`: used by this run only, instead of the topic's.
         Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
         (the broker is stopping), CompactionFenced, StorageError, StrategyNotAllowed.
         """
@@ -151,7 +152,10 @@ class CompactionScheduler:
 
     @contextmanager
     def _answering(self, topic: str) -> Iterator[None]:
-        """Its place is reserved, unless the topic is fenced, which waits for the end of this."""
+        """Reserves the topic's place, unless it is fenced.
+
+        A fence waits for the end of this block.
+        """
         self._reserved.add(topic)
         answered = self._being_answered[topic] = asyncio.Event()
         try:
@@ -182,9 +186,9 @@ class CompactionScheduler:
         return record.number
 
     async def cancel(self, topic: str) -> int:
-        """Cancels the topic's run and gives its number, once it has ended and its files are gone.
+        """Cancels the topic's run; returns its number once it has ended and its files are removed.
 
-        0 when there was none, or when it ended in another way before it could be cancelled.
+        Returns 0 if there was none, or it ended otherwise before it could be cancelled.
         """
         run = self._runs.get(topic)
         if run is None:
@@ -193,25 +197,25 @@ class CompactionScheduler:
         return run.number if run.record.state == RUN_STATE_CANCELLED else 0
 
     async def fence(self, topic: str, why: str = _AWAY) -> None:
-        """Before that happens to the topic: ends its run, and returns when it has ended."""
+        """Ends the topic's run before an operation, and returns when it has ended."""
         self._reserved.discard(topic)
         answered = self._being_answered.get(topic)
         if answered is not None:
-            # It may have recorded a run, and ends it.
+            # It may have recorded a run, which it then ends.
             await answered.wait()
         run = self._runs.get(topic)
         if run is not None:
             await self._interrupt(run, CompactionFenced(f"{topic} was {why} during the run."))
 
     async def ended(self, topic: str) -> None:
-        """Returns when the topic's run, if there is one, has ended by itself."""
+        """Returns when the topic's run, if there is one, has ended without intervention."""
         run = self._runs.get(topic)
         if run is not None:
             await run.ended.wait()
 
     @contextmanager
     def barred(self, topic: str) -> Iterator[None]:
-        """No run of the topic begins inside; triggers do nothing. Raises SubscriptionBusy."""
+        """Prevents runs of the topic inside; triggers do nothing. Raises SubscriptionBusy."""
         if topic in self._barred:
             raise SubscriptionBusy(
                 topic, COMPACTION_CURSOR, "it is being deleted or truncated; try again."
@@ -224,34 +228,34 @@ class CompactionScheduler:
             self._barred.discard(topic)
 
     def consider(self, topic: CompactableTopic) -> None:
-        """Looks at the threshold now, without waiting for the next interval. Does not block."""
-        if self._is_stopping or not self._acts_by_itself:
+        """Checks the threshold now, not at the next interval. Does not block."""
+        if self._is_stopping or not self._has_monitors:
             return
         try:
             fires = self.monitor.decide(topic).fire
         except Exception:
-            # The caller, a roll, has nothing to do with it.
+            # The caller, a roll, must not fail.
             _log.exception("Automatic compaction of %s", topic.name)
         else:
             if fires:
                 self._spawn(self.monitor.check(topic))
 
-    # What can be asked
+    # Queries
 
     @property
     def queue_length(self) -> int:
-        """Runs that wait for their turn."""
+        """The number of queued runs."""
         return len(self._queue)
 
     @property
     def running(self) -> int:
         return self._running
 
-    def is_on_its_way(self, topic: str) -> bool:
+    def has_run(self, topic: str) -> bool:
         return topic in self._runs or topic in self._reserved
 
     def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """What the topic's run reads, until it has ended."""
+        """Returns the input of the topic's run, until it has ended."""
         run = self._runs.get(topic)
         return None if run is None else run.snapshot
 
@@ -268,9 +272,9 @@ class CompactionScheduler:
         return stats_of(runs)._replace(last=last_ended(runs), strategy=strategy)
 
     async def watch(self, topic: CompactableTopic) -> AsyncIterator[GetCompactionStatusResponse]:
-        """The status now, then at each change until the run on its way, if any, has ended.
+        """Yields the status now, then at each change until the current run, if any, has ended.
 
-        A watcher that is slow gets the latest, not all that it missed.
+        A slow watcher gets the latest status, not every change.
         """
         run = self._runs.get(topic.name)
         if run is None:
@@ -283,10 +287,10 @@ class CompactionScheduler:
             if not is_last:
                 await changed.wait()
 
-    # Inside
+    # Internals
 
     def _runs_known(self, topic: CompactableTopic) -> list[RunRecord]:
-        """Oldest first: what status and stats speak of."""
+        """Returns the runs that status and stats cover, oldest first."""
         runs = self.history.oldest_first(topic.name)
         if topic.emulation().status_survives_unload:
             return runs
@@ -306,7 +310,7 @@ class CompactionScheduler:
             raise CompactionFenced(f"{topic.name} was unloaded, or the broker is stopping.")
 
     def _is_usable(self, topic: CompactableTopic) -> bool:
-        """Whether the topic was neither unloaded nor fenced while its trigger was answered."""
+        """Returns whether the topic was neither unloaded nor fenced during its trigger."""
         is_loaded = self._broker.topics.get(topic.name) is topic
         return is_loaded and topic.name in self._reserved
 
@@ -342,8 +346,8 @@ class CompactionScheduler:
             await self._files.retry()
             await run.execute()
         finally:
-            # NOTE: nothing is awaited between the run's end and _forget(): when those who waited
-            # for the end go on, the topic has no run any more.
+            # NOTE: nothing is awaited between the run's end and _forget(): when tasks that waited
+            # for the end resume, the topic has no run.
             await run.abort(CompactionFenced(RESTARTED_MESSAGE))
             self._running -= 1
             self._forget(run)
@@ -356,7 +360,7 @@ class CompactionScheduler:
             try:
                 callback(run.record)
             except Exception:
-                _log.exception("Told of the end of run %d of %s", run.number, run.topic.name)
+                _log.exception("A callback after run %d of %s failed", run.number, run.topic.name)
 
     def _spawn(self, work: Coroutine[object, object, object]) -> None:
         task = asyncio.create_task(work)
@@ -370,9 +374,12 @@ class CompactionScheduler:
 
 
 def _dirtiness(run: CompactionRun) -> int:
-    """A topic that cannot tell waits for the others; its run then says what is wrong with it."""
+    """Returns the backlog.
+
+    0 if that fails, so that the run waits last and then reports the error.
+    """
     try:
         return run.topic.compaction_backlog_bytes()
     except Exception:
-        _log.exception("The backlog of %s", run.topic.name)
+        _log.exception("Cannot compute the backlog of %s", run.topic.name)
         return 0

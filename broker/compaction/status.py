@@ -1,4 +1,4 @@
-"""The status of a topic's compaction: of the run on its way, else of the last one. Pure.
+"""The status of a topic's compaction: that of the current run, else of the last one. Pure.
 
 Pulsar's LongRunningProcessStatus, with the run's record, its progress, and the strategy in force.
 """

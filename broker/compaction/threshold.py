@@ -1,16 +1,15 @@
-"""The automatic trigger: more bytes behind the horizon than the threshold allows.
+"""The automatic trigger: more bytes after the horizon than the threshold allows.
 
-Every monitor interval each loaded topic is looked at, and besides, a topic is looked at when it
-rolls a segment or a ledger. The comparison is strict, 0 means never (Pulsar's
-PersistentTopic.checkCompaction; docs/PROFILES.md, rule 11.3). The bytes are exact here;
-Pulsar estimates.
+Each loaded topic is checked at every monitor interval, and when it rolls a segment or a ledger. The
+comparison is strict, 0 means never (Pulsar's PersistentTopic.checkCompaction; docs/PROFILES.md,
+rule 11.3). The bytes are exact here; Pulsar estimates.
 
-A run that failed is not tried again at each interval with the same data: after n failures in a row
-the next automatic try waits interval * 2^n, ten minutes at most. An admin's trigger never waits,
-and nobody does when the clock was set back behind the last failure.
+A failed run is not retried at each interval with the same data: after n failures in a row the next
+automatic attempt waits interval * 2^n, ten minutes at most. An administrator's trigger never waits,
+and no trigger waits if the clock was set back to before the last failure.
 
-    >>> decide(Threshold(999, "topic"), Situation(backlog_bytes=1000), now_ms=0, interval_ms=60_000)
-    Decision(fire=True, why='above', backlog_bytes=1000, threshold_bytes=999, source='topic')
+  >>> decide(Threshold(999, "topic"), Situation(backlog_bytes=1000), now_ms=0, interval_ms=60_000)
+  Decision(fire=True, why='above', backlog_bytes=1000, threshold_bytes=999, source='topic')
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(frozen=True)
 class Situation:
-    """What a decision looks at, besides the threshold and the time."""
+    """The inputs of a decision, apart from the threshold and the time."""
 
     backlog_bytes: int
-    is_on_its_way: bool = False
+    has_run: bool = False
     is_compactor_off: bool = False
     failures: int = 0
     failed_ms: int = 0
@@ -48,7 +47,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Decision:
-    """`source`: the level whose threshold it is: topic, namespace or broker."""
+    """A decision. `source`: the level that set the threshold: topic, namespace or broker."""
 
     fire: bool
     why: str
@@ -60,16 +59,16 @@ class Decision:
 def decide(
     threshold: Threshold, situation: Situation, *, now_ms: int, interval_ms: int
 ) -> Decision:
-    """Whether to start a compaction now."""
+    """Decides whether to start a compaction now."""
     pause_ms = min(BACKOFF_MAX_MS, interval_ms * 2 ** min(situation.failures, _DOUBLINGS_MAX))
-    # A failure that lies ahead: the clock was set back, and nobody knows for how long to wait.
+    # A failure in the future: the clock was set back, so the wait is unknown.
     waits = situation.failures > 0 and 0 <= now_ms - situation.failed_ms < pause_ms
     if threshold.threshold_bytes <= 0:
         why = "no threshold"
     elif situation.backlog_bytes <= threshold.threshold_bytes:
         why = "not above"
-    elif situation.is_on_its_way:
-        why = "a run is on its way"
+    elif situation.has_run:
+        why = "a run is in progress"
     elif situation.is_compactor_off:
         why = "the compactor is off"
     elif waits:
@@ -80,18 +79,18 @@ def decide(
 
 
 class Trigger(Protocol):
-    """What the monitor needs of the scheduler (broker/compaction/scheduler.py)."""
+    """The part of the scheduler that the monitor uses (broker/compaction/scheduler.py)."""
 
     @property
     def history(self) -> CompactionHistory: ...
     @property
     def compactor(self) -> Compactor: ...
-    def is_on_its_way(self, topic: str) -> bool: ...
+    def has_run(self, topic: str) -> bool: ...
     async def trigger(self, topic: CompactableTopic, trigger: RunTrigger) -> int: ...
 
 
 class ThresholdMonitor:
-    """Looks at the loaded topics and triggers what is above its threshold."""
+    """The periodic threshold check of all loaded topics."""
 
     def __init__(
         self, broker: CompactionBroker, scheduler: Trigger, sleep: Sleep = asyncio.sleep
@@ -100,7 +99,7 @@ class ThresholdMonitor:
         self._broker_policies = broker_policies(broker.settings)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Checks all topics at every interval until cancelled."""
         while True:
             await self._sleep(self._broker.settings.compaction_monitor_interval_ms / 1000)
             await self.check_all()
@@ -112,19 +111,22 @@ class ThresholdMonitor:
             except LedgerfoldError as error:
                 _log.warning("Automatic compaction of %s: %s", topic.name, error)
             except Exception:
-                # Told, and looked at again at the next interval: the monitor never ends.
+                # Logged, and checked again at the next interval: the monitor never ends.
                 _log.exception("Automatic compaction of %s", topic.name)
-            # However many topics there are, the loop is not kept from the streams.
+            # Streams get their turn however many topics there are.
             await asyncio.sleep(0)
 
     async def check(self, topic: CompactableTopic) -> Decision:
-        """Decides, and triggers. Raises what the trigger refuses with (a full queue, say)."""
+        """Decides, and triggers.
+
+        Raises the error of a refused trigger (a full queue, for example).
+        """
         decision = self.decide(topic)
         if not decision.fire:
             _log.debug("No compaction of %s: %s", topic.name, decision)
             return decision
         _log.info(
-            "Compaction of %s: %d bytes behind the horizon, the %s's threshold is %d",
+            "Compaction of %s: %d bytes after the horizon, the %s's threshold is %d",
             topic.name,
             decision.backlog_bytes,
             decision.source,
@@ -135,7 +137,7 @@ class ThresholdMonitor:
 
     def decide(self, topic: CompactableTopic) -> Decision:
         threshold = self.threshold(topic)
-        # What costs time is looked at only where it can matter.
+        # Expensive inputs are computed only if they matter.
         backlog_bytes = topic.compaction_backlog_bytes() if threshold.threshold_bytes > 0 else 0
         failures = failed_ms = 0
         if 0 < threshold.threshold_bytes < backlog_bytes:
@@ -145,7 +147,7 @@ class ThresholdMonitor:
             threshold,
             Situation(
                 backlog_bytes=backlog_bytes,
-                is_on_its_way=self._scheduler.is_on_its_way(topic.name),
+                has_run=self._scheduler.has_run(topic.name),
                 is_compactor_off=self._scheduler.compactor.is_disabled,
                 failures=failures,
                 failed_ms=failed_ms,
@@ -155,7 +157,7 @@ class ThresholdMonitor:
         )
 
     def threshold(self, topic: CompactableTopic) -> Threshold:
-        """The one in force."""
+        """Returns the threshold in force."""
         namespace = self._broker.metadata.namespace(TopicName.parse(topic.name).namespace)
         return effective_threshold(
             topic.own_policies(),

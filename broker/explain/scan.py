@@ -324,7 +324,7 @@ def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlo
         topic.policies().compaction_strategy,
     )
     is_idle = is_idle and not is_outdated(topic.record, runs, strategy)
-    is_running = compaction.is_on_its_way(topic.name)
+    is_running = compaction.has_run(topic.name)
     return Outlook(
         last=last,
         has_news=not (is_idle and topic.emulation().skip_run_without_new_data),

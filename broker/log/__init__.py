@@ -1,1 +1,1 @@
-"""A topic's log: raw ledgers that are appended to and read, the view, the record of the topic."""
+"""A topic's log: raw ledgers for appends and reads, the compacted view, the topic's record."""

@@ -1,18 +1,18 @@
-"""How much lies behind a position, in raw entries and bytes: exact, or as Pulsar estimates. Pure.
+"""The size of a backlog in raw entries and bytes: exact, or estimated as in Pulsar. Pure.
 
-Exact bytes are those of whole segments, which is enough for the horizon: a run's range ends where a
-segment ends. The estimate takes whole ledgers, and of the ledger in which the position stands the
-share of its entries (ManagedLedgerImpl.getEstimatedBacklogSize).
+Exact bytes count whole segments, which suffices for the horizon: a run's range ends where a segment
+ends. The estimate counts whole ledgers, and for the position's own ledger the share of its entries
+(ManagedLedgerImpl.getEstimatedBacklogSize).
 
-What is asked of many positions at once (the ranges of a cursor, all cursors of a topic) is asked of
-`LedgerSums`: the ledgers are added up once, and each answer is a search. A topic keeps those of its
+`LedgerSums` answers for many positions at once (the ranges of a cursor, all cursors of a topic):
+the ledgers are summed once, and each answer is a binary search. A topic keeps the sums of its
 closed ledgers (broker/log/raw_ledgers.py).
 
-    >>> sums = LedgerSums([(3, 10, 1000), (5, 4, 400)])
-    >>> sums.entries_between(Position(3, 7), Position(5, 0))
-    3
-    >>> sums.estimated_bytes_behind(Position(3, 4))
-    900
+  >>> sums = LedgerSums([(3, 10, 1000), (5, 4, 400)])
+  >>> sums.entries_between(Position(3, 7), Position(5, 0))
+  3
+  >>> sums.estimated_bytes_after(Position(3, 4))
+  900
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from ledgerfold.v1.records_pb2 import LedgerRecord
 
 
 class LedgerSums:
-    """Raw ledgers as they are at one moment, oldest first; or those that are closed, which grow.
+    """Prefix sums over raw ledgers, oldest first: a fixed list, or closed ledgers, which grow.
 
     `ledgers`: (id, entries, bytes) of each.
     """
 
     def __init__(self, ledgers: Sequence[tuple[int, int, int]] = ()) -> None:
-        # The records of those of which a repair gave up entries.
+        # The records of ledgers in which a repair gave up entries.
         self._gaps: dict[int, LedgerRecord] = {}
         self._ids = [ledger_id for ledger_id, _, _ in ledgers]
         self._last_ids = {ledger_id: entries - 1 for ledger_id, entries, _ in ledgers}
-        # Up to each ledger, and up to the end. Only differences count: the oldest may go.
+        # Before each ledger, and in total. Only differences matter, so the oldest can be dropped.
         self._entries_before = list(accumulate((each for _, each, _ in ledgers), initial=0))
         self._bytes_before = list(accumulate((each for _, _, each in ledgers), initial=0))
 
     def append(self, record: LedgerRecord) -> None:
-        """A ledger behind all others. Its entry ids begin at 0, without gaps but a repair's."""
+        """Appends a ledger. Its entry ids begin at 0; only a repair leaves gaps."""
         last = last_entry(record)
         entries = 0 if last is None else last.entry_id + 1
         if record.lost and last is not None:
             self._gaps[record.ledger_id] = record
             entries -= lost_between(record, -1, last.entry_id)
         self._ids.append(record.ledger_id)
-        # Where entries were given up, ids do not count.
+        # Ids do not count entries if some were given up.
         self._last_ids[record.ledger_id] = -2 if record.ledger_id in self._gaps else entries - 1
         self._entries_before.append(self._entries_before[-1] + entries)
         self._bytes_before.append(self._bytes_before[-1] + size_bytes(record))
@@ -62,7 +62,7 @@ class LedgerSums:
         del self._ids[:count], self._entries_before[:count], self._bytes_before[:count]
 
     def followed_by(self, records: Iterable[LedgerRecord]) -> LedgerSums:
-        """Others: those of these ledgers and of `records` behind them."""
+        """Returns a copy of these sums extended by `records`."""
         sums = copy(self)
         sums._gaps, sums._last_ids = self._gaps.copy(), self._last_ids.copy()
         sums._ids = self._ids.copy()
@@ -77,28 +77,30 @@ class LedgerSums:
         return self._bytes_before[-1] - self._bytes_before[0]
 
     def bytes_above(self, ledger_id: int) -> int:
-        """Of the ledgers behind that one."""
+        """Returns the bytes of the ledgers after `ledger_id`."""
         return self._bytes_before[-1] - self._bytes_before[bisect_right(self._ids, ledger_id)]
 
     def bytes_of_oldest(self, count: int) -> int:
         return self._bytes_before[count] - self._bytes_before[0]
 
-    def entries_between(self, after: Position, upto: Position) -> int:
-        """Raw entries p with after < p <= upto."""
-        return max(0, self._entries_upto(upto) - self._entries_upto(after))
+    def entries_between(self, after: Position, through: Position) -> int:
+        """Counts raw entries p with after < p <= through."""
+        return max(0, self._entries_through(through) - self._entries_through(after))
 
     def entries_in(self, ranges: Iterable[tuple[Position, Position]]) -> int:
-        """Of (after, upto] ranges that do not overlap, of which there may be 100,000."""
+        """Counts the entries in disjoint (after, through] ranges, of which there may be 100,000."""
         count, last_ids = 0, self._last_ids
-        for after, upto in ranges:
-            # Nearly all lie within one ledger.
-            if after[0] == upto[0] and -1 <= after[1] <= upto[1] <= last_ids.get(upto[0], -2):
-                count += upto[1] - after[1]
+        for after, through in ranges:
+            # Almost all ranges lie within one ledger.
+            if after[0] == through[0] and -1 <= after[1] <= through[1] <= last_ids.get(
+                through[0], -2
+            ):
+                count += through[1] - after[1]
             else:
-                count += self.entries_between(after, upto)
+                count += self.entries_between(after, through)
         return count
 
-    def _entries_upto(self, position: Position) -> int:
+    def _entries_through(self, position: Position) -> int:
         ledger_id, entry_id = position
         at = bisect_right(self._ids, ledger_id)
         entries = self._entries_before[at]
@@ -109,21 +111,21 @@ class LedgerSums:
             return min(entries, max(before, before + count))
         return entries
 
-    def estimated_bytes_behind(self, position: Position) -> int:
-        """As Pulsar estimates them."""
+    def estimated_bytes_after(self, position: Position) -> int:
+        """Returns Pulsar's estimate of the bytes after `position`."""
         at = bisect_left(self._ids, position.ledger_id)
         size_bytes = self._bytes_before[-1] - self._bytes_before[at]
         if at == len(self._ids) or self._ids[at] != position.ledger_id:
             return size_bytes
         entries = self._entries_before[at + 1] - self._entries_before[at]
         ledger_bytes = self._bytes_before[at + 1] - self._bytes_before[at]
-        behind = self._entries_before[at + 1] - self._entries_upto(position)
+        behind = self._entries_before[at + 1] - self._entries_through(position)
         share_bytes = ledger_bytes * behind // entries if entries else 0
         return size_bytes - ledger_bytes + share_bytes
 
 
 def sums_of(records: Iterable[LedgerRecord]) -> LedgerSums:
-    """Of nothing but these, oldest first."""
+    """Returns the sums of `records`, oldest first."""
     sums = LedgerSums()
     for record in records:
         sums.append(record)

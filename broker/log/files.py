@@ -1,7 +1,7 @@
-"""The files of a topic's ledgers, as its log gets at them: on a thread, and until it is unloaded.
+"""Access of a log to its ledger files: on a thread, and until the topic is unloaded.
 
-After an unload others may have deleted what this log's record still names: what is missing then is
-no damage, the topic has moved.
+After an unload another owner may have deleted ledgers that this log's record still names: a missing
+file then means that the topic has moved, not damage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class LogFiles:
-    """`executor` does the work of the disk for all parts of the log."""
+    """The ledger files of one log. `executor` runs the disk work of all parts of the log."""
 
     def __init__(self, store: LedgerStore, executor: Executor, state: LogState) -> None:
         self.store, self.executor, self._state = store, executor, state
@@ -34,23 +34,23 @@ class LogFiles:
     async def read(
         self, reader: LedgerReader, position: Position, bytes_max: int, end: Position
     ) -> list[StoredEntry]:
-        """On the loop what is in memory anyway, for a thread costs more; on a thread the rest."""
+        """Reads cached entries on the loop, because a thread costs more, and others on a thread."""
         try:
             entries = reader.read(position, bytes_max=bytes_max, end=end, wait=False)
         except BlockingIOError:
             read = functools.partial(reader.read, position, bytes_max=bytes_max, end=end)
             return await self.in_thread(read)
-        # The others' turn: a fast reader must not keep the loop to itself.
+        # Yield: a fast reader must not monopolize the loop.
         await asyncio.sleep(0)
         return entries
 
     def record(self, ledger_id: int) -> LedgerRecord:
-        """As it is now. Raises MissingFile, Moved."""
+        """Returns the ledger's current record. Raises MissingFile, Moved."""
         with self.moved_if_closed():
             return self.store.record(ledger_id)
 
     def open_reader(self, ledger_id: int, record: LedgerRecord | None) -> LedgerReader:
-        """`record`: that of a closed ledger. Raises MissingFile, Moved."""
+        """Opens a reader. `record`: that of a closed ledger. Raises MissingFile, Moved."""
         with self.moved_if_closed():
             return self.store.open_reader(ledger_id, record)
 

@@ -1,12 +1,12 @@
-"""Group commit: what is queued in a log's writers gets to the disk, in order, many at a time.
+"""Group commit: queued entries are written and synced in order, many at a time.
 
-1. One flush at a time runs in a thread: what queued up meanwhile is the next group.
+1. One flush at a time runs in a thread; entries queued meanwhile form the next group.
 2. After the sync the durable position advances; producers get their receipts, readers wake.
 
-Flushes, seals and closes have the log's disk to themselves, one after the other, and each goes on
-to its end though its caller is cancelled: a thread cannot be called back. Appends and rolls go on
-meanwhile (broker/log/tail.py). So a step names the ledger that it is about, and never "the open
-one" after an await. A failed write or sync ends the writing.
+Flushes, seals and closes use the disk exclusively, one after the other, and each runs to completion
+even if its caller is cancelled, since a thread cannot be interrupted. Appends and rolls continue
+meanwhile (broker/log/tail.py). Therefore a step names its ledger, and never "the open one" after an
+await. A failed write or sync ends all writing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class GroupCommit:
-    """Used on the event loop only; disk work runs on a thread."""
+    """The flush loop of one log. Used on the event loop only; disk work runs on a thread."""
 
     def __init__(
         self, writers: Writers, new_ledgers: NewLedgers, files: LogFiles, state: LogState
@@ -36,23 +36,26 @@ class GroupCommit:
         self._writers, self._new = writers, new_ledgers
         self._files, self._state = files, state
         self._task: asyncio.Task[None] | None = None
-        # Held for each flush, seal and close: one at a time, in the order they were asked for.
+        # Held for each flush, seal and close: one at a time, in request order.
         self._disk = asyncio.Lock()
-        # A ledger was closed.
+        # Called when a ledger was closed.
         self.on_roll: set[Callable[[], None]] = set()
 
     def start(self) -> None:
-        """Something is queued, or has to be closed."""
+        """Starts the flush loop if it is not running.
+
+        Called when there is something to flush or close.
+        """
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._flush_all())
 
     async def _flush_all(self) -> None:
-        """Until nothing is queued."""
+        """Flushes until nothing is queued."""
         state, writers = self._state, self._writers
         try:
             while state.closed is None and writers.oldest_unflushed() is not None:
                 async with self._disk:
-                    # Asked anew: a seal, a roll or the end may have had the disk before.
+                    # Checked again: a seal, a roll or a close may have held the disk before.
                     writer = None if state.closed else writers.oldest_unflushed()
                     if writer is not None:
                         await self._flush_one(writer)
@@ -62,10 +65,13 @@ class GroupCommit:
             self._task = None
 
     async def _flush_one(self, writer: LedgerWriter) -> None:
-        """Flushes the oldest ledger, and closes it if another one follows. Holding the disk."""
+        """Flushes the oldest ledger, and closes it if another one follows.
+
+        The caller holds the disk.
+        """
         await self._flush_writer(writer)
         followed = self._writers.followed
-        # It may have been followed during the flush, and may have got entries before that.
+        # A roll during the flush may have superseded it, after more entries were appended to it.
         if followed and followed[0] is writer and not writer.pending_bytes:
             await self._files.in_thread(writer.close)
             followed.popleft()
@@ -82,28 +88,30 @@ class GroupCommit:
             self._state.advance(durable)
 
     async def flush(self) -> None:
-        """Waits until all that was appended is durable. Raises what made the log fail."""
+        """Waits until everything appended is durable. Raises the error that failed the log."""
         while self._task is not None:
             await asyncio.shield(self._task)
         if self._state.failure is not None:
             raise self._state.failure
 
     async def flush_before(self, ledger_id: int) -> None:
-        """Flushes and closes the ledgers before that one. Raises what made the log fail."""
+        """Flushes and closes the ledgers before `ledger_id`.
+
+        Raises the error that failed the log.
+        """
         await self._with_disk(lambda: self._flush_before(ledger_id))
 
     async def _flush_before(self, ledger_id: int) -> None:
-        """Holding the disk."""
         followed = self._writers.followed
         while followed and followed[0].ledger_id < ledger_id:
             await self._flush_one(followed[0])
 
     async def seal(self) -> Position | None:
-        """Flushes the ledger that is open now and seals its segment.
+        """Flushes the currently open ledger and seals its segment.
 
-        The last durable position, None if there is none: sealed segments hold all up to there.
-        Publishing goes on meanwhile: what comes during the seal goes into the next segment, though
-        another ledger may have followed by then. Raises what made the log fail.
+        Returns the last durable position, None if there is none: sealed segments contain everything
+        through it. Publishing continues: entries appended during the seal go into the next segment,
+        even if another ledger follows by then. Raises the error that failed the log.
         """
         return await self._with_disk(self._seal)
 
@@ -112,14 +120,14 @@ class GroupCommit:
         assert writer is not None
         await self._flush_before(writer.ledger_id)
         await self._flush_writer(writer)
-        # Nothing of a later ledger is durable: the disk was held since this one was the open one.
+        # No later ledger has durable entries: the disk was held since this one was open.
         await self._files.in_thread(writer.seal_segment)
         return self._state.last_durable
 
     async def _with_disk(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        """Does `work` once the disk is free. A caller that is cancelled does not end it.
+        """Runs `work` once the disk is free, to completion even if the caller is cancelled.
 
-        Raises what made the log fail; a failure of `work` is one.
+        Raises the error that failed the log; a failure of `work` fails the log.
         """
 
         async def step() -> _T:
@@ -137,11 +145,11 @@ class GroupCommit:
     async def close(self) -> bool:
         """Flushes, closes the open ledger, and ends all reads with Moved. Raises DiskFailure.
 
-        Whether all that was ever appended is durable: False after an earlier failure. What that
-        leaves open is closed when the topic is loaded again.
+        Returns whether everything appended is durable: False after an earlier failure. Ledgers left
+        open by it are closed when the topic is loaded again.
         """
         try:
-            # NOTE: not after a failure, in whatever ledger: what is queued follows what was lost.
+            # NOTE: not after a failure in any ledger: queued entries follow lost ones.
             if self._state.failure is None:
                 await self.flush()
         finally:
@@ -149,7 +157,7 @@ class GroupCommit:
             has_failed = self._state.failure is not None
             writer, self._writers.open = self._writers.open, None
             self._state.close()
-            # NOTE: after a failure, too: a thread may still write to what is recovered next.
+            # NOTE: after a failure, too: a thread may still write to the next ledger to recover.
             await run_to_completion(self._close(None if has_failed else writer))
         return not has_failed
 

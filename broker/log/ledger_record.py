@@ -1,11 +1,11 @@
-"""Entry ids of a raw ledger that a repair gave up: no entry has them, and nobody counts them. Pure.
+"""Entry ids of a raw ledger that a repair gave up; no entry has them and no count includes them.
 
-Where they are stands in the ledger's record, in order (docs/FORMATS.md, "Metadata"). Nearly all
-ledgers have none.
+Pure.
+The ledger's record lists them in order (docs/FORMATS.md, "Metadata"). Almost all ledgers have none.
 
-    >>> record = LedgerRecord(lost=[{"first_entry_id": 3, "last_entry_id": 5}])
-    >>> lost_between(record, 0, 4), nth_before(record, 7, 2)
-    (2, 2)
+  >>> record = LedgerRecord(lost=[{"first_entry_id": 3, "last_entry_id": 5}])
+  >>> lost_between(record, 0, 4), nth_before(record, 7, 2)
+  (2, 2)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, TopicRecord
 
 
 def last_entry(record: LedgerRecord) -> Position | None:
-    """The last position of a ledger as its record tells, None when it is empty."""
+    """Returns the last position of a ledger according to its record, None if it is empty."""
     for segment in reversed(record.segments):
         if segment.entries:
             return Position(segment.last.ledger_id, segment.last.entry_id)
@@ -23,27 +23,27 @@ def last_entry(record: LedgerRecord) -> Position | None:
 
 
 def size_bytes(record: LedgerRecord) -> int:
-    """Of all its segments."""
+    """Returns the size of all segments."""
     return sum(segment.size_bytes for segment in record.segments)
 
 
 def all_ledger_ids(record: TopicRecord) -> list[int]:
-    """Of a topic: raw, compacted and cleaned."""
+    """Returns all ledger ids of a topic: raw, compacted and cleaned."""
     compacted = [record.compacted.ledger_id] if record.HasField("compacted") else []
     cleaned = (each for segment in record.kafka.segments for each in segment.ledger_ids)
     return sorted({*record.ledger_ids, *cleaned, *compacted})
 
 
-def lost_between(record: LedgerRecord, after: int, upto: int) -> int:
-    """How many entry ids e with after < e <= upto."""
+def lost_between(record: LedgerRecord, after: int, through: int) -> int:
+    """Counts lost entry ids e with after < e <= through."""
     return sum(
-        max(0, min(each.last_entry_id, upto) - max(each.first_entry_id, after + 1) + 1)
+        max(0, min(each.last_entry_id, through) - max(each.first_entry_id, after + 1) + 1)
         for each in record.lost
     )
 
 
 def nth_before(record: LedgerRecord, entry_id: int, count: int) -> int:
-    """The id of the `count`-th entry before the one that has `entry_id`."""
+    """Returns the id of the `count`-th entry before the one that has `entry_id`."""
     found = entry_id - count
     for each in reversed(record.lost):
         if each.first_entry_id <= entry_id and found <= each.last_entry_id:

@@ -1,19 +1,19 @@
-"""A topic's log, as topics, subscriptions, compactions and stats see it: its parts, put together.
+"""A topic's log as used by topics, subscriptions, compactions and stats; composed of these parts:
 
-    state.py         how far it is durable, whether it failed or is closed
-    raw_ledgers.py   the raw ledgers that there are
-    files.py         the files of ledgers, on a thread
-    writers.py       the ledgers that are being written
-    new_ledgers.py   how ledgers begin
-    group_commit.py  how what is queued gets to the disk
-    tail.py          what is appended
-    positions.py     where entries are
-    views.py         the compacted view
-    reads.py         reads of raw ledgers and the view, as one
-    search.py        what is looked for: by time, the last entry, a reader's start
+  state.py         the durable position, failure and closing
+  raw_ledgers.py   the raw ledgers that exist
+  files.py         the files of ledgers, on a thread
+  writers.py       the ledgers being written
+  new_ledgers.py   the creation of ledgers
+  group_commit.py  flushes of queued entries
+  tail.py          appends
+  positions.py     the positions of entries
+  views.py         the compacted view
+  reads.py         combined reads of raw ledgers and the view
+  search.py        searches: by time, the last entry, a reader's start
 
-A part knows some of those above it, and none below. Producers use the tail and the state directly;
-everybody else asks here, and what an answer means is said in the part that gives it.
+A part uses some of those above it, and none below. Producers use the tail and the state directly;
+all others use TopicLog, and the part that implements a call documents it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicLog:
-    """One per loaded topic, used on the event loop only."""
+    """The log of one loaded topic, used on the event loop only."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TopicLog:
         self._stored = stored
         self.state = state = LogState(stored.name)
         self._files = files = LogFiles(store, executor, state)
-        # What the record lists, and the ledgers behind those that it will list soon.
+        # The listed ledgers, and after those the ones to be listed soon.
         self.ledgers = RawLedgers(stored.record.ledger_ids, files.record)
         writers = Writers()
         self._new = NewLedgers(stored, store, self.ledgers, writers, state)
@@ -73,18 +73,18 @@ class TopicLog:
         self._search = LogSearch(
             self.ledgers, self._positions, self._views, self._reads, files, state
         )
-        # A ledger has got its last entry, at this position / is closed / nothing is read any more.
+        # Called when a ledger got its last entry (its position), was closed, or reads have ended.
         self.on_roll_begun = self.tail.on_roll_begun
         self.on_roll = self._commit.on_roll
         self.on_closed = state.on_closed
 
-    # -- its life --------------------------------------------------------------------------
+    # -- life cycle --------------------------------------------------------------------------
 
     async def open(self) -> None:
         """Begins a new ledger and opens the compacted view, on a thread.
 
-        What there is can be read even if the disk takes no new ledger: then the log has failed.
-        Raises DiskFailure when there is nothing yet.
+        If the disk accepts no new ledger, existing entries can be read and the log has failed.
+        Raises DiskFailure if there is no ledger yet.
         """
         await self._files.in_thread(self._open)
 
@@ -99,7 +99,7 @@ class TopicLog:
         self.state.last_durable = self._positions.last_recorded()
         self._views.renew()
         if self.horizon is not None:
-            # Raw entries that went before lay at or below it.
+            # Raw entries deleted earlier were at or below it.
             self.note_dropped(self.horizon)
 
     async def close(self) -> bool:
@@ -110,12 +110,12 @@ class TopicLog:
 
     @property
     def failure(self) -> LedgerfoldError | None:
-        """Why nothing can be appended any more."""
+        """The error after which nothing can be appended."""
         return self.state.failure
 
     @property
     def closed(self) -> LedgerfoldError | None:
-        """Why nothing can be read any more: the topic was unloaded."""
+        """The error after which nothing can be read: the topic was unloaded."""
         return self.state.closed
 
     @property
@@ -147,7 +147,7 @@ class TopicLog:
 
     @property
     def view(self) -> View:
-        """The current one."""
+        """The current view."""
         return self._views.current
 
     def renew_view(self) -> View:
@@ -163,7 +163,7 @@ class TopicLog:
 
     @property
     def has_damage(self) -> bool:
-        """Whether the compacted ledger is known to be damaged or missing."""
+        """Returns whether the compacted ledger is known to be damaged or missing."""
         return self._views.current.damage is not None
 
     def check_compacted(self) -> None:
@@ -175,31 +175,32 @@ class TopicLog:
     # -- raw ledgers -----------------------------------------------------------------------
 
     def ledger_ids(self) -> Sequence[int]:
-        """The raw ledgers that exist, oldest first; the last one may be empty."""
+        """Returns the existing raw ledgers, oldest first; the last one may be empty."""
         return self.ledgers.ids
 
     def has_ledger(self, ledger_id: int) -> bool:
         return ledger_id in self.ledgers
 
     def ledger_records(self) -> list[LedgerRecord]:
-        """Of the raw ledgers, oldest first: what is durable of them."""
+        """Returns the records of the raw ledgers, oldest first, with what is durable."""
         return self.ledgers.records()
 
     def ledger_sums(self) -> LedgerSums:
-        """To ask about many positions at once."""
+        """Returns sums that answer for many positions at once."""
         return self.ledgers.sums()
 
-    def entries_between(self, after: Position, upto: Position) -> int:
-        """Raw entries p with after < p <= upto in the ledgers that exist."""
-        return self.ledgers.entries_between(after, upto)
+    def entries_between(self, after: Position, through: Position) -> int:
+        """Counts raw entries p with after < p <= through in the existing ledgers."""
+        return self.ledgers.entries_between(after, through)
 
     async def drop_ledgers(
         self, choose: Callable[[], Sequence[int]], *, hides_compacted: bool
     ) -> list[int]:
-        """Takes raw ledgers out of the log, in one batch, then deletes their files. Which ones.
+        """Removes raw ledgers from the log in one batch, then deletes their files.
 
-        `choose`: the oldest ones that may go, asked at the moment at which they do.
-        `hides_compacted`: what lay in them is not read from the compacted ledger either.
+        Returns their ids.
+        `choose`: returns the oldest ledgers that may be deleted, called inside the change.
+        `hides_compacted`: the compacted ledger's entries from their range are hidden as well.
         """
         dropped = list[int]()
         store = self._files.store
@@ -237,11 +238,11 @@ class TopicLog:
     def previous_position(self, position: Position) -> Position:
         return self._positions.previous(position)
 
-    def is_gone(self, position: Position) -> bool:
-        return self._positions.is_gone(position)
+    def is_deleted(self, position: Position) -> bool:
+        return self._positions.is_deleted(position)
 
-    def note_dropped(self, upto: Position) -> None:
-        self._positions.note_dropped(upto)
+    def note_dropped(self, through: Position) -> None:
+        self._positions.note_dropped(through)
 
     # -- reading ---------------------------------------------------------------------------
 

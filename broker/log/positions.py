@@ -1,7 +1,7 @@
-"""Where entries are: the raw ledgers that exist, and the positions in and between them. No I/O.
+"""Positions in and between the existing raw ledgers. No I/O.
 
 Positions are ordered by (ledger id, entry id) and are not dense: ledgers end, are trimmed, and may
-have lost entries to a repair. A position that holds no entry stands for the next one that may.
+have lost entries to a repair. A position without an entry means the next one that has one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from ledgerfold.storage.entry import Position
 
 
 class LogPositions:
-    """Tells where what is, by the raw ledgers and how far they are durable."""
+    """The arithmetic of positions over the raw ledgers and their durable ends."""
 
     def __init__(self, ledgers: RawLedgers, writers: Writers, state: LogState) -> None:
         self._ledgers, self._writers, self._state = ledgers, writers, state
-        # No entry behind it was ever deleted. None: nobody knows.
-        self._dropped_upto: Position | None = None
+        # No entry after it was ever deleted. None: unknown.
+        self._dropped_through: Position | None = None
 
-    # -- the ends --------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------
 
     def first(self) -> Position:
-        """Of the raw ledgers that exist."""
+        """Returns the first position of the existing raw ledgers."""
         return Position(self._ledgers.ids[0], 0)
 
     def last(self) -> Position:
-        """The last durable raw entry; when there is none (L, -1) of the ledger that gets the next.
+        """Returns the last durable raw entry, or (L, -1) of the ledger that gets the next entry.
 
-        Which is not the newest one where entries of an older one are on their way to the disk.
+        While entries of an older ledger are being flushed, L is not the newest ledger.
         """
         durable = self._state.last_durable
         if durable is not None and durable.ledger_id in self._ledgers:
@@ -42,25 +42,25 @@ class LogPositions:
         return Position(next(next_ids, self._ledgers.ids[-1]), -1)
 
     def last_published(self) -> Position:
-        """The same, but the entry may have been trimmed since the topic was loaded."""
+        """Returns last(), or a later entry that was trimmed since the topic was loaded."""
         return self._state.last_durable or self.last()
 
     def after_last(self) -> Position:
-        """Where the next published entry will be."""
+        """Returns the position of the next published entry."""
         return self.existing(self.last().next)
 
     def last_in(self, ledger_id: int) -> Position | None:
-        """The last durable entry of a raw ledger, None when it has none."""
+        """Returns the last durable entry of a raw ledger, None if it has none."""
         return last_entry(self._ledgers.record(ledger_id))
 
     def last_recorded(self) -> Position | None:
-        """The last entry that the ledgers' records tell of: what a load finds."""
+        """Returns the last entry according to the ledgers' records: what a load finds."""
         return self._ledgers.last_recorded()
 
-    # -- from one to another ---------------------------------------------------------------
+    # -- neighbours ---------------------------------------------------------------
 
     def existing(self, position: Position) -> Position:
-        """`position` if it may hold an entry now or later, else the first one after it that may."""
+        """Returns `position` if it can hold an entry now or later, else the next one that can."""
         ids = self._ledgers.ids
         at = bisect_left(ids, position.ledger_id)
         if at == len(ids):
@@ -75,30 +75,30 @@ class LogPositions:
         return position
 
     def next(self, position: Position) -> Position:
-        """The one after, in the next ledger when `position` ends a finished one."""
+        """Returns the next position, in the next ledger if `position` ends a finished one."""
         return self.existing(position.next)
 
     def previous(self, position: Position) -> Position:
-        """The mark-delete form of "before": (L, -1) for the first entry of a ledger."""
+        """Returns the mark-delete form of "before": (L, -1) for the first entry of a ledger."""
         return Position(position.ledger_id, max(position.entry_id - 1, -1))
 
-    # -- what was deleted ------------------------------------------------------------------
+    # -- deleted entries ------------------------------------------------------------------
 
-    def is_gone(self, position: Position) -> bool:
-        """Whether raw entries at or behind it, of its ledger, were deleted.
+    def is_deleted(self, position: Position) -> bool:
+        """Returns whether raw entries at or after `position` in its ledger were deleted.
 
-        False at the end of a ledger that went when all of it had been read.
+        False at the end of a ledger that was deleted after all of it had been read.
         """
         if position.ledger_id in self._ledgers:
             return False
-        return self._dropped_upto is None or position <= self._dropped_upto
+        return self._dropped_through is None or position <= self._dropped_through
 
-    def note_dropped(self, upto: Position) -> None:
-        """The ledgers up to the one of that entry, their last, are deleted now."""
-        self._dropped_upto = max(self._dropped_upto or upto, upto)
+    def note_dropped(self, through: Position) -> None:
+        """Records that the ledgers through `through`, the last entry of one, are deleted."""
+        self._dropped_through = max(self._dropped_through or through, through)
 
     def forget(self, ledger_ids: Sequence[int]) -> None:
-        """The oldest ones are deleted now: the topic's record does not list them any more."""
+        """Removes the oldest ledgers, which the topic's record no longer lists."""
         last = max(filter(None, map(self.last_in, ledger_ids)), default=None)
         self._ledgers.drop_oldest(ledger_ids)
         if last is not None:

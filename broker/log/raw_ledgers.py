@@ -1,14 +1,14 @@
-"""The raw ledgers of a loaded topic, so that nothing asked of them goes through them all.
+"""The raw ledgers of a loaded topic, with cached records and sums, so that no query scans them all.
 
-A closed ledger never changes again: its record is kept from the first time it is asked for,
-and sums up to there with it. The ledgers that may still change stand behind those: the open one,
-and any that are being flushed or closed. They are asked for anew each time.
+A closed ledger never changes: its record is cached on first use, and the sums through it. Ledgers
+that may still change follow the closed ones: the open one, and any being flushed or closed. Their
+records are fetched on each call.
 
-    >>> stored = {3: LedgerRecord(ledger_id=3, state=LEDGER_STATE_CLOSED, segments=[
-    ...     {"entries": 2, "size_bytes": 80, "last": {"ledger_id": 3, "entry_id": 1}}])}
-    >>> ledgers = RawLedgers([3], stored.__getitem__)
-    >>> ledgers.entries_between(Position(3, 0), Position(3, 1)), ledgers.passed_by(Position(3, 1))
-    (1, 1)
+  >>> stored = {3: LedgerRecord(ledger_id=3, state=LEDGER_STATE_CLOSED, segments=[
+  ...     {"entries": 2, "size_bytes": 80, "last": {"ledger_id": 3, "entry_id": 1}}])}
+  >>> ledgers = RawLedgers([3], stored.__getitem__)
+  >>> ledgers.entries_between(Position(3, 0), Position(3, 1)), ledgers.passed_by(Position(3, 1))
+  (1, 1)
 
 Bounds: about 1.5 KB for a closed ledger and 0.2 KB for each of its segments but the first, as long
 as its topic is loaded.
@@ -26,21 +26,24 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 
 
 class RawLedgers:
-    """Used on the event loop only. `record_of`: a ledger's record as it is now."""
+    """The raw ledgers, used on the event loop only.
+
+    `record_of`: returns a ledger's current record.
+    """
 
     def __init__(self, ledger_ids: Iterable[int], record_of: Callable[[int], LedgerRecord]) -> None:
         self._record_of = record_of
         self.ids = list(ledger_ids)
-        # Of the oldest ones, as far as all of them are closed.
+        # The longest closed prefix.
         self._closed: list[LedgerRecord] = []
         self._sums = LedgerSums()
 
     def append(self, ledger_id: int) -> None:
-        """A new one, behind all others."""
+        """Appends a new ledger."""
         self.ids.append(ledger_id)
 
     def drop_oldest(self, ledger_ids: Sequence[int]) -> None:
-        """They are gone; they were the first ones."""
+        """Removes the ledgers, which must be the oldest."""
         count = len(ledger_ids)
         assert self.ids[:count] == list(ledger_ids)
         del self.ids[:count]
@@ -48,7 +51,7 @@ class RawLedgers:
         del self._closed[:count]
 
     def keep(self, ledger_ids: Iterable[int]) -> None:
-        """These are what is left, and new ones behind them. Goes through all: for a load."""
+        """Keeps only these ledgers, some of which may be new. Scans all of them: for a load."""
         self.ids = list(ledger_ids)
         left = set(self.ids)
         self._closed = [each for each in self._closed if each.ledger_id in left]
@@ -61,7 +64,10 @@ class RawLedgers:
     # -- records ---------------------------------------------------------------------------
 
     def closed(self) -> Sequence[LedgerRecord]:
-        """Those of the oldest ledgers, up to the first that is not closed. Not to be changed."""
+        """Returns the records of the oldest ledgers, up to the first that is not closed.
+
+        Read-only.
+        """
         closed, ids = self._closed, self.ids
         while len(closed) < len(ids):
             record = self._record_of(ids[len(closed)])
@@ -72,19 +78,19 @@ class RawLedgers:
         return closed
 
     def open(self) -> list[LedgerRecord]:
-        """Of the ledgers behind those, as they are now."""
+        """Returns the current records of the ledgers after the closed ones."""
         return [self._record_of(each) for each in self.ids[len(self.closed()) :]]
 
     def records(self) -> list[LedgerRecord]:
-        """Of all, oldest first."""
+        """Returns the records of all ledgers, oldest first."""
         return [*self.closed(), *self.open()]
 
     def record(self, ledger_id: int) -> LedgerRecord:
-        """Raises MissingFile when there is none."""
+        """Returns a ledger's record. Raises MissingFile if there is none."""
         return self.closed_record(ledger_id) or self._record_of(ledger_id)
 
     def last_recorded(self) -> Position | None:
-        """The last entry that the records tell of; None: there is none."""
+        """Returns the last entry according to the records, None if there is none."""
         for ledger_id in reversed(self.ids):
             last = last_entry(self.record(ledger_id))
             if last is not None:
@@ -92,13 +98,13 @@ class RawLedgers:
         return None
 
     def closed_record(self, ledger_id: int) -> LedgerRecord | None:
-        """None unless it is among the closed ones."""
+        """Returns a ledger's record if it is among the closed ones."""
         closed = self.closed()
         at = bisect_left(self.ids, ledger_id, hi=len(closed))
         return closed[at] if at < len(closed) and self.ids[at] == ledger_id else None
 
     def since(self, ledger_id: int) -> Iterator[LedgerRecord]:
-        """Of that one and those behind it that are still there when their turn comes."""
+        """Yields the records of `ledger_id` and later ledgers, skipping those deleted meanwhile."""
         for each in self.ids[bisect_left(self.ids, ledger_id) :]:
             if each in self:
                 yield self.record(each)
@@ -106,20 +112,20 @@ class RawLedgers:
     # -- counts ----------------------------------------------------------------------------
 
     def sums(self) -> LedgerSums:
-        """As they are now."""
+        """Returns the current sums of all ledgers."""
         still_open = self.open()
         return self._sums.followed_by(still_open)
 
-    def entries_between(self, after: Position, upto: Position) -> int:
-        """Raw entries p with after < p <= upto."""
+    def entries_between(self, after: Position, through: Position) -> int:
+        """Counts raw entries p with after < p <= through."""
         count = len(self.closed())
-        entries = self._sums.entries_between(after, upto)
-        if count < len(self.ids) and upto.ledger_id >= self.ids[count]:
-            entries += sums_of(self.open()).entries_between(after, upto)
+        entries = self._sums.entries_between(after, through)
+        if count < len(self.ids) and through.ledger_id >= self.ids[count]:
+            entries += sums_of(self.open()).entries_between(after, through)
         return entries
 
-    def bytes_behind(self, position: Position) -> int:
-        """Of all segments that end behind it."""
+    def bytes_after(self, position: Position) -> int:
+        """Returns the bytes of all segments that end after `position`."""
         still_open = self.open()
         size_bytes = self._sums.bytes_above(position.ledger_id)
         own = self.closed_record(position.ledger_id)
@@ -130,16 +136,16 @@ class RawLedgers:
             if segment.entries and (segment.last.ledger_id, segment.last.entry_id) > position
         )
 
-    def estimated_bytes_behind(self, position: Position) -> int:
-        """As Pulsar estimates them."""
+    def estimated_bytes_after(self, position: Position) -> int:
+        """Returns Pulsar's estimate of the bytes after `position`."""
         tail = sums_of(self.open())
-        closed = self._sums.estimated_bytes_behind(position)
-        return closed + tail.estimated_bytes_behind(position)
+        closed = self._sums.estimated_bytes_after(position)
+        return closed + tail.estimated_bytes_after(position)
 
     # -- trimming --------------------------------------------------------------------------
 
     def passed_by(self, position: Position) -> int:
-        """How many of the closed ledgers, from the oldest, hold nothing behind it."""
+        """Counts the closed ledgers, from the oldest, that contain nothing after `position`."""
         closed = self.closed()
         at = bisect_right(self.ids, position.ledger_id, hi=len(closed))
         if at and (last_entry(closed[at - 1]) or position) > position:
@@ -149,9 +155,9 @@ class RawLedgers:
         return at
 
     def count_before(self, ledger_id: int) -> int:
-        """How many are older."""
+        """Counts the older ledgers."""
         return bisect_left(self.ids, ledger_id)
 
     def bytes_of_oldest(self, count: int) -> int:
-        """Of so many closed ones."""
+        """Returns the bytes of the `count` oldest closed ledgers."""
         return self._sums.bytes_of_oldest(count)

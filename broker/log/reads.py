@@ -1,7 +1,8 @@
-"""Reads of a log: of its raw ledgers and the compacted view beside them, as one.
+"""Reads of a log: combined reads of its raw ledgers and the compacted view.
 
-Reading follows the view: read-compacted reads at or below the horizon come from the compacted
-ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only what is durable is read.
+Reads are routed by the view: read-compacted reads at or below the horizon come from the compacted
+ledger, all others from the raw ledgers (Pulsar: CompactedTopicUtils). Only durable entries are
+read.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from ledgerfold.storage.ledger import LedgerReader, StoredEntry
 
 
 class ReadResult(NamedTuple):
-    """Entries of one view, and where to go on. Empty and not moved: nothing more now."""
+    """Entries of one view, and the position to continue at.
+
+    Empty and not moved: no more entries now.
+    """
 
     entries: Sequence[StoredEntry]
     next_position: Position
 
 
 class LogReads:
-    """Used on the event loop only; what is not in memory is read on a thread."""
+    """The reads of one log. Used on the event loop only; uncached entries are read on a thread."""
 
     def __init__(
         self,
@@ -43,10 +47,11 @@ class LogReads:
         self._files, self._state = files, state
 
     async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult:
-        """Durable entries at and after `position`, at least one if there is one, about `bytes_max`.
+        """Reads durable entries at and after `position`.
 
+        At least one if there is one, about `bytes_max`.
         `view`: RAW, the current one, or an earlier one that is pinned.
-        Raises Moved when the topic was unloaded, Corruption, MissingFile, CompactedLedgerDamaged.
+        Raises Moved if the topic was unloaded, Corruption, MissingFile, CompactedLedgerDamaged.
         """
         if self._state.closed is not None:
             raise self._state.closed
@@ -54,7 +59,7 @@ class LogReads:
             if view.ledger_id >= 0:
                 start = max(position, self._views.floor)
                 with view.reading() as compacted:
-                    # A horizon that was moved back lies before the ledger's last entries.
+                    # A horizon that was moved back is before the ledger's last entries.
                     end = compacted.last or view.horizon
                     entries = await self._files.read(compacted, start, bytes_max, end)
                 if entries:
@@ -63,7 +68,7 @@ class LogReads:
         return await self.read_raw(position, bytes_max)
 
     async def read_raw(self, position: Position, bytes_max: int) -> ReadResult:
-        """As read(), of the raw ledgers and nothing else."""
+        """Reads like read(), from the raw ledgers only."""
         position = self._positions.existing(position)
         durable = self._state.last_durable
         if durable is None or position > durable:
@@ -83,7 +88,7 @@ class LogReads:
 
     @contextmanager
     def unless_trimmed(self, ledger_id: int) -> Iterator[None]:
-        """A read or a search passes over a raw ledger that is trimmed meanwhile."""
+        """Suppresses MissingFile if the raw ledger was trimmed meanwhile: the caller skips it."""
         try:
             with self._files.moved_if_closed():
                 yield
@@ -92,7 +97,7 @@ class LogReads:
                 raise
 
     async def wait_beyond(self, position: Position) -> None:
-        """Returns when a raw read at `position` may give something. Raises Moved on unload."""
+        """Returns when a raw read at `position` may return entries. Raises Moved on unload."""
         state = self._state
         while True:
             if state.closed is not None:

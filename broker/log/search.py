@@ -1,7 +1,7 @@
-"""What is looked for in a log: by publish time, the last entry, where a reader begins.
+"""Searches in a log: by publish time, the last entry, a reader's start.
 
-A compacted view that a run replaces, and a raw ledger that is trimmed, while somebody looks into it
-do not fail the search: it goes on in what is there now.
+A search continues in the current ledgers if a run replaces the compacted view or a raw ledger is
+trimmed during it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class LogSearch:
-    """Used on the event loop only; ledgers are searched on a thread."""
+    """The searches of one log. Used on the event loop only; ledgers are searched on a thread."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class LogSearch:
         self._ledgers, self._positions, self._views = ledgers, positions, views
         self._reads, self._files, self._state = reads, files, state
 
-    async def _of_one_view(self, ask: Callable[[View], Awaitable[_T]]) -> _T:
-        """The answer of the current view. Asked again when a run commits, and trims, meanwhile."""
+    async def _with_stable_view(self, ask: Callable[[View], Awaitable[_T]]) -> _T:
+        """Returns the answer of the current view; retries if a run commits and trims meanwhile."""
         while True:
             view = self._views.current
             with self._files.moved_if_closed():
@@ -51,12 +51,12 @@ class LogSearch:
             if view is self._views.current:
                 return answer
 
-    # -- the start, the end ----------------------------------------------------------------
+    # -- start and end ----------------------------------------------------------------
 
     async def resolve_start(
         self, start: StartPosition, read_compacted: bool
     ) -> tuple[Position, bool]:
-        """Where to begin reading, and whether that names an entry that exists or may come."""
+        """Returns where to begin reading, and whether that is an existing or a future entry."""
         at = start.WhichOneof("at")
         if at == "earliest":
             return EARLIEST, True
@@ -78,7 +78,10 @@ class LogSearch:
         return self._positions.after_last(), True
 
     async def _is_batch(self, position: Position, read_compacted: bool) -> bool:
-        """Whether the view has an entry there that is a batch. One that is damaged is passed."""
+        """Returns whether the view has a batch entry at `position`.
+
+        A damaged one counts as none.
+        """
         view = self._views.current if read_compacted else RAW
         try:
             entries = (await self._reads.read(position, view=view, bytes_max=1)).entries
@@ -88,8 +91,8 @@ class LogSearch:
         return any(each.position == position and not each.is_plain for each in headers)
 
     async def last_entry(self, read_compacted: bool) -> StoredEntry | None:
-        """The view's last entry: compacted if no raw one is above the horizon."""
-        return await self._of_one_view(lambda view: self._last_entry(view, read_compacted))
+        """Returns the view's last entry: compacted if no raw one is above the horizon."""
+        return await self._with_stable_view(lambda view: self._last_entry(view, read_compacted))
 
     async def _last_entry(self, view: View, read_compacted: bool) -> StoredEntry | None:
         last = self._state.last_durable
@@ -108,16 +111,16 @@ class LogSearch:
     # -- by publish time -------------------------------------------------------------------
 
     async def first_published_since(self, publish_time_ms: int) -> Position:
-        """The first entry of that time or later, in the compacted ledger, else in the raw ones.
+        """Returns the first entry of that time or later: compacted if there is one, else raw.
 
-        Where the next one will be when there is none (apache/pulsar#21600).
+        The position of the next published entry if there is none (apache/pulsar#21600).
         """
 
         async def ask(view: View) -> Position:
             found = await self._compacted_at_time(view, publish_time_ms)
             return found or await self._raw_at_time(publish_time_ms, EARLIEST)
 
-        return await self._of_one_view(ask)
+        return await self._with_stable_view(ask)
 
     async def _position_at_time(self, publish_time_ms: int, read_compacted: bool) -> Position:
         if not read_compacted:
@@ -127,7 +130,7 @@ class LogSearch:
             found = await self._compacted_at_time(view, publish_time_ms)
             return found or await self._raw_at_time(publish_time_ms, view.horizon or EARLIEST)
 
-        return await self._of_one_view(ask)
+        return await self._with_stable_view(ask)
 
     async def _compacted_at_time(self, view: View, publish_time_ms: int) -> Position | None:
         if view.ledger_id < 0:
@@ -138,7 +141,7 @@ class LogSearch:
             return await self._files.in_thread(find)
 
     async def _raw_at_time(self, publish_time_ms: int, after: Position) -> Position:
-        """The first raw entry behind `after` of that time or later; where the next one will be."""
+        """Returns the first raw entry after `after` of that time or later, else the end."""
         for record in self._ledgers.since(after.ledger_id):
             found = await self._find_in(record, publish_time_ms, after)
             if found is not None:
@@ -146,9 +149,9 @@ class LogSearch:
         return self._positions.after_last()
 
     async def last_published_before(self, publish_time_ms: int, after: Position) -> Position:
-        """The last of the entries behind `after` before the first one published later than that.
+        """Returns the last entry after `after` that precedes the first one of that time or later.
 
-        "Later": at that time or after. `after` itself when there is none.
+        Returns `after` if there is none.
         """
         for record in self._ledgers.since(after.ledger_id):
             last = last_entry(record)
@@ -164,9 +167,9 @@ class LogSearch:
     async def _find_in(
         self, record: LedgerRecord, publish_time_ms: int, after: Position
     ) -> Position | None:
-        """The first entry of a raw ledger behind `after` of that time or later.
+        """Returns the first entry of a raw ledger after `after` of that time or later.
 
-        None, too, when the ledger is trimmed meanwhile.
+        None also if the ledger is trimmed meanwhile.
         """
         if all(each.publish_time_max_ms < publish_time_ms for each in record.segments):
             return None

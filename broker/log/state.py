@@ -1,13 +1,14 @@
-"""What has become of a topic's log: how far it is durable, whether it failed, or is closed.
+"""The state of a topic's log: its durable position, failure and closing.
 
-One per loaded topic, on the event loop, shared by the parts of its log. Each says what it has done
-or met here, and nobody asks another part why it cannot go on. Producers, readers and the topic hear
-of it: the last durable position rises, a failure ends the writing, a close ends the reading, too.
+One exists per loaded topic, on the event loop, shared by the parts of its log. Each part records
+here what it has done or met, and reads here why the log cannot continue. Producers, readers and the
+topic are notified: the last durable position rises, a failure ends all writing, a close also ends
+all reading.
 
-    >>> state = LogState("persistent://public/default/orders")
-    >>> state.on_durable.add(lambda: print("durable up to", state.last_durable))
-    >>> state.advance(Position(3, 0))
-    durable up to 3:0
+  >>> state = LogState("persistent://public/default/orders")
+  >>> state.on_durable.add(lambda: print("durable up to", state.last_durable))
+  >>> state.advance(Position(3, 0))
+  durable up to 3:0
 """
 
 from __future__ import annotations
@@ -23,32 +24,35 @@ _log = logging.getLogger(__name__)
 
 
 class LogState:
-    """Attributes are for everybody to read; they are changed by the methods, and by a load."""
+    """The shared state.
+
+    Attributes may be read by all; only the methods, and a load, change them.
+    """
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.last_durable: Position | None = None
-        # Why nothing can be appended any more.
+        # The error after which nothing can be appended.
         self.failure: LedgerfoldError | None = None
-        # Why nothing can be read any more: the topic was unloaded.
+        # The error after which nothing can be read: the topic was unloaded.
         self.closed: LedgerfoldError | None = None
-        # More is durable, or nothing will be / nothing is read any more.
+        # Called when more is durable or nothing more will be, and when reads have ended.
         self.on_durable: set[Callable[[], None]] = set()
         self.on_closed: set[Callable[[], None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
 
     def advance(self, durable: Position) -> None:
-        """All up to there is durable."""
+        """Records that everything through `durable` is durable."""
         self.last_durable = durable
-        self._tell()
+        self._notify()
 
     def fail(self, error: LedgerfoldError) -> None:
-        """Nothing more will be durable. The first failure is the one that counts."""
+        """Records that nothing more will be durable. Only the first failure is kept."""
         self.failure = self.failure or error
-        self._tell()
+        self._notify()
 
     def cause(self, error: Exception) -> LedgerfoldError:
-        """What others are told of it: whatever it was, nobody is to wait for ever."""
+        """Converts any error to one that can be reported, so that no caller waits forever."""
         if isinstance(error, LedgerfoldError):
             return error
         _log.error("The log of %s", self.topic, exc_info=error)
@@ -61,13 +65,13 @@ class LogState:
         for callback in tuple(self.on_closed):
             callback()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.wake()
         for callback in tuple(self.on_durable):
             callback()
 
     def wake(self) -> None:
-        """What changed() waits for has come."""
+        """Wakes the waiters of changed()."""
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

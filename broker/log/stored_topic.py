@@ -1,17 +1,17 @@
-"""A topic's record, and the only one who changes it.
+"""A topic's record, and the only code that changes it.
 
-The record is the topic's durable state: its ledgers, its compacted view, its policies, where it
-ends. A change is asked for here, and nowhere else:
+The record is the topic's durable state: its ledgers, its compacted view, its policies, its end. All
+changes are made here:
 
-1. Changes come one after the other, in the order in which they were asked for.
-2. When its turn comes, `edit` looks at what is true then, and changes a copy of the record; what
-   belongs to the change goes into the same batch. It may raise: then nothing changes.
-3. The batch is written, and synced, in a thread: the loop goes on meanwhile.
-4. When it is durable, the copy becomes the record, and `applied` is called in the same step: nobody
-   sees the one without the other.
+1. Changes run one after the other, in request order.
+2. `edit` runs when the change starts, sees the current state, and changes a copy of the record;
+   related writes go into the same batch. It may raise: then nothing changes.
+3. The batch is written and synced in a thread; the loop continues meanwhile.
+4. When it is durable, the copy becomes the record, and `applied` is called in the same step: no
+   other task sees one without the other.
 
-A change goes on to its end though its caller is cancelled. After close() there is none any more:
-the record of the name is another's to change.
+A change runs to completion even if its caller is cancelled. After close() no change is accepted:
+the topic's record belongs to another owner.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ Edit = Callable[[TopicRecord, MetadataBatch], object]
 
 
 class StoredTopic:
-    """One per loaded topic, used on the event loop; `executor` does the writing."""
+    """The record of one loaded topic, used on the event loop; `executor` does the writing."""
 
     def __init__(self, record: TopicRecord, metadata: MetadataStore, executor: Executor) -> None:
         self._record, self._metadata, self._executor = record, metadata, executor
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._is_closed = False
 
     @property
     def record(self) -> TopicRecord:
-        """As it is on the disk. Another object after each change; not to be changed."""
+        """The record as stored on disk.
+
+        Each change replaces the object; it must not be modified.
+        """
         return self._record
 
     @property
@@ -46,14 +49,14 @@ class StoredTopic:
         return self._record.name
 
     async def change(self, edit: Edit, applied: Callable[[], object] | None = None) -> None:
-        """One synced write. What changes nothing writes nothing.
+        """Applies an edit in one synced write; an edit without changes writes nothing.
 
         Raises what `edit` raises, Moved (the topic was unloaded), DiskFailure.
         """
         await run_to_completion(self._change(edit, applied))
 
     async def _change(self, edit: Edit, applied: Callable[[], object] | None) -> None:
-        async with self._turn:
+        async with self._lock:
             if self._is_closed:
                 raise Moved(f"{self.name} was unloaded; try again.")
             changed, batch = self._edited(edit)
@@ -64,7 +67,7 @@ class StoredTopic:
                 applied()
 
     def change_now(self, edit: Edit) -> None:
-        """As change(), in the caller's thread: of a topic that nobody else knows yet."""
+        """Applies an edit in the caller's thread, before the topic is shared."""
         changed, batch = self._edited(edit)
         self._metadata.write(batch)
         self._record = changed
@@ -78,7 +81,7 @@ class StoredTopic:
         return changed, batch
 
     async def close(self) -> None:
-        """Returns when no change is on its way; none comes any more."""
+        """Returns when no change is in progress; later changes raise Moved."""
         self._is_closed = True
-        async with self._turn:
+        async with self._lock:
             pass

@@ -1,11 +1,11 @@
-"""The open end of a topic's log: what is appended to it, rolls, and the end of it all.
+"""The open end of a topic's log: appends, rolls and termination.
 
-append() gives the entry its position and queues it; nothing is written yet. The group commit gets
-it to the disk (broker/log/group_commit.py). A ledger that has reached a limit is followed by a new
-one at once (broker/log/new_ledgers.py).
+append() gives the entry its position and queues it; nothing is written yet. The group commit writes
+it (broker/log/group_commit.py). A ledger that has reached a limit is followed by a new one at once
+(broker/log/new_ledgers.py).
 
-A failed write or sync ends the writing: callers that append from then on get the error, what is
-durable can be read, and the topic has to be loaded anew (broker/topics/broker.py).
+A failed write or sync ends all writing: later appends raise the error, durable entries can be read,
+and the topic has to be reloaded (broker/topics/broker.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 
 
 class LogTail:
-    """What producers append to. Used on the event loop only."""
+    """The appendable end of one log. Used on the event loop only."""
 
     def __init__(
         self,
@@ -39,23 +39,23 @@ class LogTail:
         self._stored, self._state = stored, state
         self._writers, self._new, self._commit = writers, new_ledgers, group_commit
         self._clock_ms = clock_ms
-        # Nothing is appended any more, whether or not that is recorded yet.
+        # No more appends are accepted, whether or not that is recorded yet.
         self._is_ending = stored.record.HasField("terminated_at")
-        # A ledger has got its last entry, at this position.
+        # Called with the position of a ledger's last entry.
         self.on_roll_begun: set[Callable[[Position], None]] = set()
 
     @property
     def last_appended(self) -> Position | None:
-        """The last position given out, durable or not."""
+        """The last position assigned, durable or not."""
         return self._writers.last_appended() or self._state.last_durable
 
     @property
     def is_terminated(self) -> bool:
-        """Durably: what is in it is all there will ever be."""
+        """Returns whether the termination is durable: no more entries will follow."""
         return self._stored.record.HasField("terminated_at")
 
     def check_open(self) -> None:
-        """Raises what made the log fail, TopicTerminated, and Moved until that is durable."""
+        """Raises the error that failed the log, TopicTerminated, or Moved until that is durable."""
         if self._state.failure is not None:
             raise self._state.failure
         if self._is_ending:
@@ -70,11 +70,11 @@ class LogTail:
         producer_number: int,
         append_time_ms: int | None = None,
     ) -> Position:
-        """Gives the entry its position and queues it. Durable once the state says so.
+        """Gives the entry its position and queues it. It is durable once the state says so.
 
-        `sections`: the entry's, end to end; `append_time_ms`: None is now.
+        `sections`: the entry's parts, end to end; `append_time_ms`: None means now.
         """
-        # Asked here first: this is done for each entry, and a call takes time.
+        # Checked inline first: this runs for each entry, and a call takes time.
         if self._is_ending or self._state.failure is not None:
             self.check_open()
         writer = self._writers.open
@@ -88,9 +88,9 @@ class LogTail:
         return position
 
     async def roll_if_due(self) -> None:
-        """Closes the open ledger and begins another, if a limit is reached: age, most likely.
+        """Rolls the open ledger if a limit is reached, usually its age.
 
-        Raises what made the log fail.
+        Raises the error that failed the log.
         """
         writer = self._writers.open
         if self._state.failure is None and writer is not None and writer.should_roll():
@@ -99,8 +99,8 @@ class LogTail:
     async def roll(self) -> int:
         """Closes the open ledger, if it has an entry, and begins another.
 
-        The id of the ledger that is open then, all earlier ones being closed; what is published
-        meanwhile may have been followed by others. Raises what made the log fail.
+        Returns the id of the ledger that is open then, all earlier ones being closed; entries
+        published meanwhile may have caused further rolls. Raises the error that failed the log.
         """
         if self._state.failure is not None:
             raise self._state.failure
@@ -113,32 +113,33 @@ class LogTail:
         return writer.ledger_id
 
     def begin_ledger(self) -> int:
-        """What is appended from now on goes into a new ledger, whatever is in the open one.
+        """Begins a new ledger for later appends, even if the open one is empty, and returns its id.
 
-        Its id. Raises as append().
+        Raises like append().
         """
         self.check_open()
         writer = self._writers.open
         assert writer is not None
-        begun = self._roll(writer)
+        created = self._roll(writer)
         self._commit.start()
-        return begun.ledger_id
+        return created.ledger_id
 
     def _roll(self, writer: LedgerWriter) -> LedgerWriter:
-        """Begins another ledger behind that one, which gets no entry any more."""
-        begun = self._new.begin_behind(writer)
+        """Begins another ledger after `writer`, which gets no more entries."""
+        created = self._new.begin_after(writer)
         for callback in tuple(self.on_roll_begun):
             callback(Position(writer.ledger_id, writer.next_entry_id - 1))
-        return begun
+        return created
 
     async def terminate(self, last: Callable[[], Position]) -> Position:
-        """Nothing is appended any more. The last entry there is, once that is durable, too.
+        """Terminates the topic and returns the last entry once both are durable.
 
-        `last`: asked when all is durable. Raises what made the log fail, DiskFailure.
+        `last`: called when everything is durable. Raises the error that failed the log,
+        DiskFailure.
         """
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            # Another call may have been faster.
+            # Another call may have terminated it meanwhile.
             if not record.HasField("terminated_at"):
                 record.terminated_at.ledger_id, record.terminated_at.entry_id = last()
 
@@ -150,7 +151,7 @@ class LogTail:
             try:
                 await self._stored.change(edit, self._state.wake)
             except DiskFailure as error:
-                # Whether it is durable shows when the topic is loaded anew.
+                # The next load shows whether it is durable.
                 self._state.fail(error)
                 raise
         end = self._stored.record.terminated_at

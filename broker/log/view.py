@@ -1,13 +1,12 @@
-"""What a read sees: one compacted ledger, one horizon, the raw ledgers.
+"""A view of a topic: one compacted ledger, one horizon, the raw ledgers.
 
-A view is an immutable value, but for the damage that is found in it. A read pins it for as long as
-it takes, a reader that keeps one from read to read for that long (broker/subscriptions/route.py). A
-compaction that commits puts a new view in the place of the current one, and the compacted ledger of
-the old one goes when its last pin does.
+A view is an immutable value, except for damage found in it. A read pins it while it runs, a reader
+that keeps it between reads for that long (broker/subscriptions/route.py). A compaction commit
+replaces the current view, and the old view's compacted ledger is deleted with its last pin.
 
-    >>> view = View()
-    >>> view.routes_compacted(Position(3, 0))
-    False
+  >>> view = View()
+  >>> view.routes_compacted(Position(3, 0))
+  False
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ from ledgerfold.storage.ledger import LedgerReader
 
 
 class View:
-    """`compacted` and `horizon` are None when no run ever ended well, `ledger_id` is -1 then.
+    """A pinned, immutable view.
 
-    `damage`: what is known to be wrong with the compacted ledger. Without files that could be
-    opened `compacted` is None.
+    `compacted` and `horizon` are None and `ledger_id` is -1 if no run ever succeeded.
+    `damage`: a known defect of the compacted ledger. If its files cannot be opened, `compacted`
+    is None.
     """
 
     __slots__ = ("_pins", "_topic", "_when_free", "compacted", "damage", "horizon", "ledger_id")
@@ -45,7 +45,7 @@ class View:
         self._when_free: Callable[[], None] | None = None
 
     def routes_compacted(self, position: Position) -> bool:
-        """Whether a read-compacted read at `position` belongs to the compacted ledger.
+        """Returns whether a read-compacted read at `position` reads the compacted ledger.
 
         The horizon itself does (Pulsar: CompactedTopicUtils.asyncReadCompactedEntries).
         """
@@ -53,7 +53,10 @@ class View:
 
     @contextmanager
     def reading(self) -> Iterator[LedgerReader]:
-        """The compacted ledger, pinned. Raises CompactedLedgerDamaged instead of what is found."""
+        """Pins and yields the compacted ledger.
+
+        Raises CompactedLedgerDamaged for any damage found.
+        """
         if self.compacted is None:
             assert self.damage is not None
             raise self.damage
@@ -64,12 +67,12 @@ class View:
                 raise self.damaged(error) from error
 
     def damaged(self, cause: StorageError) -> CompactedLedgerDamaged:
-        """Remembers it."""
+        """Records damage and returns its error."""
         self.damage = CompactedLedgerDamaged(self._topic, self.ledger_id, cause)
         return self.damage
 
     def pin(self) -> None:
-        """Its compacted ledger stays until as many unpin() came."""
+        """Keeps the compacted ledger until the matching unpin()."""
         self._pins += 1
 
     def unpin(self) -> None:
@@ -86,11 +89,11 @@ class View:
             self.unpin()
 
     def retire(self, when_free: Callable[[], None]) -> None:
-        """Calls `when_free` once nobody holds this view any more: at once, if nobody does."""
+        """Calls `when_free` once no one pins this view: at once if it is not pinned."""
         self._when_free = when_free
         if self._pins == 0:
             when_free()
 
 
-# The raw ledgers and nothing else.
+# The raw ledgers only.
 RAW = View(None, None)

@@ -1,7 +1,7 @@
-"""The compacted view that a topic shows now, and what is asked of it.
+"""The compacted view that a topic currently serves.
 
-The topic's record says which one that is. A run that commits, a truncation, a cursor that is moved
-change the record; then renew() makes what it says now what reads see (broker/log/view.py).
+The topic's record describes it. A commit, a truncation or a moved cursor changes the record; then
+renew() makes the recorded view the one that reads see (broker/log/view.py).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _log = logging.getLogger(__name__)
 
 
 class Views:
-    """`current`: none before a load."""
+    """The current view of one topic; empty before a load."""
 
     def __init__(self, stored: StoredTopic, store: LedgerStore) -> None:
         self._stored, self._store = stored, store
         self.current = View()
 
     def renew(self) -> View:
-        """Shows the view that the topic's record describes. The one before."""
+        """Switches to the view that the topic's record describes, and returns the previous one."""
         previous, self.current = self.current, self._recorded()
         return previous
 
     def _recorded(self) -> View:
-        """Routed by where `__compaction` was moved, if it was."""
+        """Returns the recorded view, with `__compaction` as its horizon if that was moved."""
         record = self._stored.record
         if not record.HasField("compacted"):
             return View()
@@ -47,7 +47,7 @@ class Views:
         return view
 
     def check(self) -> None:
-        """Raises CompactedLedgerDamaged when that is known, or a file is missing now."""
+        """Raises CompactedLedgerDamaged if damage is known, or a file is missing now."""
         view = self.current
         if view.damage is not None:
             raise view.damage
@@ -57,14 +57,14 @@ class Views:
 
     @property
     def floor(self) -> Position:
-        """Retention removed what lies before it, from the compacted ledger, too."""
+        """The position before which retention removed entries, from the compacted ledger, too."""
         if not self._stored.record.HasField("retention_floor"):
             return EARLIEST
         floor = self._stored.record.retention_floor
         return Position(floor.ledger_id, floor.entry_id)
 
     def segments(self) -> list[SegmentRecord]:
-        """Those of the current compacted ledger that hold something readable, in order."""
+        """Returns the current compacted ledger's segments with readable entries, in order."""
         if self.current.compacted is None:
             return []
         return [

@@ -1,1 +1,1 @@
-"""Prometheus metrics: which there are, how they are read off a broker, and their HTTP server."""
+"""Prometheus metrics: the catalogue, their values in a broker, and their HTTP server."""

@@ -1,10 +1,10 @@
-"""Every metric there is: name, type, unit, labels, meaning, and where its value comes from.
+"""The catalogue of metrics: name, type, unit, labels, meaning, and the source of the value.
 
 Names and labels that begin with `pulsar_` are Pulsar's own (its TopicStats and
-NamespaceStatsAggregator, version 4.0.7): its dashboards and alerts work. Those that begin with
-`kafka_` are Kafka's (kafka_metrics.py). Everything else begins with `ledgerfold_`.
-docs/METRICS.md is this catalogue for users; tests/grpc/test_scrape.py holds the two, and what a
-broker exposes, together. (Pulsar calls all of its metrics gauges; counters are counters here.)
+NamespaceStatsAggregator, version 4.0.7), for use with its dashboards and alerts. Those that begin
+with `kafka_` are Kafka's (kafka_metrics.py). All others begin with `ledgerfold_`. docs/METRICS.md
+is this catalogue for users; tests/grpc/test_scrape.py keeps both, and the values that a broker
+exposes, consistent. (Pulsar declares all of its metrics as gauges; counters are counters here.)
 """
 
 from __future__ import annotations
@@ -20,67 +20,72 @@ STRATEGY_INFO = Metric(
     "ledgerfold_compaction_strategy_info",
     GAUGE,
     "",
-    "Always 1; the strategy in force for the next run, of topics that compaction was ever asked "
-    "for. Its settings are no labels.",
+    (
+        "Always 1; the strategy in force for the next run, for topics whose compaction was ever "
+        "requested. Its settings are not labels."
+    ),
     (*TOPIC_LABELS, "strategy"),
 )
 TOPICS_COUNT = Metric(
     "pulsar_topics_count",
     GAUGE,
     "",
-    "Loaded topics; those that nobody has used since the start are not.",
+    "Loaded topics, which are those used since the start.",
     ("cluster", "namespace"),
 )
-QUEUE_LENGTH = Metric(
-    "ledgerfold_compaction_queue_length", GAUGE, "", "Compactions that wait for their turn."
-)
-RUNNING = Metric("ledgerfold_compactions_running", GAUGE, "", "Compactions on their way.")
+QUEUE_LENGTH = Metric("ledgerfold_compaction_queue_length", GAUGE, "", "Queued compactions.")
+RUNNING = Metric("ledgerfold_compactions_running", GAUGE, "", "Running compactions.")
 COMPACTOR_STATE = Metric(
     "ledgerfold_compactor_state",
     GAUGE,
     "",
-    "1 for the state the compactor is in, 0 for the others: starting, ready, restarting, "
-    "unavailable, disabled.",
+    (
+        "1 for the compactor's current state, 0 for the others: starting, ready, restarting, "
+        "unavailable, disabled."
+    ),
     ("state",),
 )
 COMPACTOR_RESTARTS = Metric(
     "ledgerfold_compactor_restarts_total",
     COUNTER,
     "",
-    "How often a worker ended and another one was started.",
+    "Restarts of the worker.",
 )
-# By the attributes of broker/common/outgoing.py that they tell.
+# By the attributes of broker/common/outgoing.py that they report.
 OUTGOING_METRICS = {
     "streams": Metric(
         "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."
     ),
     "streams_max": Metric(
-        "ledgerfold_streams_max", GAUGE, "", "How many there may be; more are refused."
+        "ledgerfold_streams_max", GAUGE, "", "Limit of open streams; more are refused."
     ),
     "streams_refused": Metric(
-        "ledgerfold_streams_refused_total", COUNTER, "", "Streams that were one too many."
+        "ledgerfold_streams_refused_total", COUNTER, "", "Streams refused at the limit."
     ),
     "streams_ended": Metric(
         "ledgerfold_streams_ended_total",
         COUNTER,
         "",
-        "Streams that were ended because others needed the room and their client took nothing.",
+        "Streams ended because others needed the room and their client read nothing.",
     ),
     "unsent_bytes": Metric(
         "ledgerfold_unsent_bytes",
         GAUGE,
         "bytes",
-        "Of entries that were read for streams and not sent yet.",
+        "Size of entries read for streams and not sent yet.",
     ),
     "bytes_max": Metric(
-        "ledgerfold_unsent_max_bytes", GAUGE, "bytes", "Above this nothing is read on for them."
+        "ledgerfold_unsent_max_bytes",
+        GAUGE,
+        "bytes",
+        "Limit of unsent bytes, above which streams stop reading.",
     ),
 }
 SYNC_SECONDS = Metric(
     "ledgerfold_fsync_seconds",
     HISTOGRAM,
     "seconds",
-    "How long syncs of raw ledgers took: what producers wait for, without the queue before it.",
+    "Duration of syncs of raw ledgers, without the queueing time that producers also wait for.",
 )
 BUILD_INFO = Metric(
     "ledgerfold_build_info", GAUGE, "", "Always 1; the broker's version.", ("version",)
@@ -98,7 +103,7 @@ BROKER_METRICS = (
 
 
 def all_metrics() -> tuple[Metric, ...]:
-    """In the order of the documentation."""
+    """Returns all metrics in the order of the documentation."""
     per_topic = [each.metric for each in TOPIC_METRICS]
     per_subscription = [each.metric for each in SUBSCRIPTION_METRICS]
     return (*per_topic, STRATEGY_INFO, *per_subscription, *kafka_metrics(), *BROKER_METRICS)

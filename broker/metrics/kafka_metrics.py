@@ -1,10 +1,10 @@
-"""What is told of Kafka topics under Kafka's names, as Prometheus writes those.
+"""The metrics of Kafka topics under Kafka's names, in Prometheus' form.
 
-    >>> prometheus_name("kafka.log:type=LogCleaner,name=cleaner-recopy-percent")
-    'kafka_log_logcleaner_cleaner_recopy_percent'
+  >>> prometheus_name("kafka.log:type=LogCleaner,name=cleaner-recopy-percent")
+  'kafka_log_logcleaner_cleaner_recopy_percent'
 
-A Kafka broker's JMX exporter makes these names of `kafka.log:type=Log,name=...` and of the
-cleaner's, so its dashboards and alerts work. They are there as soon as a Kafka topic is loaded.
+A Kafka broker's JMX exporter derives these names from `kafka.log:type=Log,name=...` and the
+cleaner's, so its dashboards and alerts work. They exist once a Kafka topic is loaded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, TOPIC_LABELS, Metri
 
 
 def prometheus_name(object_name: str) -> str:
-    """Of a gauge of Kafka's."""
+    """Converts the name of a Kafka gauge."""
     kind, _, name = object_name.removeprefix("kafka.log:type=").partition(",name=")
     return re.sub(r"[^a-z0-9]", "_", f"kafka_log_{kind}_{name}".lower())
 
 
 class KafkaReading(NamedTuple):
-    """`values`: one for each of LOG_METRICS."""
+    """The values of one topic: one for each of LOG_METRICS."""
 
     namespace: str
     topic: str
@@ -33,7 +33,7 @@ class KafkaReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogMetric:
-    """One sample for each Kafka topic, out of what `topics stats` shows."""
+    """A metric with one sample per Kafka topic, read from `topics stats`."""
 
     metric: Metric
     read: Callable[[Stats], float]
@@ -44,10 +44,15 @@ def _log(name: str, unit: str, help: str, read: Callable[[Stats], float]) -> Log
 
 
 LOG_METRICS = (
-    _log("size", "bytes", "Of a Kafka topic's batches.", lambda stats: stats["storageSize"]),
-    _log("numlogsegments", "", "Segments of a Kafka topic.", lambda s: s["kafka"]["segments"]),
-    _log("logstartoffset", "", "Where the log begins.", lambda s: s["kafka"]["logStartOffset"]),
-    _log("logendoffset", "", "The next offset.", lambda s: s["kafka"]["logEndOffset"]),
+    _log("size", "bytes", "Size of a Kafka topic's batches.", lambda stats: stats["storageSize"]),
+    _log(
+        "numlogsegments",
+        "",
+        "Number of segments of a Kafka topic.",
+        lambda s: s["kafka"]["segments"],
+    ),
+    _log("logstartoffset", "", "First offset of the log.", lambda s: s["kafka"]["logStartOffset"]),
+    _log("logendoffset", "", "Next offset of the log.", lambda s: s["kafka"]["logEndOffset"]),
 )
 
 _SERVER = "kafka.server:type=BrokerTopicMetrics,name="
@@ -59,47 +64,47 @@ CLEANER_METRICS = {
         (
             f"{_CLEANER}cleaner-recopy-percent",
             "percent",
-            "Of what the last round read, how much it wrote again.",
+            "Share of the bytes read by the last cleaning that it wrote again.",
         ),
         (
             f"{_CLEANER}max-buffer-utilization-percent",
             "percent",
-            "How full the last round's offset map was.",
+            "Utilization of the last cleaning's offset map.",
         ),
-        (f"{_CLEANER}max-clean-time-secs", "seconds", "How long the last round took."),
+        (f"{_CLEANER}max-clean-time-secs", "seconds", "Duration of the last cleaning."),
         (
             f"{_CLEANER}max-compaction-delay-secs",
             "seconds",
-            "How long the log that waited longest was beyond max.compaction.lag.ms.",
+            "Longest time by which a log has exceeded max.compaction.lag.ms.",
         ),
-        (f"{_CLEANER}DeadThreadCount", "", "Cleaner threads that ended by a defect."),
+        (f"{_CLEANER}DeadThreadCount", "", "Cleaner threads that died."),
         (
             f"{_MANAGER}max-dirty-percent",
             "percent",
-            "The largest dirty ratio when the cleaner last chose.",
+            "Largest dirty ratio when the cleaner last selected a log.",
         ),
         (
             f"{_MANAGER}time-since-last-run-ms",
             "milliseconds",
-            "Since the cleaner last chose.",
+            "Time since the cleaner last selected a log.",
         ),
         (
             f"{_MANAGER}uncleanable-partitions-count",
             "",
-            "Kafka topics that the cleaner leaves alone, because a round of theirs failed.",
+            "Kafka topics marked uncleanable after a failed cleaning.",
         ),
-        (f"{_MANAGER}uncleanable-bytes", "bytes", "What could be cleaned of those."),
+        (f"{_MANAGER}uncleanable-bytes", "bytes", "Cleanable bytes of the uncleanable topics."),
     )
 }
-# A meter there, of which the count is shown.
+# A meter in Kafka; its count is exposed.
 CLEANER_METRICS[f"{_SERVER}NoKeyCompactedTopicRecordsPerSec"] = Metric(
     "kafka_server_brokertopicmetrics_nokeycompactedtopicrecords_total",
     COUNTER,
     "",
-    "Records without a key that compacted Kafka topics refused.",
+    "Records without a key refused by compacted Kafka topics.",
 )
 
 
 def kafka_metrics() -> tuple[Metric, ...]:
-    """In the order of the documentation."""
+    """Returns the metrics in the order of the documentation."""
     return (*(each.metric for each in LOG_METRICS), *CLEANER_METRICS.values())

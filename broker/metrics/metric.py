@@ -1,4 +1,4 @@
-"""What is said of a metric, and the words for it."""
+"""The description of a metric, and its vocabulary."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
-# Of the one broker there is: the name of Pulsar's standalone cluster.
+# The name of Pulsar's standalone cluster: there is only one broker.
 CLUSTER = "standalone"
 TOPIC_LABELS = ("cluster", "namespace", "topic")
 SUBSCRIPTION_LABELS = (*TOPIC_LABELS, "subscription")
-# As `topics stats` shows them, or a part of that.
+# The output of `topics stats`, or a part of it.
 Stats = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """`help` is the meaning, a sentence or two."""
+    """The description of a metric. `help`: its meaning in a sentence or two."""
 
     name: str
     kind: str

@@ -1,9 +1,9 @@
-"""Reading the metrics off a broker, on its event loop, a few topics at a time.
+"""The collection of metric values from a broker, on its event loop, a few topics at a time.
 
-Topics are read one after the other, each at one moment; after SLICE_S of it the loop has its turn
-before the next one is read. So a scrape delays nobody by more than that, however many topics there
-are, and what it tells is not of one moment for all of them. A topic that is unloaded meanwhile, or
-whose data cannot be read, is left out (and logged).
+Topics are read one after the other, each atomically; after SLICE_S other tasks run before the next
+one is read. So a scrape delays other tasks by no more than that, however many topics there are, and
+its values are not from one moment for all topics. A topic that is unloaded meanwhile, or whose data
+cannot be read, is omitted (and logged).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _log = logging.getLogger(__name__)
 
 
 class SubscriptionReading(NamedTuple):
-    """`values`: one for each of SUBSCRIPTION_METRICS."""
+    """The values of one subscription: one for each of SUBSCRIPTION_METRICS."""
 
     name: str
     values: tuple[float, ...]
 
 
 class TopicReading(NamedTuple):
-    """`values`: one for each of TOPIC_METRICS; None: there is no such sample.
+    """The values of one topic: one for each of TOPIC_METRICS; None: no sample.
 
-    `strategy`: the one in force; None where compaction was never asked for.
+    `strategy`: the one in force; None if compaction was never requested.
     """
 
     namespace: str
@@ -59,7 +59,7 @@ class TopicReading(NamedTuple):
 
 
 class Readings(NamedTuple):
-    """What one scrape tells."""
+    """The values of one scrape."""
 
     topics: Sequence[TopicReading]
     queue_length: int
@@ -67,19 +67,19 @@ class Readings(NamedTuple):
     compactor_state: CompactorState
     compactor_restarts: int
     kafka: Sequence[KafkaReading] = ()
-    # Of the cleaner, by Kafka's object names; none where there are no Kafka topics.
+    # The cleaner's values by Kafka's object names; empty without Kafka topics.
     cleaner: Mapping[str, int] = {}
-    # Of all streams, by the names of OUTGOING_METRICS.
+    # The values of all streams, by the names of OUTGOING_METRICS.
     outgoing: Mapping[str, int] = {}
 
 
 class MetricsReader:
-    """One per broker. It listens for runs and deletions from its construction on."""
+    """The collector of one broker. It observes runs and deletions from its construction on."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._totals = CompactionTotals()
-        # When a topic's last successful run ended; 0: none did. From the history, once.
+        # The end of a topic's last successful run; 0: none. Read from the history once.
         self._succeeded_ms: dict[str, int] = {}
         broker.compaction.on_ended.add(self._ended)
         broker.on_deleted.add(self._deleted)
@@ -101,9 +101,9 @@ class MetricsReader:
                 if topic.is_loaded:
                     topics.append(self._read(topic))
             except LedgerfoldError as error:
-                _log.warning("%s is left out of the metrics: %s", topic.name, error)
+                _log.warning("%s is omitted from the metrics: %s", topic.name, error)
             except Exception:
-                _log.exception("%s is left out of the metrics", topic.name)
+                _log.exception("%s is omitted from the metrics", topic.name)
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
@@ -122,16 +122,16 @@ class MetricsReader:
         )
 
     async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:
-        """Adds to `topics` what Kafka topics have in common with the others."""
+        """Reads Kafka topics, and adds their common values to `topics`."""
         found: list[KafkaReading] = []
         began = time.perf_counter()
         for topic in tuple(self._broker.kafka_topics.values()):
-            told, name = kafka_stats(topic), shown_topic(topic.name)
+            stats_, name = kafka_stats(topic), shown_topic(topic.name)
             namespace = namespace_of(name)
-            source = TopicSource(told)
+            source = TopicSource(stats_)
             values = tuple(each.read(source) for each in TOPIC_METRICS)
             topics.append(TopicReading(namespace, name, values, ()))
-            of_log = tuple(each.read(told) for each in LOG_METRICS)
+            of_log = tuple(each.read(stats_) for each in LOG_METRICS)
             found.append(KafkaReading(namespace, name, of_log))
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
@@ -169,7 +169,7 @@ class MetricsReader:
         )
         if not topic.record.compaction_cursor:
             return source
-        lag_bytes = topic.log.ledgers.bytes_behind(topic.compaction_mark_delete)
+        lag_bytes = topic.log.ledgers.bytes_after(topic.compaction_mark_delete)
         return source._replace(lag_bytes=lag_bytes, lag_ms=_lag_ms(topic, now_ms))
 
     def _last_success_ms(self, topic: str) -> int:
@@ -181,12 +181,12 @@ class MetricsReader:
 
 
 def _lag_ms(topic: Topic, now_ms: int) -> int:
-    """By the publish times of what lies behind the horizon. 0: nothing does."""
-    behind = topic.compaction_mark_delete
+    """Returns the age of the oldest message after the horizon; 0 if there is none."""
+    mark_delete = topic.compaction_mark_delete
     published_ms = [
         segment.publish_time_min_ms
         for record in topic.log.ledger_records()
         for segment in record.segments
-        if segment.entries and record_position(segment, last=True) > behind
+        if segment.entries and record_position(segment, last=True) > mark_delete
     ]
     return max(0, now_ms - min(published_ms)) if published_ms else 0

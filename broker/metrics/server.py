@@ -1,12 +1,12 @@
 """The HTTP server of the metrics: GET /metrics, in Prometheus' text format.
 
-It has threads of its own. A scrape asks the event loop for readings (broker/metrics/readings.py)
-and writes them out in its thread, so that the loop does nothing but what only it can; one scrape is
-served at a time. What the process counts by itself (syncs, and its memory, CPU time and open files,
-on Linux) is prometheus_client's to count and to write.
+It has its own threads. A scrape requests readings from the event loop (broker/metrics/readings.py)
+and formats them in its thread, so that the loop does only what it must; one scrape is served at a
+time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory, CPU
+time and open files).
 
-A client that sends half a request, or reads no answer, holds a thread until its time is over; there
-are CONNECTIONS_MAX of these.
+A client that sends an incomplete request, or does not read its response, holds a thread until its
+time limit; there are CONNECTIONS_MAX of these.
 """
 
 from __future__ import annotations
@@ -43,27 +43,30 @@ if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
 
 PATH = "/metrics"
-# Far more than 10,000 topics take; a loop that does not answer for so long is lost.
+# Much longer than 10,000 topics take; a loop that is silent for so long is stuck.
 _TIMEOUT_S = 30.0
-# How often the server looks whether it is to stop, and whose time is over.
+# The interval of the checks for a stop and for time limits.
 _POLL_S = 0.1
-# At a time; a Prometheus has one.
+# Concurrent connections; a Prometheus server uses one.
 CONNECTIONS_MAX = 16
-# From its beginning to its end.
+# The time limit of a connection.
 CONNECTION_S = 60.0
 _BUSY = (
     b"HTTP/1.0 503 Too many connections\r\nContent-Type: text/plain\r\n\r\n"
-    b"This server has as many connections as it takes. Try again later.\n"
+    b"This server has reached its limit of connections. Try again later.\n"
 )
 _GZIP_LEVEL = 1
 _log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """`listen`: "host:port". `files` are for the store, so that its syncs are timed."""
+    """The metrics server. `listen`: "host:port".
+
+    The store uses `files`, so that its syncs are timed.
+    """
 
     def __init__(self, listen: str, connection_s: float = CONNECTION_S) -> None:
-        # Of a counter nobody asks when it began to count: that is when the process began.
+        # Creation times of counters are not useful: they equal the process's start.
         disable_created_metrics()
         self._listen, self._connection_s = listen, connection_s
         self._registry = CollectorRegistry()
@@ -75,9 +78,9 @@ class Metrics:
         self._server: _Server | None = None
 
     def serve(self, broker: Broker) -> str:
-        """On the broker's loop, before it starts. Says where: "host:port", with the real port.
+        """Starts serving; returns "host:port" with the actual port. Raises AddressInUse.
 
-        Raises AddressInUse.
+        Called on the broker's loop, before the broker starts.
         """
         scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
         self._server = _bound(self._listen, scrape)
@@ -88,14 +91,14 @@ class Metrics:
         return f"{self._listen.rpartition(':')[0]}:{self._server.server_port}"
 
     def stop(self) -> None:
-        """Takes up to _POLL_S. Scrapes that are on their way end when the process does."""
+        """Stops within _POLL_S. Scrapes in progress end with the process."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
 
 
 class Scrape:
-    """Asked by the server's threads, answered by the loop."""
+    """The exchange of a scrape between the server's threads and the loop."""
 
     def __init__(
         self, reader: MetricsReader, loop: asyncio.AbstractEventLoop, registry: CollectorRegistry
@@ -104,7 +107,7 @@ class Scrape:
         self._one_at_a_time = threading.Lock()
 
     def body(self, *, zipped: bool) -> bytes:
-        """Raises TimeoutError, CancelledError, RuntimeError when the broker is stopping."""
+        """Returns a response body. Raises TimeoutError, CancelledError, RuntimeError (stopping)."""
         with self._one_at_a_time:
             chunks = self._chunks()
             return b"".join(_gzip(chunks) if zipped else chunks)
@@ -117,7 +120,7 @@ class Scrape:
 
 
 def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """As they come: only what is compressed is kept."""
+    """Compresses chunk by chunk, so that only compressed data is kept."""
     compressor = zlib.compressobj(_GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
     for chunk in chunks:
         yield compressor.compress(chunk)
@@ -126,25 +129,25 @@ def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # Those that are not accepted yet.
+    # The backlog of connections not accepted yet.
     request_queue_size = CONNECTIONS_MAX
     scrape: Scrape
     connection_s = CONNECTION_S
 
     def __init__(self, *arguments: Any) -> None:
-        # When each began.
+        # The start time of each.
         self._connections: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, if there is one for it."""
+        """Serves a request in a new thread, or refuses it if there are too many."""
         with self._lock:
-            is_one_too_many = len(self._connections) >= CONNECTIONS_MAX
-            if not is_one_too_many:
+            is_over_limit = len(self._connections) >= CONNECTIONS_MAX
+            if not is_over_limit:
                 self._connections[request] = time.monotonic()
-        if is_one_too_many:
-            _log.debug("A scrape from %s is one too many", client_address)
+        if is_over_limit:
+            _log.debug("A scrape from %s exceeds the limit of connections", client_address)
             with suppress(OSError):
                 request.setblocking(False)
                 request.send(_BUSY)
@@ -158,12 +161,12 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Between requests, and every _POLL_S: ends connections whose time is over."""
+        """Ends connections over their time limit; called between requests, and every _POLL_S."""
         before = time.monotonic() - self.connection_s
         with self._lock:
             late = [each for each, began in self._connections.items() if began < before]
             for connection in late:
-                # Its thread reads the end, or fails to write, and closes it.
+                # Its thread reads the end, or fails to write, and then closes it.
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
@@ -193,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Scrapes are not worth a line each."""
+        """Does nothing: scrapes are not logged."""
 
 
 def _bound(listen: str, scrape: Scrape) -> _Server:
@@ -204,7 +207,7 @@ def _bound(listen: str, scrape: Scrape) -> _Server:
     try:
         server: _Server = kind((host, int(port)), _Handler)
     except OSError as error:
-        # The address was free, and could be one, when the start was checked.
+        # The address was valid and free when the start was checked.
         raise AddressInUse(listen, "--metrics-listen") from error
     server.scrape = scrape
     return server

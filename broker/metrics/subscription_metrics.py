@@ -1,4 +1,4 @@
-"""The metrics of each subscription, and which field of its stats each is."""
+"""The metrics of each subscription, and the stats field of each metric."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ledgerfold.broker.metrics.metric import COUNTER, GAUGE, SUBSCRIPTION_LABELS
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionMetric:
-    """One sample for each subscription; `read` gets its block of the topic's stats."""
+    """A metric with one sample per subscription; `read` gets its block of the topic's stats."""
 
     metric: Metric
     read: Callable[[Stats], float]
 
 
 def _subscription(name: str, kind: str, unit: str, help: str, field: str) -> SubscriptionMetric:
-    """`field` of its stats; 0 where it has none."""
+    """Declares a metric read from the stats field `field`; 0 if that is missing."""
     metric = Metric(name, kind, unit, help, SUBSCRIPTION_LABELS)
     return SubscriptionMetric(metric, lambda stats: stats.get(field, 0))
 
@@ -27,21 +27,21 @@ SUBSCRIPTION_METRICS = (
         "pulsar_subscription_back_log",
         GAUGE,
         "entries",
-        "Raw entries that are not acknowledged.",
+        "Unacknowledged raw entries.",
         "msgBacklog",
     ),
     _subscription(
         "pulsar_subscription_back_log_no_delayed",
         GAUGE,
         "entries",
-        "The same: no message is ever delayed.",
+        "Same value: messages are never delayed.",
         "msgBacklogNoDelayed",
     ),
     _subscription(
         "pulsar_subscription_unacked_messages",
         GAUGE,
         "messages",
-        "Delivered and not acknowledged, of Shared and Key_Shared subscriptions.",
+        "Delivered and not acknowledged, for Shared and Key_Shared subscriptions.",
         "unackedMessages",
     ),
     _subscription(
@@ -62,21 +62,21 @@ SUBSCRIPTION_METRICS = (
         "pulsar_subscription_last_acked_timestamp",
         GAUGE,
         "milliseconds since the epoch",
-        "When a consumer last acknowledged; 0 when none did.",
+        "Time of the last acknowledgement; 0 if there was none.",
         "lastAckedTimestamp",
     ),
     _subscription(
         "pulsar_subscription_last_consumed_timestamp",
         GAUGE,
         "milliseconds since the epoch",
-        "When a message was last delivered; 0 when none was.",
+        "Time of the last delivery; 0 if there was none.",
         "lastConsumedTimestamp",
     ),
     _subscription(
         "pulsar_subscription_last_expire_timestamp",
         GAUGE,
         "milliseconds since the epoch",
-        "When messages were last looked at for expiry; 0 when they never were.",
+        "Time of the last expiry check; 0 if there was none.",
         "lastExpireTimestamp",
     ),
     _subscription(

@@ -1,17 +1,17 @@
 """Readings in Prometheus' text format, version 0.0.4. Pure.
 
-All samples of a name stand together, behind a line each for its meaning and its type. Metrics
-without a sample are left out, as in Pulsar. (Written here, and not by prometheus_client, because
-that takes twelve microseconds a line: seconds of a core, when there are thousands of topics.)
+All samples of a name are grouped, after one line each for its meaning and its type. Metrics without
+a sample are omitted, as in Pulsar. (prometheus_client is not used because it takes twelve
+microseconds a line: seconds of CPU time with thousands of topics.)
 
-    >>> from ledgerfold.broker.metrics.readings import SubscriptionReading
-    >>> subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
-    >>> nothing = tuple(None for _ in TOPIC_METRICS)
-    >>> topic = TopicReading("n", "t", nothing, [subscription])
-    >>> print(next(parts(Readings([topic], 0, 0, 0, 0))), end="")
-    # HELP pulsar_subscription_back_log Raw entries that are not acknowledged.
-    # TYPE pulsar_subscription_back_log gauge
-    pulsar_subscription_back_log{cluster="standalone",namespace="n",topic="t",subscription="s"} 0
+  >>> from ledgerfold.broker.metrics.readings import SubscriptionReading
+  >>> subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
+  >>> nothing = tuple(None for _ in TOPIC_METRICS)
+  >>> topic = TopicReading("n", "t", nothing, [subscription])
+  >>> print(next(parts(Readings([topic], 0, 0, 0, 0))), end="")
+  # HELP pulsar_subscription_back_log Unacknowledged raw entries.
+  # TYPE pulsar_subscription_back_log gauge
+  pulsar_subscription_back_log{cluster="standalone",namespace="n",topic="t",subscription="s"} 0
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ledgerfold.version import __version__
 
 _STATE_PREFIX = "COMPACTOR_STATE_"
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-# The labels of a sample as they are written, and its value.
+# The formatted labels of a sample, and its value.
 Sample = tuple[str, float]
 
 
 def parts(readings: Readings) -> Iterator[str]:
-    """The text, a metric at a time."""
+    """Yields the text, one metric at a time."""
     topics = [(_labels(TOPIC_LABELS, *_names(each)), each.values) for each in readings.topics]
     for at, topic_metric in enumerate(TOPIC_METRICS):
         samples = ((labels, values[at]) for labels, values in topics)
@@ -105,7 +105,7 @@ def _labels(names: Iterable[str], *values: str) -> str:
 
 
 def _part(metric: Metric, samples: Iterable[Sample]) -> Iterator[str]:
-    """Nothing when there are no samples."""
+    """Yields the text of one metric; nothing without samples."""
     name = metric.name
     lines = [f"{name}{labels} {value!r}\n" for labels, value in samples]
     if lines:

@@ -1,4 +1,4 @@
-"""The metrics of each topic, and how each is read."""
+"""The metrics of each topic, and their values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ledgerfold.broker.metrics.totals import LATENCY_BOUNDS, TopicTotals
 
 
 class TopicSource(NamedTuple):
-    """What a topic's values are read from. None: there is nothing to tell.
+    """The sources of a topic's values. None: no value.
 
-    `stats`: as `topics stats` shows them. `totals`: of its compactions.
+    `stats`: the output of `topics stats`. `totals`: those of its compactions.
     """
 
     stats: Stats
@@ -27,7 +27,7 @@ class TopicSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicMetric:
-    """One sample for each topic, none where `read` gives None."""
+    """A metric with one sample per topic, none if `read` returns None."""
 
     metric: Metric
     read: Callable[[TopicSource], float | None]
@@ -42,7 +42,7 @@ def _topic(
 def _compaction(
     name: str, kind: str, unit: str, help: str, read: Callable[[TopicTotals], float]
 ) -> TopicMetric:
-    """Of a topic that was compacted since the broker started."""
+    """Declares a metric of topics that were compacted since the broker started."""
 
     def read_totals(source: TopicSource) -> float | None:
         return None if source.totals is None else read(source.totals)
@@ -67,7 +67,7 @@ TOPIC_METRICS = (
         "pulsar_subscriptions_count",
         GAUGE,
         "",
-        "Subscriptions, `__compaction` and readers among them.",
+        "Subscriptions, including `__compaction` and readers.",
         lambda source: len(_subscriptions(source)),
     ),
     _topic(
@@ -102,35 +102,35 @@ TOPIC_METRICS = (
         "pulsar_average_msg_size",
         GAUGE,
         "bytes",
-        "Of the messages published since the topic was loaded.",
+        "Average size of the messages published since the topic was loaded.",
         lambda source: source.stats["averageMsgSize"],
     ),
     _topic(
         "pulsar_storage_size",
         GAUGE,
         "bytes",
-        "Of the raw ledgers. The compacted ledger does not count, as in Pulsar.",
+        "Size of the raw ledgers. As in Pulsar, the compacted ledger is not included.",
         lambda source: source.stats["storageSize"],
     ),
     _topic(
         "pulsar_storage_backlog_size",
         GAUGE,
         "bytes",
-        "Behind the slowest durable cursor, `__compaction` among them.",
+        "Size of the raw data after the slowest durable cursor, including `__compaction`.",
         lambda source: source.stats["backlogSize"],
     ),
     _topic(
         "pulsar_msg_backlog",
         GAUGE,
         "entries",
-        "The backlogs of all subscriptions together.",
+        "Total backlog of all subscriptions.",
         lambda source: sum(each["msgBacklog"] for each in _subscriptions(source)),
     ),
     _compaction(
         "pulsar_compaction_removed_event_count",
         GAUGE,
         "messages",
-        "Replaced values, tombstones and dropped messages without a key, of all runs.",
+        "Replaced values, tombstones and dropped messages without a key, over all runs.",
         lambda totals: totals.removed_events,
     ),
     _compaction(
@@ -151,21 +151,21 @@ TOPIC_METRICS = (
         "pulsar_compaction_duration_time_in_mills",
         GAUGE,
         "milliseconds",
-        "How long all runs together took.",
+        "Total duration of all runs.",
         lambda totals: totals.duration_ms,
     ),
     _compaction(
         "pulsar_compaction_read_throughput",
         GAUGE,
         "bytes per second",
-        "Of the last run that succeeded: what it read.",
+        "Read throughput of the last successful run.",
         lambda totals: totals.read_throughput,
     ),
     _compaction(
         "pulsar_compaction_write_throughput",
         GAUGE,
         "bytes per second",
-        "Of the last run that succeeded: what it wrote.",
+        "Write throughput of the last successful run.",
         lambda totals: totals.write_throughput,
     ),
     *(
@@ -173,7 +173,7 @@ TOPIC_METRICS = (
             f"pulsar_compaction_latency_{bound}",
             GAUGE,
             "",
-            "Writes to compacted ledgers that took that many milliseconds, each counted once.",
+            "Writes to compacted ledgers by duration in ms; each is counted in one bucket.",
             _latency(at),
         )
         for at, bound in enumerate(LATENCY_BOUNDS)
@@ -182,7 +182,7 @@ TOPIC_METRICS = (
         "pulsar_compaction_latency_sum",
         GAUGE,
         "microseconds",
-        "How long all writes to compacted ledgers together took.",
+        "Total duration of writes to compacted ledgers.",
         lambda totals: totals.latency_us,
     ),
     _compaction(
@@ -196,49 +196,49 @@ TOPIC_METRICS = (
         "pulsar_compaction_compacted_entries_count",
         GAUGE,
         "entries",
-        "In the compacted ledger, where there is one.",
+        "Entries in the compacted ledger, if there is one.",
         lambda source: source.compacted_entries,
     ),
     _topic(
         "pulsar_compaction_compacted_entries_size",
         GAUGE,
         "bytes",
-        "Of the compacted ledger, where there is one.",
+        "Size of the compacted ledger, if there is one.",
         lambda source: source.compacted_bytes,
     ),
     _topic(
         "ledgerfold_compaction_horizon_lag_bytes",
         GAUGE,
         "bytes",
-        "Raw data behind the horizon, of topics that compaction was ever asked for.",
+        "Raw data after the horizon, for topics whose compaction was ever requested.",
         lambda source: source.lag_bytes,
     ),
     _topic(
         "ledgerfold_compaction_horizon_lag_seconds",
         GAUGE,
         "seconds",
-        "Age of the oldest message behind the horizon; 0 when there is none.",
+        "Age of the oldest message after the horizon; 0 if there is none.",
         lambda source: _seconds(source.lag_ms),
     ),
     _topic(
         "ledgerfold_compaction_seconds_since_success",
         GAUGE,
         "seconds",
-        "Since the last run that succeeded, also before a restart.",
+        "Time since the last successful run, even if that was before a restart.",
         lambda source: _seconds(source.since_success_ms),
     ),
     _compaction(
         "ledgerfold_compaction_phase_one_seconds_total",
         COUNTER,
         "seconds",
-        "How long finding the surviving positions took, all runs together.",
+        "Total duration of phase one, which finds the surviving positions.",
         lambda totals: totals.phase_one_ms / 1000,
     ),
     _compaction(
         "ledgerfold_compaction_phase_two_seconds_total",
         COUNTER,
         "seconds",
-        "How long copying the survivors took, all runs together.",
+        "Total duration of phase two, which copies the survivors.",
         lambda totals: totals.phase_two_ms / 1000,
     ),
 )

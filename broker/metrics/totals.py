@@ -1,14 +1,15 @@
-"""What compactions of each topic add up to since the broker started.
+"""The totals of each topic's compactions since the broker started.
 
-Pulsar keeps the same sums in memory (CompactionRecord): there are none for a topic before its first
-run, a run that fails counts, too, and they go with the topic. Throughputs are those of the last
-successful run; Pulsar's are of the time since the last scrape, 0 but for one scrape a run.
+Pulsar keeps the same sums in memory (CompactionRecord): a topic has none before its first run,
+failed runs count too, and they are dropped with the topic. Throughputs are those of the last
+successful run; Pulsar's cover the time since the last scrape, and are 0 except for one scrape per
+run.
 
-    >>> totals = CompactionTotals()
-    >>> counts = RunCounts(removed_events=2, bytes_in=10, bytes_out=5)
-    >>> totals.add(RunRecord(topic="t", state=RUN_STATE_SUCCESS, ended_ms=500, counts=counts))
-    >>> totals.of("t").removed_events, totals.of("t").succeeded, totals.of("u")
-    (2, 1, None)
+  >>> totals = CompactionTotals()
+  >>> counts = RunCounts(removed_events=2, bytes_in=10, bytes_out=5)
+  >>> totals.add(RunRecord(topic="t", state=RUN_STATE_SUCCESS, ended_ms=500, counts=counts))
+  >>> totals.of("t").removed_events, totals.of("t").succeeded, totals.of("u")
+  (2, 1, None)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from ledgerfold.broker.compaction.history import duration_ms
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunCounts, RunRecord
 
-# Upper bounds of RunCounts.write_latency_counts as Pulsar writes them in names, in ms.
+# Upper bounds of RunCounts.write_latency_counts in ms, as in Pulsar's names.
 LATENCY_BOUNDS = (
     *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),
     "overflow",
@@ -27,7 +28,10 @@ LATENCY_BOUNDS = (
 
 @dataclass(slots=True)
 class TopicTotals:
-    """Throughputs in bytes a second. `latency_counts`: one for each of LATENCY_BOUNDS."""
+    """The totals of one topic. Throughputs in bytes/s.
+
+    `latency_counts`: one for each LATENCY_BOUNDS.
+    """
 
     removed_events: int = 0
     succeeded: int = 0
@@ -41,7 +45,7 @@ class TopicTotals:
     phase_two_ms: int = 0
 
     def add(self, run: RunRecord) -> None:
-        """A run that has ended, in whatever way."""
+        """Adds an ended run, whatever its outcome."""
         took_ms = duration_ms(run)
         self.duration_ms += took_ms
         if run.state != RUN_STATE_SUCCESS:
@@ -63,7 +67,7 @@ class TopicTotals:
 
 
 class CompactionTotals:
-    """By the topic's full name. Told of every run's end, and of every deletion."""
+    """The totals by full topic name, updated at every run's end and every deletion."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicTotals] = {}
@@ -75,5 +79,5 @@ class CompactionTotals:
         self._topics.pop(topic, None)
 
     def of(self, topic: str) -> TopicTotals | None:
-        """None: no run has ended since the broker started."""
+        """Returns a topic's totals; None if no run has ended since the broker started."""
         return self._topics.get(topic)

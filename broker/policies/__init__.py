@@ -1,1 +1,1 @@
-"""What is set on a broker, a namespace or a topic: policies, profiles, retention. Pure."""
+"""The settings of a broker, a namespace or a topic: policies, profiles, retention. Pure."""

@@ -1,17 +1,17 @@
-"""Which Pulsar and which Kafka are emulated: profiles, and the fields in which they differ. Pure.
+"""Profiles: the emulated versions of Pulsar and Kafka, and the fields in which they differ. Pure.
 
-`documented` does what the documentations promise, without the known bugs, `pulsar-4` what Pulsar
-4.0.7 does, `kafka-4.1` what Kafka 4.1.0 does, each on its own kind of topics. Each difference
-is one field here, and each can be set alone. docs/PROFILES.md is the table of them for users;
-tests/unit/policies/test_profiles.py holds the two together.
+`documented` behaves as documented, without the known bugs, `pulsar-4` like Pulsar 4.0.7,
+`kafka-4.1` like Kafka 4.1.0, each on its own kind of topics. Each difference is one field here, and
+each can be set separately. docs/PROFILES.md is their table for users;
+tests/unit/policies/test_profiles.py keeps the two consistent.
 
 A profile and fields may be set on the broker (`serve --profile`, `--emulate`), a namespace and a
-topic. A level that names a profile starts anew from it, `pulsar-4` and `kafka-4.1` with the fields
-of their own; its fields, and those of a level that names none, change single values.
+topic. A level that names a profile resets to it: `pulsar-4` and `kafka-4.1` only in their own
+fields. The fields of a level change single values.
 
-    >>> values = emulation(Settings(profile="pulsar-4"), Settings(exact_backlog=True))
-    >>> values.exact_backlog, values.trim_without_cursor
-    (True, True)
+  >>> values = emulation(Settings(profile="pulsar-4"), Settings(exact_backlog=True))
+  >>> values.exact_backlog, values.trim_without_cursor
+  (True, True)
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ KAFKA_4_1: Final = "kafka-4.1"
 
 
 def _differs(rule: str, *, documented: bool, profile: str = PULSAR_4) -> bool:
-    """A field whose value in that profile is the opposite. `rule`: of docs/PROFILES.md."""
+    """Declares a field with the opposite value in `profile`. `rule`: that of docs/PROFILES.md."""
     value: bool = field(default=documented, metadata={"rule": rule, "profile": profile})
     return value
 
 
 def _defect(rule: str) -> bool:
-    """One of Kafka 4.1.0."""
+    """Declares a defect of Kafka 4.1.0."""
     return _differs(rule, documented=False, profile=KAFKA_4_1)
 
 
@@ -45,13 +45,13 @@ class Emulation:
 
     # Compacted messages that retention (a time or size limit above 0) removed are not readable.
     retention_hides_compacted: bool = _differs("15.1", documented=True)
-    # A connected reader that a run overtakes goes on in the raw ledgers, tombstones included.
+    # A connected reader that a run overtakes continues in the raw ledgers, with tombstones.
     lagging_readers_get_tombstones: bool = _differs("8.10", documented=True)
-    # A trigger starts no run when nothing was published since the horizon.
+    # A trigger starts no run if nothing was published since the horizon.
     skip_run_without_new_data: bool = _differs("10.2", documented=True)
-    # A read-compacted seek by time lands in the view, instead of looking at raw ledgers only.
+    # A read-compacted seek by time searches the view, not only the raw ledgers.
     seek_by_time_reads_view: bool = _differs("8.11", documented=True)
-    # `__compaction` cannot be deleted after a failed run until the topic is loaded anew.
+    # `__compaction` cannot be deleted after a failed run until the topic is reloaded.
     failed_run_blocks_disabling: bool = _differs("7.1", documented=False)
     # Raw ledgers of a topic without any durable cursor are trimmed.
     trim_without_cursor: bool = _differs("15.4", documented=False)
@@ -61,21 +61,21 @@ class Emulation:
     truncate_drops_compacted: bool = _differs("15.7", documented=True)
     # Compaction status and stats outlive an unload and a restart.
     status_survives_unload: bool = _differs("10.3", documented=True)
-    # The compaction status of a partitioned topic is that of its partitions together.
+    # The compaction status of a partitioned topic combines those of its partitions.
     partitioned_status: bool = _differs("10.5", documented=True)
     # The threshold is compared with exact bytes, not with an estimate from averages.
     exact_backlog: bool = _differs("11.3", documented=True)
-    # `__compaction` can be moved by hand, over what no run has seen, too.
+    # `__compaction` can be moved manually, even past entries that no run has read.
     compaction_cursor_moves: bool = _differs("6.6", documented=False)
-    # What strategic compaction leaves of a batch is numbered anew.
+    # Messages that strategic compaction leaves of a batch are renumbered.
     strategic_renumbers: bool = _differs("13.4", documented=False)
-    # Of Kafka topics. What was aborted in front of a round's first batch is open again for its map.
+    # Kafka: transactions aborted before a cleaning's first batch count as open for its map.
     map_reopens_aborted: bool = _defect("K8")
-    # A round ends half-way where the index of a new segment is full.
+    # Kafka: a cleaning fails midway when the index of a new segment is full.
     full_index_fails_round: bool = _defect("K10")
-    # Of a broker's gauges, one is nonsense before the first round, one is missing at times.
+    # Kafka: one broker gauge is wrong before the first cleaning, one is sometimes missing.
     gauges_with_defects: bool = _defect("K18")
-    # A producer's batches are known again for as long as the times of its records say, no longer.
+    # Kafka: a producer's state expires by its records' timestamps.
     resends_by_record_time: bool = _defect("K9")
 
 
@@ -98,7 +98,7 @@ PROFILES: Final = {
 
 
 def emulation(*levels: Settings) -> Emulation:
-    """What is in force; `levels` from the broker's to the topic's."""
+    """Returns the values in force; `levels` from the broker's to the topic's."""
     values = _documented
     for level in levels:
         if level.HasField("profile"):
@@ -110,12 +110,12 @@ def emulation(*levels: Settings) -> Emulation:
 
 
 def in_force(values: Emulation) -> Settings:
-    """The same as a message, with every field set."""
+    """Converts to a message with every field set."""
     return Settings(**{name: getattr(values, name) for name in FIELDS})
 
 
 def changes_of(profile: str) -> list[str]:
-    """What a profile is, field by field: to be named beside another one.
+    """Returns a profile's own fields as changes, to combine it with another profile.
 
     >>> changes_of("kafka-4.1")[0]
     'map_reopens_aborted=true'
@@ -124,9 +124,9 @@ def changes_of(profile: str) -> list[str]:
 
 
 def parse_settings(profile: str | None, changes: list[str]) -> Settings:
-    """From text: a profile's name and changes like "exact_backlog=false".
+    """Parses a profile's name and changes like "exact_backlog=false".
 
-    Raises InvalidRequest, which names what there is.
+    Raises InvalidRequest, which lists the valid names.
 
     >>> parse_settings(None, ["exact_backlog=false"]).exact_backlog
     False
@@ -135,16 +135,17 @@ def parse_settings(profile: str | None, changes: list[str]) -> Settings:
     for change in changes:
         name, _, value = change.partition("=")
         if name not in FIELDS:
-            raise InvalidRequest(f"No field {name!r} in a profile; there are {', '.join(FIELDS)}.")
+            known = ", ".join(FIELDS)
+            raise InvalidRequest(f"Unknown profile field {name!r}; known fields: {known}.")
         if value not in ("true", "false"):
-            raise InvalidRequest(f"{name} is true or false, not {value!r}.")
+            raise InvalidRequest(f"{name} must be true or false, not {value!r}.")
         setattr(settings, name, value == "true")
     check_settings(settings)
     return settings
 
 
 def parse_policies(profile: str | None, changes: list[str]) -> Policies:
-    """As parse_settings, with the one field that is a policy of its own in Pulsar, too.
+    """Parses like parse_settings(), including the one field that is a separate policy in Pulsar.
 
     >>> parse_policies(None, ["retain_null_key=true"]).retain_null_key
     True
@@ -159,7 +160,7 @@ def parse_policies(profile: str | None, changes: list[str]) -> Policies:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raises InvalidRequest for a profile that does not exist."""
+    """Raises InvalidRequest for an unknown profile."""
     if settings.HasField("profile") and settings.profile not in PROFILES:
         names = ", ".join(PROFILES)
-        raise InvalidRequest(f"No profile is called {settings.profile!r}; there are {names}.")
+        raise InvalidRequest(f"Unknown profile {settings.profile!r}; known profiles: {names}.")

@@ -1,1 +1,1 @@
-"""The gRPC handlers: each checks, asks the broker, and converts. No domain rule lives here."""
+"""The gRPC handlers: each validates, calls the broker, and converts. No domain rules."""

@@ -1,11 +1,11 @@
-"""AdminService: who serves which call. The handlers are grouped by what they are about.
+"""AdminService: the handler of each call, grouped by subject.
 
-    grpcurl -plaintext -d '{"topic": "orders"}' 127.0.0.1:7650 \\
-        ledgerfold.v1.AdminService/TriggerCompaction
+  grpcurl -plaintext -d '{"topic": "orders"}' 127.0.0.1:7650 \\
+      ledgerfold.v1.AdminService/TriggerCompaction
 
-Answers are those of Pulsar's admin API where it has the call. Compaction and
-everything that needs stored data is refused for non-persistent topics (NotAllowed). What changes
-something runs to its end, whether its client waits or not.
+Answers are those of Pulsar's admin API if it has the call. Compaction and all calls that need
+stored data are refused for non-persistent topics (NotAllowed). Calls that change something run to
+completion, whether their client waits or not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.version import __version__
 
-# A worker's process, up to where it has looked for Java and PySpark.
+# The limit for a worker's process to look for Java and PySpark.
 _COMPACTOR_KNOWN_SECONDS = 10.0
 
 
 def admin_calls(broker: Broker) -> dict[str, Handler]:
-    """By their names in the wire contract."""
+    """Returns the handlers by their names in the wire contract."""
     topics = TopicHandlers(broker)
     partitioned = PartitionedTopicHandlers(broker)
     subscriptions = SubscriptionHandlers(broker)

@@ -26,10 +26,10 @@ class ClockHandlers:
     async def move(self, request: MoveClockRequest) -> MoveClockResponse:
         clock = self._broker.manual_clock
         if clock is None:
-            raise NotAllowed("The broker goes by the machine's clock. Start it with --test-clock.")
+            raise NotAllowed("The broker uses the machine's clock. Start it with --test-clock.")
         move = request.WhichOneof("move")
         if move is None:
-            raise InvalidRequest("Say by how much to move the clock, or where to.")
+            raise InvalidRequest("Set the time to move the clock to, or by.")
         to_ms = request.to_ms if move == "to_ms" else clock.now_ms() + request.advance_ms
         await clock.move_to(to_ms)
         await self._broker.housekeeping.check_all()

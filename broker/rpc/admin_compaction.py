@@ -1,4 +1,4 @@
-"""The calls of AdminService about compaction: runs, what they did, what they would do."""
+"""The calls of AdminService about compaction: runs, explain, what-if."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class CompactionHandlers:
 
     async def list_runs(self, request: admin_pb2.ListRunsRequest) -> admin_pb2.ListRunsResponse:
         if request.limit < 0:
-            raise InvalidRequest(f"A limit of {request.limit}; 0 means all.")
+            raise InvalidRequest(f"Limit {request.limit} is negative; 0 means all.")
         topics = existing_names(self._broker, request.topic) if request.topic else []
         runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
         return admin_pb2.ListRunsResponse(runs=runs)

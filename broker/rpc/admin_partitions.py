@@ -1,4 +1,4 @@
-"""The calls of AdminService about partitioned topics themselves.
+"""The calls of AdminService about partitioned topics.
 
 The rules are in broker/topics/partitions.py.
 """
@@ -13,7 +13,7 @@ from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.stats.partitioned import partitioned_stats
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.freeing import freeing
+from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.v1 import admin_pb2
 
@@ -61,7 +61,7 @@ class PartitionedTopicHandlers:
     ) -> admin_pb2.DeletePartitionedTopicResponse:
         name = recorded_name(self._broker, request.topic)
         broker, force = self._broker, request.force
-        await freeing(broker.store, lambda: broker.delete_partitioned_topic(name, force))
+        await retry_with_reserve(broker.store, lambda: broker.delete_partitioned_topic(name, force))
         return admin_pb2.DeletePartitionedTopicResponse()
 
     async def stats(

@@ -44,4 +44,4 @@ def _scope(scope: admin_pb2.PolicyScope) -> tuple[str, str]:
         return kind, persistent_topic(scope.topic)
     if kind == "namespace":
         return kind, parse_namespace(scope.namespace)
-    raise InvalidRequest("Say whose policies: a topic's or a namespace's.")
+    raise InvalidRequest("Name a topic or a namespace.")

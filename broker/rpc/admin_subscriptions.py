@@ -1,7 +1,7 @@
-"""The calls of AdminService about subscriptions, and `__compaction` among them: it is moved as they
-are (broker/subscriptions/cursor_operations.py, broker/compaction/cursor_operations.py).
+"""The calls of AdminService about subscriptions, including `__compaction`.
 
-Of a partitioned topic, those of all its partitions; what names a message, or a number of them, is
+Sources: broker/subscriptions/cursor_operations.py and broker/compaction/cursor_operations.py. On a
+partitioned topic they apply to all partitions; calls that name a message, or a number of them, are
 refused there, as in Pulsar.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 from ledgerfold.broker.common.given_names import shown
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.broker.compaction import cursor_operations as compaction_moves
+from ledgerfold.broker.compaction import cursor_operations as compaction_cursor
 from ledgerfold.broker.rpc.existing import existing_topics
-from ledgerfold.broker.subscriptions import cursor_operations as cursor_moves
+from ledgerfold.broker.subscriptions import cursor_operations as cursor_operations
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     existing_subscription,
@@ -41,7 +41,7 @@ class SubscriptionHandlers:
     ) -> admin_pb2.CreateSubscriptionResponse:
         name = request.subscription
         if name == COMPACTION_CURSOR:
-            raise NotAllowed(f"{name} is compaction's own. Trigger a compaction instead.")
+            raise NotAllowed(f"{name} is reserved for compaction. Trigger a compaction instead.")
         full = persistent_topic(request.topic, "subscribed to")
         topics = [await self._broker.topic(each) for each in self._broker.partitions.names(full)]
         if all(name in topic.subscriptions for topic in topics):
@@ -76,18 +76,20 @@ class SubscriptionHandlers:
 
         expired = await on_each(names, expire)
         if len(refusals) == len(names):
-            # Nothing to expire in one partition is no reason to refuse.
+            # A refusal by some of the partitions is ignored.
             raise refusals[0]
         return admin_pb2.ExpireMessagesResponse(entries=sum(expired))
 
     async def _expire(self, name: str, request: admin_pb2.ExpireMessagesRequest) -> int:
         topic = await self._topic(name)
         if request.subscription == COMPACTION_CURSOR:
-            return await compaction_moves.expire(topic, request.older_than_ms)
+            return await compaction_cursor.expire(topic, request.older_than_ms)
         if request.subscription:
             subscription = existing_subscription(topic, request.subscription)
-            return await cursor_moves.expire_messages(topic, subscription, request.older_than_ms)
-        return await cursor_moves.expire_all(topic, request.older_than_ms)
+            return await cursor_operations.expire_messages(
+                topic, subscription, request.older_than_ms
+            )
+        return await cursor_operations.expire_all(topic, request.older_than_ms)
 
     @runs_to_completion
     async def reset_cursor(
@@ -95,11 +97,11 @@ class SubscriptionHandlers:
     ) -> admin_pb2.ResetCursorResponse:
         to = request.WhichOneof("to")
         if to is None:
-            raise InvalidRequest("Say where to: a message id, or how long ago.")
+            raise InvalidRequest("Name a message id, or a time before now.")
         start = request.start
         if to == "ago_ms":
             if request.ago_ms < 0:
-                raise InvalidRequest(f"Reset to {request.ago_ms} ms ago? 0 is the least.")
+                raise InvalidRequest(f"Cannot reset to {request.ago_ms} ms ago; minimum: 0.")
             start = StartPosition(publish_time_ms=self._broker.clock_ms() - request.ago_ms)
         if start.WhichOneof("at") == "message_id":
             self._check_whole(request.topic, "A message is in one partition")
@@ -107,7 +109,7 @@ class SubscriptionHandlers:
         async def reset(name: str) -> None:
             topic = await self._topic(name)
             if request.subscription == COMPACTION_CURSOR:
-                await compaction_moves.reset(topic, start)
+                await compaction_cursor.reset(topic, start)
             else:
                 await seek_subscription(topic, request.subscription, start)
 
@@ -118,13 +120,13 @@ class SubscriptionHandlers:
     async def skip_messages(
         self, request: admin_pb2.SkipMessagesRequest
     ) -> admin_pb2.SkipMessagesResponse:
-        self._check_whole(request.topic, "There is no order over partitions to skip in")
+        self._check_whole(request.topic, "Messages have no order across partitions")
         topic = await self._topic(persistent_topic(request.topic))
         if request.subscription == COMPACTION_CURSOR:
-            skipped = await compaction_moves.skip(topic, request.entries)
+            skipped = await compaction_cursor.skip(topic, request.entries)
         else:
             subscription = existing_subscription(topic, request.subscription)
-            skipped = cursor_moves.skip_messages(topic, subscription, request.entries)
+            skipped = cursor_operations.skip_messages(topic, subscription, request.entries)
             await subscription.persist()
         return admin_pb2.SkipMessagesResponse(entries=skipped)
 
@@ -135,9 +137,9 @@ class SubscriptionHandlers:
         async def clear(name: str) -> int:
             topic = await self._topic(name)
             if request.subscription == COMPACTION_CURSOR:
-                return await compaction_moves.clear(topic)
+                return await compaction_cursor.clear(topic)
             subscription = existing_subscription(topic, request.subscription)
-            skipped = cursor_moves.clear_backlog(topic, subscription)
+            skipped = cursor_operations.clear_backlog(topic, subscription)
             await subscription.persist()
             return skipped
 
@@ -145,7 +147,7 @@ class SubscriptionHandlers:
         return admin_pb2.ClearBacklogResponse(entries=sum(skipped))
 
     def _names(self, topic: str) -> list[str]:
-        """The full names of its partitions, or its own."""
+        """Returns the full names of the topic's partitions, or its own."""
         return self._broker.partitions.names(persistent_topic(topic))
 
     def _check_whole(self, topic: str, why: str) -> None:
@@ -154,5 +156,5 @@ class SubscriptionHandlers:
             raise NotAllowed(f"{why}: name one, {topic}-partition-0 or another.")
 
     async def _topic(self, name: str) -> Topic:
-        """Raises TopicNotFound."""
+        """Returns the loaded topic. Raises TopicNotFound."""
         return await self._broker.topic(name, create=False)

@@ -1,7 +1,7 @@
-"""The calls of AdminService about topics themselves.
+"""The calls of AdminService about topics.
 
-A partitioned topic is unloaded, trimmed and truncated with all its partitions; terminated is one
-partition, and a message is found in one, as in Pulsar.
+Unload, trim and truncate apply to all partitions of a partitioned topic; a termination and a search
+by time need a single partition, as in Pulsar.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
-from ledgerfold.broker.topics.freeing import freeing
+from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
@@ -41,7 +41,7 @@ class TopicHandlers:
     @runs_to_completion
     async def delete(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:
         name, force = recorded_name(self._broker, request.topic), request.force
-        await freeing(self._broker.store, lambda: self._broker.delete_topic(name, force))
+        await retry_with_reserve(self._broker.store, lambda: self._broker.delete_topic(name, force))
         return admin_pb2.DeleteTopicResponse()
 
     async def list_names(
@@ -98,7 +98,9 @@ class TopicHandlers:
         name = persistent_topic(request.topic, "truncated")
         names = self._broker.partitions.names(name)
         broker = self._broker
-        await freeing(broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x)))
+        await retry_with_reserve(
+            broker.store, lambda: on_each(names, lambda x: truncate_topic(broker, x))
+        )
         return admin_pb2.TruncateTopicResponse()
 
     @runs_to_completion
@@ -107,7 +109,9 @@ class TopicHandlers:
     ) -> admin_pb2.TerminateTopicResponse:
         name = persistent_topic(request.topic, "terminated")
         if self._broker.partitions.count(name):
-            raise NotAllowed(f"One partition is terminated: name {name}-partition-0 or another.")
+            raise NotAllowed(
+                f"Only one partition can be terminated: name {name}-partition-0 or another."
+            )
         last = await terminate_topic(self._broker, name)
         return admin_pb2.TerminateTopicResponse(last_message_id=_entry_id(name, last))
 
@@ -127,7 +131,7 @@ class TopicHandlers:
 
 
 def stats_of(broker: Broker, topic: AnyTopic) -> dict[str, Any]:
-    """`topics stats`, of either kind."""
+    """Returns `topics stats` of either kind."""
     if isinstance(topic, KafkaTopic):
         return kafka_stats(topic)
     return topic_stats(topic, broker.compaction.stats(topic))

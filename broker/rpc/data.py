@@ -1,4 +1,4 @@
-"""DataService: who serves which call. Its streams move raw bytes (broker/wire/frames.py)."""
+"""DataService: the handler of each call. Its streams carry raw bytes (broker/wire/frames.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ledgerfold.v1 import data_pb2
 
 
 def data_calls(broker: Broker) -> dict[str, Handler]:
-    """By their names in the wire contract."""
+    """Returns the handlers by their names in the wire contract."""
     return {
         "Publish": partial(publish, broker),
         "Subscribe": partial(subscribe, broker),

@@ -1,4 +1,4 @@
-"""The topics that an administrator's call names, once they are known to exist."""
+"""Existence checks for topics named by an administrator's call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMPACTED = "compacted"
 
 
 def recorded_name(broker: Broker, name: str, doing: str = "used") -> str:
-    """The full name of a topic, also of one that is listed by a stand-in.
+    """Returns the full name of a topic, even if it is given by its display stand-in.
 
     Raises InvalidRequest, NotAllowed.
     """
@@ -25,7 +25,7 @@ def recorded_name(broker: Broker, name: str, doing: str = "used") -> str:
 
 
 def existing_names(broker: Broker, name: str) -> list[str]:
-    """The full name of a topic that exists, or of its partitions, loaded or not.
+    """Returns the full name of an existing topic, or of its partitions, loaded or not.
 
     Raises TopicNotFound, NotAllowed.
     """
@@ -37,5 +37,5 @@ def existing_names(broker: Broker, name: str) -> list[str]:
 
 
 async def existing_topics(broker: Broker, name: str) -> list[Topic]:
-    """The same, loaded."""
+    """Returns the topics of existing_names(), loaded."""
     return [await broker.topic(each, create=False) for each in existing_names(broker, name)]

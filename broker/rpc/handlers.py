@@ -1,10 +1,10 @@
-"""How the calls of a service reach their handlers, as its descriptor says.
+"""The registration of a service's handlers, according to its descriptor.
 
-    add_generic_rpc_handlers((service_handlers(SERVICE, {"GetClock": get_clock, ...}),))
+  add_generic_rpc_handlers((service_handlers(SERVICE, {"GetClock": get_clock, ...}),))
 
-A handler takes the request and gives the response, or yields the responses. One whose client
-streams takes the call's context instead: frames are raw bytes then (broker/wire/frames.py). What a
-handler raises ends its call (ledgerfold/rpc_errors.py).
+A handler takes the request and returns the response, or yields the responses. For a call whose
+client streams it takes the call's context instead: frames are raw bytes then
+(broker/wire/frames.py). An error raised by a handler ends its call (ledgerfold/rpc_errors.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Handler = Callable[[Any], Any]
 def service_handlers(
     service: ServiceDescriptor, handlers: Mapping[str, Handler], outgoing: Outgoing | None = None
 ) -> grpc.GenericRpcHandler[Any, Any]:
-    """`outgoing`: which streams there may be. Raises KeyError when a method has no handler."""
+    """Returns the service's gRPC handler. Raises KeyError if a method has no handler.
+
+    `outgoing`: limits the number of streams.
+    """
     streams = outgoing or Outgoing()
     methods = {
         each.name: _method_handler(each, handlers[each.name], streams) for each in service.methods
@@ -67,13 +70,13 @@ def _method_handler(
 
 
 def _parsed(method: MethodDescriptor, data: bytes) -> Any:
-    """Raises InvalidRequest.
+    """Parses a request. Raises InvalidRequest.
 
-    NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each piece of garbage.
+    NOTE: not by gRPC, which answers UNKNOWN and logs a traceback for each malformed request.
     """
     try:
         request = GetMessageClass(method.input_type).FromString(data)
     except DecodeError as error:
-        raise InvalidRequest(f"This is no {method.input_type.name}: {error}.") from error
+        raise InvalidRequest(f"Not a valid {method.input_type.name}: {error}.") from error
     take_request(request)
     return request

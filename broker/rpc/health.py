@@ -1,7 +1,7 @@
-"""grpc.health.v1: whether the broker serves.
+"""The grpc.health.v1 service of the broker.
 
-gRPC's own service, but for one thing: its watches go on until the server breaks them off. These end
-when they are told to, so that who watches does not hold up the broker's end.
+It is gRPC's own service, except that its watches end on request instead of when the server cancels
+them, so that watchers do not delay the broker's end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ledgerfold.rpc_errors import errors_told_to
 
 
 class HealthService(health_pb2_grpc.HealthServicer):
-    """Says SERVING of the services that `serve` names, and NOT_SERVING after `drain`."""
+    """The health of the services named by serve(): SERVING, and NOT_SERVING after drain()."""
 
     def __init__(self, outgoing: Outgoing) -> None:
         self._outgoing = outgoing
@@ -29,7 +29,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
             await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def drain(self) -> None:
-        """Tells watchers that this server goes away."""
+        """Notifies watchers that this server is stopping."""
         await self._servicer.enter_graceful_shutdown()
 
     def stop(self) -> None:

@@ -1,11 +1,12 @@
 """The Publish stream of DataService.
 
 Requests and responses are raw bytes; entries are sliced out of a frame, checked, stamped and queued
-without being decoded. Each write has as many receipts as are durable by then, RECEIPTS_MAX at most.
+without being decoded. Each response has all receipts that are durable by then, at most
+RECEIPTS_MAX.
 
-However many entries a frame holds, others have their turn after every SLICE_ENTRIES of them, and
-the first bad one ends the stream: nothing of what follows it is looked at. What Kafka refuses of a
-Kafka topic's batches ends nothing: its receipt says why.
+Other tasks run after every SLICE_ENTRIES entries of a frame, and the first bad entry ends the
+stream: nothing after it is read. A refused batch of a Kafka topic does not end the stream: its
+receipt has the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from ledgerfold.v1 import data_pb2
 
 # About a millisecond's work.
 SLICE_ENTRIES = 100
-REQUESTS = Requests(data_pb2.PublishRequest, 64 * 1024, "`open` comes alone, entries follow it.")
+REQUESTS = Requests(data_pb2.PublishRequest, 64 * 1024, "`open` is sent alone, before the entries.")
 
 
 async def publish(broker: Broker, context: Context) -> None:
-    """Requests are serialized PublishRequest messages; so are the responses."""
+    """Serves a stream of serialized PublishRequest and PublishResponse messages."""
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
@@ -83,9 +84,9 @@ async def _deliver(
         add = response.receipts.add
         for each in receipts:
             ledger_id, entry_id = each.position
-            told = add(sequence_id=each.sequence_id, ledger_id=ledger_id, entry_id=entry_id)
+            added = add(sequence_id=each.sequence_id, ledger_id=ledger_id, entry_id=entry_id)
             if each.refusal is not None:
-                told.refusal.CopyFrom(_refusal(each))
+                added.refusal.CopyFrom(_refusal(each))
         await context.write(response.SerializeToString())
 
 
@@ -96,9 +97,12 @@ def _refusal(receipt: Receipt) -> data_pb2.Refusal:
 
 
 async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
-    """Returns when the next frame may be read. Raises InvalidRequest, and what appending raises."""
+    """Appends the entries of a frame and returns when the next frame may be read.
+
+    Raises InvalidRequest, and what appending raises.
+    """
     if not is_bulk(frame):
-        raise InvalidRequest("After `open` a Publish stream takes `entries` only.")
+        raise InvalidRequest("After `open`, a Publish stream accepts only `entries`.")
     for count, entry in enumerate(entries_of(frame), 1):
         producer.append(entry)
         if not count % SLICE_ENTRIES:

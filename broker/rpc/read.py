@@ -17,11 +17,11 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.reader import (
     Checked,
     Entries,
+    Notice,
     Reader,
     ReaderOptions,
     Sought,
     Step,
-    Told,
     open_reader,
 )
 from ledgerfold.broker.topics.topic import Topic
@@ -32,11 +32,11 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
-REQUESTS = Requests(data_pb2.ReadRequest, 64 * 1024, "Names and numbers take less.")
+REQUESTS = Requests(data_pb2.ReadRequest, 64 * 1024, "Its fields need less.")
 
 
 async def read(broker: Broker, context: Context) -> None:
-    """Requests are serialized ReadRequest messages; responses are serialized ReadResponse."""
+    """Serves a stream of serialized ReadRequest and ReadResponse messages."""
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
@@ -64,8 +64,8 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
         return await open_reader(topic, start, options)
     if opening.read_compacted:
         raise NotAllowed(
-            f"{topic.name} is a Kafka topic: it has no compacted view beside its log. Read it "
-            "without read-compacted; what was cleaned away is gone for every reader."
+            f"{topic.name} is a Kafka topic: it has no separate compacted view. Read it "
+            "without read-compacted; cleaned records are removed for every reader."
         )
     return await open_kafka_reader(topic, start, KafkaReaderOptions(opening.read_committed, name))
 
@@ -78,12 +78,12 @@ async def _deliver(context: Context, reader: Reader | KafkaReader) -> None:
     await context.write(data_pb2.ReadResponse(ready=ready).SerializeToString())
     while (frames := _frames(await reader.take())) is not None:
         while frames:
-            # Nothing but gRPC has it while it is sent.
+            # Only gRPC holds it during the write.
             await context.write(frames.popleft())
 
 
 def _frames(steps: list[Step] | None) -> deque[bytes] | None:
-    """None at the end. The entries are not kept: a slow client would hold them, too."""
+    """Encodes the steps; None at the end. Keeping the entries would hold their memory twice."""
     return None if steps is None else deque(map(_frame, steps))
 
 
@@ -97,9 +97,9 @@ def _frame(step: Step) -> bytes:
             response = data_pb2.ReadResponse(end_of_data_check_ids=check_ids)
         case Sought(seek_id, first_offset):
             response = data_pb2.ReadResponse(seek_id=seek_id, first_offset=first_offset)
-        case Told.IS_RAW:
+        case Notice.IS_RAW:
             response = data_pb2.ReadResponse(is_raw=True)
-        case Told.END_OF_TOPIC:
+        case Notice.END_OF_TOPIC:
             response = data_pb2.ReadResponse(end_of_topic=True)
     return response.SerializeToString()
 
@@ -114,13 +114,15 @@ async def _take(frame: bytes, reader: Reader | KafkaReader) -> None:
     elif step == "seek":
         reader.seek(request.seek.start, request.seek.seek_id)
     else:
-        raise InvalidRequest("After `open` comes `permits`, `check_id` or `seek`.")
+        raise InvalidRequest(
+            "After `open`, a Read stream accepts only `permits`, `check_id` and `seek`."
+        )
 
 
 async def get_last_message_id(
     broker: Broker, request: data_pb2.GetLastMessageIdRequest
 ) -> data_pb2.GetLastMessageIdResponse:
-    """The last id of the view."""
+    """Returns the last id of the view."""
     topic = await broker.any_topic(persistent_topic(request.topic, "read"), create=False)
     last = MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)
     if isinstance(topic, KafkaTopic):

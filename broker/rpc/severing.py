@@ -1,8 +1,8 @@
-"""Ends the connection of a client that takes nothing, not even that its stream is over.
+"""Shuts down the connection of a client that reads nothing, not even the error of its stream.
 
-An error waits behind what was sent before it, and gRPC keeps all of it for as long as the client
-reads none. Nothing in gRPC's Python server takes a call back, so its connection is shut down: the
-client's other streams go with it, and come back if it is alive.
+The error is queued after earlier responses, and gRPC keeps all of them as long as the client reads
+none. gRPC's Python server cannot withdraw a write, so the connection is shut down: the client's
+other streams end too, and reconnect if it is alive.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _log = logging.getLogger(__name__)
 
 
 def sever(peer: str) -> bool:
-    """Shuts down the connection that gRPC calls so ("ipv4:127.0.0.1:45414"); whether it was found.
+    """Shuts down the connection of gRPC's peer ("ipv4:127.0.0.1:45414").
 
-    Looks at every open file: for a thread.
+    Returns whether it was found.
+    Scans all open files: to be run on a thread.
     """
     address = _address(peer)
     folder = next((each for each in _DESCRIPTORS if each.is_dir()), None)
     if address is None or folder is None:
         return False
-    _log.warning("The connection of %s is shut down: it takes nothing", peer)
+    _log.warning("The connection of %s is shut down: it reads nothing", peer)
     shut_down = [_shut_down(int(each), address) for each in os.listdir(folder)]
     return any(shut_down)
 
@@ -42,7 +43,10 @@ def _address(peer: str) -> tuple[str, int] | None:
 
 
 def _shut_down(descriptor: int, address: tuple[str, int]) -> bool:
-    """If it is a connection to that address. Whatever the number stands for a moment later."""
+    """Shuts down the descriptor if it is a connection to `address`.
+
+    It works on a duplicate, because the number may be reused meanwhile.
+    """
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
@@ -57,7 +61,7 @@ def _shut_down(descriptor: int, address: tuple[str, int]) -> bool:
 
 
 def _plain(name: object) -> object:
-    """An IPv4 client of a socket for both is called ::ffff:127.0.0.1 there, and not by gRPC."""
+    """Strips ::ffff: of an IPv4 client on a dual-stack socket, which gRPC does not show."""
     if isinstance(name, tuple) and str(name[0]).startswith("::ffff:"):
         return name[0].removeprefix("::ffff:"), name[1]
     return name

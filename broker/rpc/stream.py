@@ -1,17 +1,18 @@
-"""What opens, feeds and ends a stream: one way for Publish, Subscribe and Read.
+"""The common part of the Publish, Subscribe and Read streams: opening, requests, responses, end.
 
-The first request opens it. Then one task feeds: it hands each further request on; another delivers.
-The stream ends, and neither task is left, when
+The first request opens the stream. Then one task feeds: it passes on each further request; another
+delivers. The stream ends, and both tasks with it, when
 
-* delivering is over: all is told, or what is fed has ended with an error of its own (the topic was
-  unloaded, say);
-* a request is refused: what is fed ends with that error, and delivering raises it once it has told
-  what was due before;
-* either task meets a defect, an exception that is none of ours: it is raised at once, and the call
-  ends with INTERNAL and a sentence (ledgerfold/rpc_errors.py);
-* the client goes away: gRPC cancels the handler;
-* the client takes nothing, and others need the room (broker/common/outgoing.py): delivering, which
-  waits for it, is given up, and if the client does not even take the error, its connection goes.
+* delivery ends: everything was sent, or the receiver of requests ended with its own error (for
+  example, the topic was unloaded);
+* a request is refused: the receiver ends with that error, and delivery raises it after sending what
+  was due before;
+* either task meets a defect, an exception that is not a LedgerfoldError: it is raised at once, and
+  the call ends with INTERNAL and a sentence (ledgerfold/rpc_errors.py);
+* the client disconnects: gRPC cancels the handler;
+* the client reads nothing, and others need the room (broker/common/outgoing.py): delivery, which
+  waits for it, is abandoned, and if the client does not even read the error, its connection is shut
+  down.
 """
 
 from __future__ import annotations
@@ -33,54 +34,62 @@ from ledgerfold.rpc_texts import take_request
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# What read() gives at the end of a stream; the stubs do not know it.
+# The result of read() at the end of a stream; missing in the stubs.
 EOF = cast(Any, grpc.aio).EOF
-# For a client that takes nothing to take the error.
-_TELL_S = 1.0
+# The time for a stalled client to read the error.
+_ERROR_S = 1.0
 
 
-class Fed(Protocol):
-    """What a stream is of: a producer, a consumer, a reader."""
+class Receiver(Protocol):
+    """The receiver of a stream's requests: a producer, a consumer, a reader."""
 
     def finish(self) -> None:
-        """The client has nothing more to say."""
+        """Notes that the client has finished sending."""
         ...
 
     def end(self, error: LedgerfoldError) -> None:
-        """The stream is to end with `error`."""
+        """Makes the stream end with `error`."""
         ...
 
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one kind of stream. `advice`: to who sends too much at once."""
+    """The requests of one kind of stream.
+
+    `advice`: added to the error for a request that is too large.
+    """
 
     message: Any
     bytes_max: int
     advice: str
 
     async def opening(self, context: Context) -> Any | None:
-        """What the first request opens. None: the client went away without a word."""
+        """Returns the opening of the first request.
+
+        None if the client disconnected before sending it.
+        """
         frame = await context.read()
         if frame is EOF:
             return None
         request = self.parse(frame)
         if request.WhichOneof("step") != "open":
-            raise InvalidRequest(f"The first request of a {self._stream} stream is `open`.")
+            raise InvalidRequest(f"The first request of a {self._stream} stream must be `open`.")
         take_request(request)
         return request.open
 
     def parse(self, frame: bytes) -> Any:
-        """Raises InvalidRequest."""
+        """Parses a request. Raises InvalidRequest."""
         if len(frame) > self.bytes_max:
             raise InvalidRequest(
-                f"A request of {len(frame)} bytes: {self.bytes_max} is the most. {self.advice}"
+                f"A request of {len(frame)} bytes; the maximum is {self.bytes_max}. {self.advice}"
             )
         try:
             return self.message.FromString(frame)
         except DecodeError as error:
             name = self.message.DESCRIPTOR.name
-            raise InvalidRequest(f"A request of a {self._stream} stream is no {name}.") from error
+            raise InvalidRequest(
+                f"A request of a {self._stream} stream is not a {name}."
+            ) from error
 
     @property
     def _stream(self) -> str:
@@ -89,17 +98,18 @@ class Requests:
 
 async def exchange(
     context: Context,
-    fed: Fed,
+    receiver: Receiver,
     take: Callable[[bytes], Awaitable[None]],
     deliver: Coroutine[Any, Any, None],
     share: Share | None = None,
 ) -> None:
-    """Hands the stream's frames to `take`, and delivers, until that is over.
+    """Passes the stream's frames to `take`, and delivers, until the stream ends.
 
-    `share`: of what all streams may hold. Raises what `deliver` raises, and a defect of `take`.
+    `share`: its part of the limit of all streams. Raises what `deliver` raises, and defects of
+    `take`.
     """
     delivering = asyncio.create_task(deliver)
-    feeding = asyncio.create_task(feed(context, fed, take))
+    feeding = asyncio.create_task(feed(context, receiver, take))
     pending = {delivering, feeding}
     if share is not None:
         share.on_overrun(delivering.cancel)
@@ -120,29 +130,34 @@ async def exchange(
 
 
 async def _break_off(context: Context, error: LedgerfoldError) -> None:
-    """Tells the client, if it takes that; its connection goes, if it does not."""
-    telling = asyncio.ensure_future(abort_with(context, error))
-    await asyncio.wait({telling}, timeout=_TELL_S)
-    if not telling.done():
-        telling.cancel()
-        await asyncio.gather(telling, return_exceptions=True)
+    """Sends the error to the client; shuts down its connection if it does not read it."""
+    sending = asyncio.ensure_future(abort_with(context, error))
+    await asyncio.wait({sending}, timeout=_ERROR_S)
+    if not sending.done():
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
         await asyncio.to_thread(sever, context.peer())
         return
-    telling.result()
+    sending.result()
 
 
-async def feed(context: Context, fed: Fed, take: Callable[[bytes], Awaitable[None]]) -> None:
-    """Until the client says no more, or `take` refuses a frame."""
+async def feed(
+    context: Context, receiver: Receiver, take: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Passes on frames until the client has finished or `take` refuses one."""
     try:
         while (frame := await context.read()) is not EOF:
             await take(frame)
     except LedgerfoldError as error:
-        fed.end(error)
+        receiver.end(error)
     else:
-        fed.finish()
+        receiver.finish()
 
 
 def peer_of(context: Context, connected_ms: int, metadata: Mapping[str, str] | None = None) -> Peer:
-    """The client, whose address gRPC writes as "ipv4:127.0.0.1:45414" or "ipv6:%5B::1%5D:99"."""
+    """Returns the client.
+
+    GRPC formats addresses like "ipv4:127.0.0.1:45414" or "ipv6:%5B::1%5D:99".
+    """
     address = unquote(context.peer().partition(":")[2])
     return Peer(address, connected_ms, metadata or {})

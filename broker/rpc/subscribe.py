@@ -1,11 +1,11 @@
 """The Subscribe stream, Seek and Unsubscribe of DataService.
 
-Each write waits until gRPC has accepted it, so that a slow client holds back its own queue
-(broker/subscriptions/consumer.py) and nobody else's. However the stream ends, the consumer is
-detached, and what it had not acknowledged is delivered again.
+Each write waits until gRPC has accepted it, so that a slow client holds back only its own queue
+(broker/subscriptions/consumer.py). However the stream ends, the consumer is detached, and its
+unacknowledged entries are redelivered.
 
-Bounds: a request is of REQUEST_BYTES_MAX at most; others have their turn after every
-SLICE_POSITIONS of the positions it names. A response is of FRAME_BYTES_MAX at most.
+Bounds: a request has at most REQUEST_BYTES_MAX; other tasks run after every SLICE_POSITIONS of its
+positions. A response has at most FRAME_BYTES_MAX.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 REQUEST_BYTES_MAX = 2 * 1024 * 1024
-REQUESTS = Requests(data_pb2.SubscribeRequest, REQUEST_BYTES_MAX, "Name fewer positions in each.")
+REQUESTS = Requests(data_pb2.SubscribeRequest, REQUEST_BYTES_MAX, "Send fewer positions in each.")
 # About a millisecond's work.
 SLICE_POSITIONS = 200
 _REQUEST_IDS_PER_FRAME_MAX = 10_000
 
 _TYPES = {
-    # As in Pulsar: who names no type is alone.
+    # As in Pulsar: the default type is Exclusive.
     data_pb2.SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType.EXCLUSIVE,
     data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE: SubscriptionType.EXCLUSIVE,
     data_pb2.SUBSCRIPTION_TYPE_SHARED: SubscriptionType.SHARED,
@@ -56,7 +56,7 @@ _TYPES = {
 
 
 async def subscribe(broker: Broker, context: Context) -> None:
-    """Requests are serialized SubscribeRequest messages; so are the responses."""
+    """Serves a stream of serialized SubscribeRequest and SubscribeResponse messages."""
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
@@ -76,7 +76,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
         await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
         while (frames := await next_frames()) is not None:
             while frames:
-                # Nothing but gRPC has it while it is sent.
+                # Only gRPC holds it during the write.
                 await context.write(frames.popleft())
 
     async def next_frames() -> deque[bytes] | None:
@@ -99,7 +99,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
 
 @runs_to_completion
 async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekResponse:
-    """Answers when the cursor has moved durably; its consumers are disconnected before that."""
+    """Moves a cursor; returns when that is durable. Consumers are disconnected before."""
     topic = await broker.topic(persistent_topic(request.topic), create=False)
     subscription = await seek_subscription(topic, request.subscription, request.start)
     return data_pb2.SeekResponse(incarnation=subscription.cursor.incarnation)
@@ -109,9 +109,9 @@ async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekRe
 async def unsubscribe(
     broker: Broker, request: data_pb2.UnsubscribeRequest
 ) -> data_pb2.UnsubscribeResponse:
-    """Answers when the cursors are deleted durably: one, or one on each partition.
+    """Deletes a cursor, or one on each partition; returns when that is durable.
 
-    Without `__compaction` there is no compaction.
+    Deleting `__compaction` disables compaction.
     """
     names = broker.partitions.names(persistent_topic(request.topic))
     await on_each(names, lambda name: _unsubscribe(broker, name, request))
@@ -131,7 +131,7 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
     if type_ is None:
         raise InvalidRequest(f"Unknown subscription type {opening.type}.")
     if opening.subscription == COMPACTION_CURSOR:
-        raise NotAllowed(f"{COMPACTION_CURSOR} is compaction's own: it has no consumers.")
+        raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
     if opening.durable and not opening.subscription:
         raise InvalidRequest("A durable subscription needs a name.")
     name = opening.consumer_name or secrets.token_hex(5)
@@ -192,11 +192,13 @@ async def _handle(
             named += positions
         subscription.redeliver(consumer, named)
     else:
-        raise InvalidRequest("A Subscribe stream is opened once, and no request is empty.")
+        raise InvalidRequest(
+            "A Subscribe stream is opened only once, and a request cannot be empty."
+        )
 
 
 async def _acknowledge(ack: data_pb2.Ack, subscription: Subscription, consumer: Consumer) -> None:
-    """One answer, for all of them."""
+    """Acknowledges the positions, with one answer for all."""
     if ack.cumulative:
         subscription.acknowledge(
             consumer,

@@ -1,1 +1,1 @@
-"""The process: start, signals, the gRPC server."""
+"""The broker process: start, signals, the gRPC server."""

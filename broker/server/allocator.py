@@ -1,10 +1,10 @@
-"""Tells the C library to keep freed memory for the next frame.
+"""Allocator settings that keep freed memory for the next frame.
 
-Frames of 1 MiB come and go all the time. As it is set at the start, glibc gives each one's pages
-back to the system and gets new ones, zeroed, for the next: more time than all else that a read
-takes. With more slack they are used again.
+Frames of 1 MiB are allocated and freed all the time. By default glibc returns each one's pages to
+the system and gets new, zeroed ones for the next, which takes more time than all other work of a
+read. With more slack they are reused.
 
-    >>> keep_freed_memory()  # once, when the process starts
+  >>> keep_freed_memory()  # once, when the process starts
 
 Bounds: KEPT_BYTES of free memory at the top of the heap. Source: mallopt(3).
 """
@@ -20,7 +20,10 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
 def keep_freed_memory() -> None:
-    """Does nothing where the C library has no mallopt (musl, macOS)."""
+    """Sets the allocator's thresholds.
+
+    Does nothing if the C library has no mallopt (musl, macOS).
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)

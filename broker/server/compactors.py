@@ -1,15 +1,15 @@
-"""What carries out a broker's compactions: a worker, or a compaction service of the user's own."""
+"""The choice of a broker's compactor: a worker, or a user's compaction service."""
 
 from __future__ import annotations
 
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
 from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 
 
-def compactor_of(settings: BrokerSettings) -> OwnCompactor:
-    """Raises InvalidRequest: there is no such service."""
+def compactor_of(settings: BrokerSettings) -> BrokerCompactor:
+    """Creates the configured compactor. Raises InvalidRequest: there is no such service."""
     name = settings.compaction_service
     if name is None:
         return CompactorSupervisor(settings)

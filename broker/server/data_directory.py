@@ -1,14 +1,14 @@
-"""A data directory in the hands of this process.
+"""Acquisition and recovery of a data directory.
 
-In this order: the lock, the rights of others, the metadata, the end of what a killed process's
-worker left running, which would write into what recovery removes; then recovery, and the room that
-is kept in reserve. On a full disk a start uses that room.
+In this order: the lock, the removal of other users' permissions, the metadata, the end of processes
+left by a killed process's worker, which would write into what recovery removes; then recovery, and
+the disk reserve. On a full disk a start uses the reserve.
 
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with held(Path(tempfile.mkdtemp())) as (metadata, lock):
-    ...     print(lock.is_same_boot, metadata.topics())
-    False []
+  >>> import tempfile
+  >>> from pathlib import Path
+  >>> with held(Path(tempfile.mkdtemp())) as (metadata, lock):
+  ...     print(lock.is_same_boot, metadata.topics())
+  False []
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 def _raise_descriptor_limit() -> None:
-    """Ledgers and connections need them; the usual soft limit is for programs that select()."""
+    """Raises the soft limit of descriptors, whose usual value is for programs that use select()."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -45,7 +45,10 @@ def _raise_descriptor_limit() -> None:
 
 @contextmanager
 def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
-    """Takes what descriptors there may be. Raises DirectoryLocked, StorageError."""
+    """Locks the directory and opens its metadata. Raises DirectoryLocked, StorageError.
+
+    Also raises the limit of descriptors.
+    """
     _raise_descriptor_limit()
     with DirectoryLock(data_dir, __version__) as lock:
         narrow(data_dir)
@@ -59,12 +62,12 @@ def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
 
 
 def _make_room(data_dir: Path) -> None:
-    """On a full disk the room that is kept for deletions: who cannot start deletes nothing.
+    """Releases the disk reserve on a full disk: a broker that cannot start can delete nothing.
 
-    A start writes to the metadata. When it is over, what is left of that room is kept again.
+    A start writes to the metadata. After it, the reserve is allocated again.
     """
     if REAL.free_bytes(data_dir) < RESERVE_BYTES:
-        _log.warning("%s is full: room that is kept for deletions is used to start.", data_dir)
+        _log.warning("%s is full: the disk reserve for deletions is used to start.", data_dir)
         Reserve(reserve_path(data_dir), REAL).empty()
 
 
@@ -75,11 +78,11 @@ def recovered(
     files: Files,
     clock_ms: Callable[[], int],
 ) -> LedgerStore:
-    """The ledgers, as the last owner left them. Raises StorageError."""
+    """Opens the ledgers as the last owner left them. Raises StorageError."""
     store = LedgerStore(
         settings.data_dir, metadata, files=files, settings=settings.store, clock_ms=clock_ms
     )
-    # It would write into what recovery removes.
+    # Leftover processes would write into what recovery removes.
     end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
     lock.record_boot()

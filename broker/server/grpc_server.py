@@ -1,7 +1,7 @@
 """The gRPC server: its services, health, reflection, limits.
 
-The streams (Publish, Subscribe, Read) move raw bytes (broker/wire/frames.py); everything else
-uses the generated messages.
+The streams (Publish, Subscribe, Read) carry raw bytes (broker/wire/frames.py); all other calls use
+the generated messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KAFKA_SERVICE = kafka_pb2.DESCRIPTOR.services_by_name["KafkaService"]
 OPTIONS = [
     ("grpc.max_receive_message_length", FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", FRAME_BYTES_MAX),
-    # Clients may ping every 10 s, also while nothing goes on.
+    # Clients may ping every 10 s, even without active calls.
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
@@ -38,7 +38,7 @@ OPTIONS = [
 
 
 class Server:
-    """Serves one broker on one port."""
+    """The server of one broker on one port."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -46,7 +46,7 @@ class Server:
         self._health = HealthService(broker.outgoing)
 
     async def start(self) -> str:
-        """Listens, and says where: "host:port", with the real port. Raises AddressInUse."""
+        """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         broker, outgoing = self._broker, self._broker.outgoing
         self._server.add_generic_rpc_handlers(
             (
@@ -64,26 +64,26 @@ class Server:
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:
-            # The address was free, and could be one, when the start was checked.
+            # The address was valid and free when the start was checked.
             raise AddressInUse(listen, "--listen") from error
         await self._server.start()
         await self._health.serve("", *names)
         return f"{listen.rpartition(':')[0]}:{port}"
 
     async def drain(self) -> None:
-        """Tells watchers that this server goes away."""
+        """Notifies watchers that this server is stopping."""
         await self._health.drain()
 
     async def stop(self, grace_s: float) -> None:
-        """Calls get `grace_s` to end, and as long again to be broken off.
+        """Gives calls `grace_s` to end, and the same time again for their cancellation.
 
-        NOTE: gRPC itself would wait 20 s for a client that is frozen, or whose machine is gone
+        NOTE: gRPC itself would wait 20 s for a client that is frozen, or whose machine has failed
         (tests/grpc/test_shutdown.py).
         """
         self._health.stop()
         try:
             await asyncio.wait_for(self._server.stop(grace_s), 2 * grace_s)
         except TimeoutError:
-            # The last of gRPC's objects to go would join its thread, which waits for that client,
-            # and hold up the loop: to gRPC one more is there, to the end of the process.
+            # The destruction of gRPC's last object would join its thread, which waits for that
+            # client, and block the loop: this adds one object that lives as long as the process.
             cast(Any, grpc.aio).init_grpc_aio()

@@ -1,13 +1,13 @@
-"""One compaction of a topic in a data directory whose broker is down: Pulsar's CompactorTool.
+"""A single compaction in a data directory whose broker is down: Pulsar's CompactorTool.
 
-A broker without a port, without monitors: it takes the directory as `serve` does, loads the topic,
-starts a worker, compacts, and stops. The record and the view are those of any run. Killed, it
-leaves what a killed broker leaves, and the next start puts it in order.
+It runs a broker without a port and without monitors: it takes the directory as `serve` does, loads
+the topic, starts a worker, compacts, and stops. The record and the view are those of any run. If
+killed, it leaves the same state as a killed broker, and the next start recovers it.
 
-What `serve` was told is not in the directory. So nothing is trimmed by limits of the broker, which
-are not known here, and nothing expires; limits set on the namespace or the topic hold.
+The options of `serve` are not stored in the directory. So broker-level retention limits and expiry,
+which are unknown here, do not apply; limits set on the namespace or the topic do.
 
-Ctrl-C or SIGTERM cancels the run, whose files go; a second one exits at once.
+Ctrl-C or SIGTERM cancels the run and removes its files; a second one exits at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
-from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
@@ -53,10 +53,11 @@ def compact(
     on_status: OnStatus = lambda status: None,
     on_waiting: OnWaiting = lambda why: None,
 ) -> GetCompactionStatusResponse | None:
-    """How it ended; None: there was nothing new. `strategy`: of this run alone. `on_waiting` hears
-    what keeps it from beginning, where something does.
+    """Compacts a topic and returns the final status; None if there was nothing new.
 
-    Raises FileNotFoundError, DirectoryLocked, TopicNotFound, KeyboardInterrupt, StorageError.
+    `strategy`: used by this run only. `on_waiting` is called with the reason if the start is
+    delayed. Raises FileNotFoundError, DirectoryLocked, TopicNotFound, KeyboardInterrupt,
+    StorageError.
     """
     name = persistent_topic(topic, "compacted")
     if not metadata_dir(settings.data_dir).is_dir():
@@ -74,7 +75,7 @@ def compact(
 
 
 def _alone(settings: BrokerSettings) -> BrokerSettings:
-    """Nothing goes by the broker's limits, and every partition's run has a place in the queue."""
+    """Disables the broker's limits, and makes room in the queue for every partition's run."""
     return replace(
         settings,
         retention_ms=-1,
@@ -98,14 +99,14 @@ async def _compact(
     clock = WallClock()
     store = recovered(settings, metadata, lock, REAL, clock.now_ms)
     broker = Broker(settings, metadata, store, compactor, clock)
-    await broker.start(by_itself=False)
+    await broker.start(monitors=False)
     try:
         return await run_once(broker, name, strategy, on_status, on_waiting)
     finally:
         await broker.stop()
 
 
-async def _tell_of_waiting(compactor: OwnCompactor, on_waiting: OnWaiting) -> None:
+async def _report_waiting(compactor: BrokerCompactor, on_waiting: OnWaiting) -> None:
     await compactor.known()
     if compactor.state in (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING):
         on_waiting(compactor.message)
@@ -118,23 +119,23 @@ async def run_once(
     on_status: OnStatus,
     on_waiting: OnWaiting = lambda why: None,
 ) -> GetCompactionStatusResponse | None:
-    """Of each partition, where the topic has any. Cancelled, it ends them, and then itself."""
+    """Compacts the topic, or each partition. A cancellation ends the runs first, then this call."""
     compaction = PartitionedCompaction(broker)
     triggered = asyncio.ensure_future(compaction.trigger(name, strategy))
     try:
         if not await asyncio.shield(triggered):
             return None
         status = await compaction.status(name)
-        telling = asyncio.create_task(_tell_of_waiting(broker.compactor, on_waiting))
+        reporting = asyncio.create_task(_report_waiting(broker.compactor, on_waiting))
         try:
             async with aclosing(compaction.watch(name)) as statuses:
                 async for status in statuses:
                     on_status(status)
         finally:
-            telling.cancel()
+            reporting.cancel()
         return status
     except asyncio.CancelledError:
-        # A run that is only half queued could not be cancelled yet.
+        # A run that is being queued cannot be cancelled yet.
         await asyncio.gather(triggered, return_exceptions=True)
         await compaction.cancel(broker.partitions.names(name))
         raise

@@ -1,12 +1,12 @@
 """The broker process: from the lock on the data directory to the last flush.
 
 Start: checks (start_checks.py), the data directory (data_directory.py), server, then the compactor
-in the background; one line on standard output, and the ready file, say that it serves and where:
+in the background; one line on standard output, and the ready file, report that and where it serves:
 
-    {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
+  {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 
 Stop: SIGTERM or SIGINT drains, ends streams and runs, closes ledgers. A second signal exits at
-once: nothing depends on the clean way out.
+once: no data depends on a clean shutdown.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
-from ledgerfold.broker.server.start_checks import aside, check_start
+from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.files import REAL, make_durable_dir
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
@@ -38,7 +38,7 @@ from ledgerfold.version import __version__
 if TYPE_CHECKING:
     from ledgerfold.broker.metrics.server import Metrics
 
-# Streams were ended with the topics: this is for what is on its way to the clients.
+# Streams were ended with the topics: this is for responses in flight.
 _GRACE_S = 0.5
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def serve(settings: BrokerSettings) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     keep_freed_memory()
-    # A service of the user's own may not be there: then nothing is made.
+    # First, because a missing user-defined service must leave no directory behind.
     compactor = compactor_of(settings)
     make_durable_dir(settings.data_dir)
     with held(settings.data_dir) as (metadata, lock):
@@ -66,7 +66,7 @@ async def _serve(
     settings: BrokerSettings,
     metadata: MetadataStore,
     lock: DirectoryLock,
-    compactor: OwnCompactor,
+    compactor: BrokerCompactor,
 ) -> int:
     clock = _clock(settings)
     metrics = _metrics(settings)
@@ -78,7 +78,7 @@ async def _serve(
     stopped = _stop_on_signals()
     listen = await server.start()
     await broker.start()
-    # What exists now stays: a full collection would only walk over it again and again.
+    # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
     _announce(settings, listen, metrics_listen)
     await stopped.wait()
@@ -94,7 +94,7 @@ async def _serve(
 def _metrics(settings: BrokerSettings) -> Metrics | None:
     if settings.metrics_listen is None:
         return None
-    # Imported only when it is asked for: most brokers start without.
+    # Imported only if configured: most brokers start without it.
     from ledgerfold.broker.metrics.server import Metrics
 
     return Metrics(settings.metrics_listen)
@@ -138,8 +138,8 @@ def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None)
 
 
 def _write_ready_file(path: Path, ready: str) -> None:
-    # A process that waits for the file must never see half of it.
-    aside(path).write_text(ready + "\n")
-    # It is no part of the data directory: whoever waits for it may read it.
-    aside(path).chmod(0o644)
-    aside(path).replace(path)
+    # A process that waits for the file must never see it half written.
+    temporary_path(path).write_text(ready + "\n")
+    # It is not part of the data directory: any waiting process may read it.
+    temporary_path(path).chmod(0o644)
+    temporary_path(path).replace(path)

@@ -1,8 +1,8 @@
-"""What a start needs, looked at before it makes or announces anything.
+"""Checks of a broker's options before the start creates or announces anything.
 
-gRPC finds out by itself whether it may listen, but late, on standard error, and with the same words
-for a port that is taken and for an address that cannot be one. So each address is bound here, for a
-moment. What changes between that and the start itself ends the start all the same.
+gRPC itself reports an address that it cannot use late, on standard error, and with the same text
+for a port in use and for an invalid address. So each address is bound here for a moment. A change
+between that and the start still fails the start.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def check_start(settings: BrokerSettings) -> None:
         _check_address("--metrics-listen", settings.metrics_listen)
         if settings.metrics_listen == settings.listen and not settings.listen.endswith(":0"):
             raise InvalidRequest(
-                f"--metrics-listen {settings.metrics_listen}: that is --listen's; name another "
+                f"--metrics-listen {settings.metrics_listen}: --listen has that port; use another "
                 "port."
             )
     if settings.compaction_service is not None and settings.compactor != "local":
         raise InvalidRequest(
-            f"--compaction-service {settings.compaction_service} is in the place of a worker: "
-            f"leave out --compactor {settings.compactor}."
+            f"--compaction-service {settings.compaction_service} replaces the worker: "
+            f"omit --compactor {settings.compactor}."
         )
     if settings.compactor not in ("local", "off"):
         _check_compactor(settings.compactor)
@@ -42,8 +42,8 @@ def check_start(settings: BrokerSettings) -> None:
         _check_ready_file(settings.ready_file, settings.data_dir)
 
 
-def aside(ready_file: Path) -> Path:
-    """Where it is written before it is put in place."""
+def temporary_path(ready_file: Path) -> Path:
+    """Returns the path at which the file is written before it is renamed."""
     return ready_file.with_name(ready_file.name + ".tmp")
 
 
@@ -59,36 +59,36 @@ def _check_address(option: str, address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > _PORT_MAX:
         raise InvalidRequest(
-            f"{option} {address}: write it as HOST:PORT, with 0.0.0.0 for every address of this "
-            "machine and port 0 for any that is free."
+            f"{option} {address}: use HOST:PORT, with 0.0.0.0 for every address of this "
+            "machine and port 0 for any free port."
         )
     host = match["host"].strip("[]")
     try:
         found = socket.getaddrinfo(host, int(match["port"]), type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise InvalidRequest(f"{option} {address}: there is no such host.") from error
+        raise InvalidRequest(f"{option} {address}: unknown host.") from error
     failures = [failure for each in found if (failure := _failure(each[0], each[4])) is not None]
     for failure in failures:
         if failure.errno == errno.EADDRINUSE:
             raise AddressInUse(address, option) from failure
-    # A name may stand for addresses of which not all are there: one is enough.
+    # A name may have several addresses, some unavailable: one is enough.
     if len(failures) == len(found):
         if failures[0].errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-            raise InvalidRequest(f"{option} {address}: that is no address of this machine.")
+            raise InvalidRequest(f"{option} {address}: not an address of this machine.")
         raise OSError(failures[0].errno, failures[0].strerror, f"{option} {address}")
 
 
 def _check_compactor(address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
-        raise InvalidRequest(f"--compactor {address}: write local, off or HOST:PORT.")
+        raise InvalidRequest(f"--compactor {address}: use local, off or HOST:PORT.")
 
 
 def _failure(family: socket.AddressFamily, where: object) -> OSError | None:
-    """What stands in the way of listening there."""
+    """Returns the error of listening there, if any."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # As gRPC does: connections of a broker that has ended may linger.
+            # As gRPC does: connections of an ended broker may linger.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(where)  # type: ignore[arg-type]
     except OSError as error:
@@ -102,7 +102,7 @@ def _check_ready_file(path: Path, data_dir: Path) -> None:
     if not data_dir.exists() and data_dir in path.parents:
         return
     try:
-        aside(path).touch()
-        aside(path).unlink()
+        temporary_path(path).touch()
+        temporary_path(path).unlink()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,7 +1,7 @@
-"""Which ledgers of a topic are damaged, for `topics stats-internal`.
+"""The damaged ledgers of a topic, for `topics stats-internal`.
 
-What a start found wrong is remembered. Of ledgers that are closed the files are looked for now, by
-name and size; nobody looks at what is in them (`ledgerfold verify` does).
+Damage found at the start is remembered. The files of closed ledgers are checked now, by name and
+size; their content is not read (`ledgerfold verify` does that).
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ async def add_damage(
     broker: Broker,
     is_there: Callable[[int], bool],
 ) -> None:
-    """Puts `damage` into the rows whose ledgers have some.
+    """Sets `damage` in the rows with damaged ledgers.
 
-    `is_there`: the topic still has that ledger. One that goes meanwhile is not missing.
+    `is_there`: returns whether the topic still has the ledger. A ledger deleted meanwhile is not
+    missing.
     """
     rows = list(rows)
     ids = [ledger_id for row in rows for ledger_id in ids_of(row)]
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(broker.executor, damage_of, broker.store, ids)
     for row in rows:
-        told = [found[each] for each in ids_of(row) if each in found and is_there(each)]
-        if told:
-            row["damage"] = " ".join(map(str, told))
+        errors = [found[each] for each in ids_of(row) if each in found and is_there(each)]
+        if errors:
+            row["damage"] = " ".join(map(str, errors))
 
 
 def damage_of(store: LedgerStore, ledger_ids: Iterable[int]) -> dict[int, StorageError]:
-    """Of those that have some."""
+    """Returns the damage of those ledgers that have some."""
     found = ((each, store.damage_of(each) or _missing_of(store, each)) for each in ledger_ids)
     return {ledger_id: error for ledger_id, error in found if error is not None}
 
@@ -47,5 +48,5 @@ def _missing_of(store: LedgerStore, ledger_id: int) -> StorageError | None:
         record = store.record(ledger_id)
     except MissingFile as error:
         return error
-    # Files of one that is written to are not as long as its record says.
+    # Files of an open ledger do not have their recorded size yet.
     return store.missing_of(ledger_id) if record.state == LEDGER_STATE_CLOSED else None

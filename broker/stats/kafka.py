@@ -1,8 +1,8 @@
-"""What a Kafka topic says of itself in `topics stats` and `topics stats-internal`.
+"""The stats of a Kafka topic in `topics stats` and `topics stats-internal`.
 
-What both kinds of topics have stands under Pulsar's names, so that one dashboard shows them side by
-side; what only a Kafka partition has stands in the block `kafka`, by Kafka's words. There are no
-subscriptions: a reader is shown among `readers`, with the offset that it comes to next.
+Values common to both kinds of topics have Pulsar's names, so that one dashboard shows both; those
+of Kafka partitions are in the block `kafka`, with Kafka's names. There are no subscriptions: a
+reader is listed under `readers`, with its next offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 
 
 def kafka_stats(topic: KafkaTopic) -> dict[str, Any]:
-    """`topics stats`. Counters are since the topic was loaded."""
+    """Returns `topics stats`. Counters start when the topic is loaded."""
     return {
         "msgInCounter": topic.messages_in,
         "bytesInCounter": topic.bytes_in,
@@ -23,7 +23,7 @@ def kafka_stats(topic: KafkaTopic) -> dict[str, Any]:
         "msgOutCounter": topic.messages_out,
         "bytesOutCounter": topic.bytes_out,
         "storageSize": size_bytes(topic),
-        # Nobody who has one is there.
+        # Kafka topics have no subscriptions.
         "backlogSize": 0,
         "publishers": [
             {"producerName": each.name, **each.peer.stats()} for each in topic.producers
@@ -35,8 +35,8 @@ def kafka_stats(topic: KafkaTopic) -> dict[str, Any]:
 
 
 def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
-    """`topics stats-internal`."""
-    active, left_alone = topic.log.segments.active, cleaner.states.uncleanable.get(topic.name)
+    """Returns `topics stats-internal`."""
+    active, uncleanable = topic.log.segments.active, cleaner.states.uncleanable.get(topic.name)
     return {
         "entriesAddedCounter": topic.entries_in,
         "totalSize": size_bytes(topic),
@@ -48,8 +48,8 @@ def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
             "checkpoint": topic.partition.checkpoint,
             "producers": len(topic.partition.producers.entries),
             "cleaningState": str(cleaner.states.of(topic.name) or ""),
-            "uncleanable": left_alone.why if left_alone else "",
-            "uncleanableKind": left_alone.kind if left_alone else "",
+            "uncleanable": uncleanable.why if uncleanable else "",
+            "uncleanableKind": uncleanable.kind if uncleanable else "",
             "segmentList": [
                 {
                     "baseOffset": each.base_offset,
@@ -66,7 +66,7 @@ def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
 
 
 def size_bytes(topic: KafkaTopic) -> int:
-    """Of its batches: what Kafka's `Size` counts."""
+    """Returns the size of its batches: Kafka's `Size`."""
     return sum(each.facts.size_bytes for each in topic.log.segments)
 
 

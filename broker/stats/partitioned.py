@@ -1,11 +1,11 @@
-"""The stats of a partitioned topic: those of its partitions, added up. Pure.
+"""The stats of a partitioned topic: the sum over its partitions. Pure.
 
-As Pulsar's `topics partitioned-stats` does it (TopicStatsImpl.add, SubscriptionStatsImpl.add):
-counters add up, of points in time the latest counts, and subscriptions, publishers and consumers of
-one name are one.
+As in Pulsar's `topics partitioned-stats` (TopicStatsImpl.add, SubscriptionStatsImpl.add): counters
+are summed, the latest of several times is used, and subscriptions, publishers and consumers with
+the same name are merged.
 
-    >>> merged([{"msgInCounter": 2, "lastAckedTimestamp": 7}, {"msgInCounter": 3}])
-    {'msgInCounter': 5, 'lastAckedTimestamp': 7}
+  >>> merged([{"msgInCounter": 2, "lastAckedTimestamp": 7}, {"msgInCounter": 3}])
+  {'msgInCounter': 5, 'lastAckedTimestamp': 7}
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 Document = Mapping[str, Any]
 _NAMES = ("producerName", "consumerName", "readerName")
-# A strategy of compaction, with its settings: one partition's.
+# A compaction strategy with its settings is taken from one partition.
 _WHOLE = ("strategy", "lastCompactionStrategy")
-# Offsets and the like: nothing that adds up.
-_OF_A_LOG = "kafka"
+# Offsets and similar values cannot be summed.
+_KAFKA = "kafka"
 _AVERAGES = ("avgMessagesPerEntry", "averageMsgSize")
 
 
 def partitioned_stats(partitions: Mapping[str, Document], *, per_partition: bool) -> dict[str, Any]:
-    """`partitions`: the stats of each, by its full name."""
-    stats = merged([_without(each, _OF_A_LOG) for each in partitions.values()])
+    """Returns the merged stats. `partitions`: the stats of each, by full name."""
+    stats = merged([_without(each, _KAFKA) for each in partitions.values()])
     messages = stats["msgInCounter"]
     return stats | {
         "averageMsgSize": stats["bytesInCounter"] / messages if messages else 0.0,
@@ -61,7 +61,7 @@ def _merged_value(name: str, values: Sequence[Any]) -> Any:
 
 
 def _merged_by_name(documents: Sequence[Document]) -> list[dict[str, Any]]:
-    """Publishers or consumers: a client has one on each partition."""
+    """Merges publishers or consumers: a client has one on each partition."""
     groups: dict[str, list[Document]] = {}
     for document in documents:
         name = next(document[each] for each in _NAMES if each in document)

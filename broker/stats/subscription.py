@@ -1,10 +1,10 @@
-"""What subscriptions and readers say of themselves, with Pulsar's field names.
+"""The stats of subscriptions and readers, with Pulsar's field names.
 
 Source: Pulsar's SubscriptionStatsImpl, ConsumerStatsImpl and CursorStats, as far as the fields
-exist here; the size of the backlog is added by broker/stats/topic.py. Unacknowledged messages are
-counted for Shared and Key_Shared only, as in Pulsar. A reader is shown as Pulsar shows one: as a
-subscription that is not durable, with one consumer. `unsentBytes` is not Pulsar's: what was read
-for a consumer or reader and is not sent yet (broker/common/outgoing.py).
+exist here; broker/stats/topic.py adds the size of the backlog. Unacknowledged messages are counted
+for Shared and Key_Shared only, as in Pulsar. A reader is shown as in Pulsar: as a non-durable
+subscription with one consumer. `unsentBytes` is not Pulsar's: bytes read for a consumer or reader
+and not sent yet (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def describe_cursor(subscription: Subscription) -> dict[str, Any]:
 
 
 def describe_reader(reader: Reader) -> dict[str, Any]:
-    """As a subscription. What lies behind its read position is its backlog."""
+    """Describes a reader as a subscription. Its backlog starts at its read position."""
     backlog = reader.log.entries_between(_mark_delete(reader), reader.log.last_position())
     consumer = {
         "consumerName": reader.name,
@@ -123,7 +123,7 @@ def _positions(log: LogReader, mark_delete: Position, read_position: Position) -
 
 
 def _in_ledgers(log: LogReader, position: Position, entry_id_first: int) -> Position:
-    """Pulsar's cursors are never before all ledgers, but at the beginning of the first one."""
+    """Clamps a position to the first ledger, where Pulsar's cursors begin."""
     ledger_ids = log.ledger_ids()
     is_before = position.ledger_id < 0 and bool(ledger_ids)
     return Position(ledger_ids[0], entry_id_first) if is_before else position

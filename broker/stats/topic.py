@@ -1,14 +1,15 @@
-"""What a topic says of itself, with the field names of Pulsar's `topics stats` and its internals.
+"""The stats of a topic, with the field names of Pulsar's `topics stats` and `stats-internal`.
 
-Only fields that mean something here. Rates are left out: they depend on when one asks. Sources:
+Only fields with a meaning here. Rates are omitted: they depend on the time of the query. Sources:
 Pulsar's TopicStatsImpl, CompactionStatsImpl, ManagedLedgerInternalStats.
+
 Positions are written "ledger:entry". The compaction cursor is listed among the subscriptions and
 cursors under Pulsar's name for it, `__compaction`, once the topic has it; so is each reader, as
 `reader-...`.
 
-Where a value differs from Pulsar's own: the open ledger is listed with its entries and size (there
-with zeros until it is closed), a ledger that is damaged has a `damage` (damage.py), and
-`averageMsgSize` is of all messages since the load.
+Differences from Pulsar's values: the open ledger is listed with its entries and size (zeros in
+Pulsar until it is closed), a damaged ledger has a `damage` (damage.py), and `averageMsgSize` covers
+all messages since the load.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 
 
 def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
-    """Pulsar's `topics stats`. Counters are since the topic was loaded."""
-    # However many subscriptions there are, the ledgers are added up once.
+    """Returns Pulsar's `topics stats`. Counters start when the topic is loaded."""
+    # The ledgers are summed once for all subscriptions.
     sums = topic.log.ledger_sums()
     subscriptions = {
         shown(name): describe(each, sums)
-        | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
+        | {"backlogSize": sums.estimated_bytes_after(each.mark_delete)}
         for name, each in topic.subscriptions.items()
     }
     durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
@@ -61,7 +62,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "msgOutCounter": topic.messages_out,
         "bytesOutCounter": topic.bytes_out,
         "storageSize": sums.size_bytes,
-        "backlogSize": sums.estimated_bytes_behind(min(durable)) if durable else 0,
+        "backlogSize": sums.estimated_bytes_after(min(durable)) if durable else 0,
         "publishers": [
             {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()
         ],
@@ -75,7 +76,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
 
 
 def compaction_block(stats: CompactionStats) -> dict[str, Any]:
-    """The strategies are told as far as they are known; Pulsar has none to tell."""
+    """Returns the compaction stats, with the known strategies in addition to Pulsar's fields."""
     strategies: dict[str, Any] = {}
     if stats.strategy is not None:
         own = stats.strategy
@@ -96,13 +97,13 @@ def compaction_block(stats: CompactionStats) -> dict[str, Any]:
 
 
 def _settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """As far as their bounds go: records of an earlier version may have more."""
+    """Returns the settings within their bounds: records of an earlier version may have more."""
     pairs = itertools.islice(settings.items(), SETTINGS_MAX)
     return {shown(name): value[:VALUE_CHARACTERS_MAX] for name, value in pairs}
 
 
 def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
-    """Pulsar's `topics stats-internal`."""
+    """Returns Pulsar's `topics stats-internal`."""
     ledgers = topic.log.ledger_records()
     current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
     cursors = {shown(name): describe_cursor(each) for name, each in topic.subscriptions.items()}
@@ -143,10 +144,10 @@ def _ledger(record: LedgerRecord) -> dict[str, Any]:
 
 
 def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
-    """A ledger of 0 entries is one of a topic whose keys are all gone, unlike no ledger at all.
+    """Describes the compacted ledger. 0 entries: all keys were deleted, unlike no ledger at all.
 
-    `damage` is there when it cannot be read, as far as that is known: files are looked for, their
-    content is not looked at.
+    `damage` is set if it is known to be unreadable: files are checked for, their content is not
+    read.
     """
     if not topic.record.HasField("compacted") or topic.record.compacted.ledger_id < 0:
         return dict(_NO_LEDGER)
@@ -161,7 +162,7 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
 
 
 def _compaction_mark_delete(topic: Topic) -> Position:
-    """Before the first ledger's first entry while it has passed nothing."""
+    """Returns the mark-delete; before the first ledger's first entry if nothing was passed."""
     if topic.compaction_mark_delete > EARLIEST:
         return topic.compaction_mark_delete
     ledger_ids = topic.log.ledger_ids()
@@ -174,7 +175,7 @@ def _compaction_subscription(topic: Topic, sums: LedgerSums) -> dict[str, Any]:
     return {
         "msgBacklog": backlog,
         "msgBacklogNoDelayed": backlog,
-        "backlogSize": sums.estimated_bytes_behind(mark_delete),
+        "backlogSize": sums.estimated_bytes_after(mark_delete),
         "isDurable": True,
         "type": "Exclusive",
         "consumers": [],

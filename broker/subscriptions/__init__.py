@@ -1,1 +1,1 @@
-"""Subscriptions: cursors, dispatch to consumers, the route that a read takes through a view."""
+"""Subscriptions: cursors, dispatch to consumers, the routing of reads through a view."""

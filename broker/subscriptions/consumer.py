@@ -1,9 +1,9 @@
-"""A connected consumer: what waits to be sent to it.
+"""A connected consumer: its queue of output.
 
-The subscription pushes, whoever serves the stream takes. The queue is bounded in bytes by the room
-that dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more;
-what was taken is one frame, and the next is taken when that one is on its way. Both count to what
-all streams may hold (broker/common/outgoing.py).
+The subscription pushes, the stream handler takes. The queue is bounded in bytes by the room that
+dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more. One
+frame is taken at a time, the next when it has been sent. Both count towards the limit of all
+streams (broker/common/outgoing.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ledgerfold.storage.errors import LedgerfoldError, Overloaded
 
 OUTGOING_BYTES_MAX = 2 * 1024 * 1024
 FRAME_BYTES_MAX = 1024 * 1024
-# To acknowledgements, for a client that takes none.
+# Unsent answers to acknowledgements, if a client reads none.
 ANSWERS_MAX = 100_000
 
 
 class Delivery(NamedTuple):
-    """An entry on its way to a consumer."""
+    """An entry queued for a consumer."""
 
     position: Position
     messages: int
@@ -36,7 +36,7 @@ class Delivery(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What to send next, in this order: the change, the acknowledgements, the deliveries."""
+    """The next output, sent in this order: the change, the acknowledgements, the deliveries."""
 
     active: bool | None
     acked_request_ids: list[int]
@@ -44,7 +44,7 @@ class Output(NamedTuple):
 
 
 class Consumer:
-    """Belongs to one stream. Made by Subscription.attach."""
+    """A consumer that belongs to one stream. Created by Subscription.attach()."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Consumer:
         on_room: Callable[[], None],
     ) -> None:
         self.state, self.share = state, share
-        # What of `share` is being sent.
+        # The part of `share` that is being sent.
         self._given_bytes = 0
         self.read_compacted = read_compacted
         self.traffic = Traffic()
-        # Who opened the stream says it.
+        # Set by the stream handler.
         self.peer = Peer()
         self._on_room = on_room
         self._deliveries: deque[Delivery] = deque()
@@ -79,19 +79,22 @@ class Consumer:
         self._ready.set()
 
     def answer_ack(self, request_id: int) -> None:
-        """That acknowledgement is durable."""
+        """Queues the answer to an acknowledgement, which is durable."""
         if len(self._acked_request_ids) >= ANSWERS_MAX:
-            self.end(Overloaded(f"{ANSWERS_MAX} answers to acknowledgements were not taken."))
+            self.end(Overloaded(f"{ANSWERS_MAX} answers to acknowledgements are unread."))
             return
         self._acked_request_ids.append(request_id)
         self._ready.set()
 
-    def tell_active(self, active: bool) -> None:
+    def notify_active(self, active: bool) -> None:
         self._active = active
         self._ready.set()
 
     def end(self, error: LedgerfoldError | None) -> None:
-        """The stream is to end, with `error` or quietly. What was not taken is dropped."""
+        """Makes the stream end, with `error` or without one.
+
+        Output that was not taken is dropped.
+        """
         if not self._is_ended:
             self._is_ended, self._error = True, error
             self._deliveries.clear()
@@ -99,11 +102,11 @@ class Consumer:
             self._ready.set()
 
     def finish(self) -> None:
-        """The client has nothing more to say: it is leaving."""
+        """Notes that the client has finished sending: it is leaving."""
         self.end(None)
 
     def withdraw(self, positions: AbstractSet[Position] | None = None) -> set[Position]:
-        """Takes back what was not sent yet, of `positions` or all, and its permits."""
+        """Takes back unsent deliveries, of `positions` or all, and their permits."""
         kept, withdrawn, size_bytes = deque[Delivery](), set[Position](), 0
         for delivery in self._deliveries:
             if positions is None or delivery.position in positions:
@@ -117,9 +120,9 @@ class Consumer:
         return withdrawn
 
     async def take(self) -> Output | None:
-        """The next things to send: waits for them. None: the stream is to end.
+        """Waits for and returns the next output; None if the stream is to end.
 
-        What it gave before has been sent then. Raises the error that the consumer was ended with.
+        Everything returned before has been sent by then. Raises the error of end().
         """
         self.share.sent()
         self.share.hold(self.share.held - self._given_bytes)

@@ -1,34 +1,35 @@
-"""The cursor of a subscription: what is acknowledged. Pure: no clock, no file, no task.
+"""The cursor of a subscription: its acknowledged positions. Pure: no clock, no file, no task.
 
-A cursor is a *mark-delete* position, at or below which everything is acknowledged, and ranges
-beyond it that were acknowledged one by one. Positions are ordered by (ledger id, entry id) and are
-not dense: ledgers end, ledgers are trimmed, and whoever reads the compacted view meets only the
-entries that compaction kept. So a range is written `(after, upto]`, and it reaches as far back as
-the reader found nothing else to read:
+A cursor is a *mark-delete* position, at or below which everything is acknowledged, and ranges after
+it that were acknowledged individually. Positions are ordered by (ledger id, entry id) and are not
+dense: ledgers end, ledgers are trimmed, and a reader of the compacted view sees only the entries
+that compaction kept. So a range is written `(after, through]`, and it starts where the reader found
+the previous entry:
 
-1. Reading tells the cursor each gap it crosses: `note_gap(after, before)` says that the entry at
-   `before` was the next one after `after`.
+1. Reading reports each gap it crosses: `note_gap(after, before)` says that the entry at `before`
+   was the next one after `after`.
 2. Acknowledging the entry at `before` acknowledges all of `(after, before]`.
-3. `pass_over(after, upto)` is a gap that no entry follows yet (tombstones at the end of the
+3. `pass_over(after, through)` is a gap that no entry follows yet (tombstones at the end of the
    compacted data): it counts once everything up to `after` is acknowledged.
 
-Hence acknowledging all that was delivered brings the backlog to 0, on a compacted topic too, while
-a consumer that acknowledged nothing may come back without read-compacted and gets the raw log.
+Hence acknowledging everything delivered brings the backlog to 0, also on a compacted topic, while
+a consumer that acknowledged nothing may return without read-compacted and gets the raw log.
 (Pulsar 4.0 leaves superseded entries in the backlog: apache/pulsar#23245.)
 
-Bounds, all of them harmless to delivery (at worst something is delivered again):
-* RANGES_MAX ranges in memory: the acknowledgement that would make one more is forgotten.
+Bounds, all harmless to delivery (at worst an entry is delivered again):
+
+* RANGES_MAX ranges in memory: an acknowledgement that would add one more is forgotten.
 * RANGES_PERSISTED_MAX, the lowest ones, in the record (Pulsar's
   managedLedgerMaxUnackedRangesToPersist).
-* GAPS_MAX gaps in memory: the oldest is forgotten, and what it spanned stays in the backlog until
-  a cumulative acknowledgement passes it.
+* GAPS_MAX gaps in memory: the oldest is forgotten, and its span stays in the backlog until a
+  cumulative acknowledgement passes it.
 
-    >>> cursor = Cursor(Position(1, 4))
-    >>> cursor.note_gap(Position(1, 5), Position(3, 2))
-    >>> cursor.acknowledge(Position(3, 2)), cursor.mark_delete
-    (True, Position(ledger_id=1, entry_id=4))
-    >>> cursor.acknowledge(Position(1, 5)), cursor.mark_delete
-    (True, Position(ledger_id=3, entry_id=2))
+  >>> cursor = Cursor(Position(1, 4))
+  >>> cursor.note_gap(Position(1, 5), Position(3, 2))
+  >>> cursor.acknowledge(Position(3, 2)), cursor.mark_delete
+  (True, Position(ledger_id=1, entry_id=4))
+  >>> cursor.acknowledge(Position(1, 5)), cursor.mark_delete
+  (True, Position(ledger_id=3, entry_id=2))
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ GAPS_MAX = 50_000
 
 
 class Range(NamedTuple):
-    """Positions p with after < p <= upto."""
+    """Positions p with after < p <= through."""
 
     after: Position
-    upto: Position
+    through: Position
 
     def __str__(self) -> str:
-        return f"({self.after}..{self.upto}]"
+        return f"({self.after}..{self.through}]"
 
 
 class Cursor:
-    """Mark-delete and what is acknowledged beyond it. Not for use by several threads at once."""
+    """Mark-delete and the acknowledged ranges after it. Not thread-safe."""
 
     def __init__(
         self,
@@ -68,14 +69,14 @@ class Cursor:
         gaps_max: int = GAPS_MAX,
     ) -> None:
         self._mark_delete = mark_delete
-        # Another number after each reset: acknowledgements made before are void.
+        # Incremented by each reset: earlier acknowledgements are void.
         self.incarnation = incarnation
         self._ranges_max, self._gaps_max = ranges_max, gaps_max
-        # Two sorted lists of equal length; ranges neither touch nor overlap, all end beyond
+        # Two sorted lists of equal length; ranges neither touch nor overlap, all end after
         # mark-delete.
         self._afters: list[Position] = []
-        self._uptos: list[Position] = []
-        # Entry -> the one read before it, where that is not the id before it. In reading order.
+        self._ends: list[Position] = []
+        # Entry -> the one read before it, if their ids are not consecutive. In reading order.
         self._gaps: OrderedDict[Position, Position] = OrderedDict()
         self._trailing: Range | None = None
 
@@ -99,7 +100,7 @@ class Cursor:
     def to_record(
         self, topic: str, subscription: str, created_ms: int = 0
     ) -> records_pb2.CursorRecord:
-        """The durable form."""
+        """Returns the durable form."""
         record = records_pb2.CursorRecord(
             topic=topic,
             subscription=subscription,
@@ -110,17 +111,17 @@ class Cursor:
             incarnation=self.incarnation,
         )
         persisted = slice(RANGES_PERSISTED_MAX)
-        for after, upto in zip(self._afters[persisted], self._uptos[persisted], strict=True):
-            if after.ledger_id == upto.ledger_id:
+        for after, through in zip(self._afters[persisted], self._ends[persisted], strict=True):
+            if after.ledger_id == through.ledger_id:
                 record.acknowledged.add(
-                    ledger_id=upto.ledger_id,
+                    ledger_id=through.ledger_id,
                     first_entry_id=after.entry_id + 1,
-                    last_entry_id=upto.entry_id,
+                    last_entry_id=through.entry_id,
                 )
             else:
                 span = record.spans.add()
                 span.after.ledger_id, span.after.entry_id = after
-                span.upto.ledger_id, span.upto.entry_id = upto
+                span.upto.ledger_id, span.upto.entry_id = through
         return record
 
     @property
@@ -129,12 +130,12 @@ class Cursor:
 
     @property
     def ranges(self) -> list[Range]:
-        """What is acknowledged beyond mark-delete, in order."""
-        return list(map(Range, self._afters, self._uptos))
+        """The acknowledged ranges after mark-delete, in order."""
+        return list(map(Range, self._afters, self._ends))
 
     def bounds(self) -> Iterator[tuple[Position, Position]]:
-        """The same, for who only counts."""
-        return zip(self._afters, self._uptos, strict=True)
+        """Returns the same ranges as plain pairs, for counting."""
+        return zip(self._afters, self._ends, strict=True)
 
     @property
     def range_count(self) -> int:
@@ -144,25 +145,28 @@ class Cursor:
         return position <= self._mark_delete or self.is_acknowledged_beyond(position)
 
     def is_acknowledged_beyond(self, position: Position) -> bool:
-        """Whether one of the ranges holds it, wherever mark-delete is."""
-        at = bisect_left(self._uptos, position)
-        return at < len(self._uptos) and self._afters[at] < position
+        """Returns whether one of the ranges contains `position`, wherever mark-delete is."""
+        at = bisect_left(self._ends, position)
+        return at < len(self._ends) and self._afters[at] < position
 
     def note_gap(self, after: Position, before: Position) -> None:
-        """Reading went from `after` to `before` and found no entry between."""
+        """Records that reading found no entry between `after` and `before`."""
         if before <= self._mark_delete:
             return
         self._gaps[before] = after
         if len(self._gaps) > self._gaps_max:
             self._gaps.popitem(last=False)
 
-    def pass_over(self, after: Position, upto: Position) -> None:
-        """Reading found no entry in (after, upto]; `after` is the last one it met."""
-        self._trailing = Range(after, upto)
+    def pass_over(self, after: Position, through: Position) -> None:
+        """Records that reading found no entry in (after, through].
+
+        `after` is the last entry it met.
+        """
+        self._trailing = Range(after, through)
         self._advance()
 
     def acknowledge(self, position: Position) -> bool:
-        """One entry, and the gap before it. False when nothing changed."""
+        """Acknowledges one entry and the gap before it. Returns False if nothing changed."""
         gap = self._gaps.pop(position, None)
         if position <= self._mark_delete:
             return False
@@ -177,9 +181,9 @@ class Cursor:
         return True
 
     def acknowledge_cumulative(self, position: Position) -> bool:
-        """That entry and all before it. False when nothing changed.
+        """Acknowledges `position` and all before it. Returns False if nothing changed.
 
-        Entry id -1 means all that comes before its ledger's first entry.
+        Entry id -1 means everything before its ledger's first entry.
         """
         if position.entry_id < 0:
             # NOTE: kept out of mark-delete, where entry id -1 would make a read-compacted consumer
@@ -192,36 +196,36 @@ class Cursor:
         return True
 
     def reset(self, mark_delete: Position) -> None:
-        """Moves to `mark_delete`, forwards or backwards, and forgets everything else."""
+        """Moves to `mark_delete`, forwards or backwards, and forgets all other state."""
         self._mark_delete = mark_delete
         self.incarnation += 1
-        self._afters, self._uptos, self._trailing = [], [], None
+        self._afters, self._ends, self._trailing = [], [], None
         self._gaps.clear()
 
-    def _insert(self, after: Position, upto: Position) -> bool:
-        first = bisect_left(self._uptos, after)
-        end = bisect_right(self._afters, upto)
+    def _insert(self, after: Position, through: Position) -> bool:
+        first = bisect_left(self._ends, after)
+        end = bisect_right(self._afters, through)
         if first == end:
             if len(self._afters) >= self._ranges_max:
                 return False
         else:
             after = min(after, self._afters[first])
-            upto = max(upto, self._uptos[end - 1])
+            through = max(through, self._ends[end - 1])
         self._afters[first:end] = [after]
-        self._uptos[first:end] = [upto]
+        self._ends[first:end] = [through]
         return True
 
     def _advance(self) -> None:
-        """Takes into mark-delete what has become contiguous with it."""
+        """Extends mark-delete over everything contiguous with it."""
         while True:
             swallowed = bisect_right(self._afters, self._mark_delete)
             if swallowed:
-                self._mark_delete = max(self._mark_delete, self._uptos[swallowed - 1])
-                del self._afters[:swallowed], self._uptos[:swallowed]
+                self._mark_delete = max(self._mark_delete, self._ends[swallowed - 1])
+                del self._afters[:swallowed], self._ends[:swallowed]
             trailing = self._trailing
             if trailing is None or trailing.after > self._mark_delete:
                 break
-            self._mark_delete = max(self._mark_delete, trailing.upto)
+            self._mark_delete = max(self._mark_delete, trailing.through)
             self._trailing = None
         while self._gaps and next(iter(self._gaps)) <= self._mark_delete:
             self._gaps.popitem(last=False)

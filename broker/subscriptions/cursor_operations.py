@@ -1,17 +1,17 @@
-"""Moving a subscription on without its consumers: expiry, skip, clear-backlog.
+"""Advancing a subscription without its consumers: expiry, skip, clear-backlog.
 
-What is passed counts as acknowledged; consumers stay connected. (A seek, forwards or backwards, is
-another thing: broker/subscriptions/lifecycle.py.) Rules of expiry, as in Pulsar's
+Passed entries count as acknowledged; consumers stay connected. (A seek, forwards or backwards, is a
+different operation: broker/subscriptions/lifecycle.py.) Rules of expiry, as in Pulsar's
 PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
 
-* An entry has expired when more than the limit has gone by since it was published. The cursor moves
+* An entry has expired when more than the limit has passed since it was published. The cursor moves
   up to the first entry that has not.
-* A closed ledger has expired as a whole when more than the limit has gone by since it was closed:
-  publish times are producers' clocks, and may lie ahead.
-* Expiry of a subscription that is asked for by name is refused when there is nothing to do and
-  nobody would notice: without a backlog, or when a consumer is connected, has nearly caught up and
-  its oldest message has not expired (Pulsar answers 409).
-* `__compaction` is no subscription: broker/compaction/cursor_operations.py.
+* A closed ledger has expired as a whole when more than the limit has passed since it was closed:
+  publish times come from producers' clocks, and may be in the future.
+* An explicit expiry of a subscription is refused if it would have no effect: without a backlog, or
+  if a consumer is connected, has nearly caught up and its oldest message has not expired (Pulsar
+  answers 409).
+* `__compaction` is not a subscription: broker/compaction/cursor_operations.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEARLY_CAUGHT_UP_ENTRIES = 1000
 
 
 class RawEntries(Protocol):
-    """What is needed of a topic's log (broker/log/log.py)."""
+    """The part of a topic's log that these operations use (broker/log/log.py)."""
 
     def ledger_records(self) -> list[LedgerRecord]: ...
     def ledger_sums(self) -> LedgerSums: ...
@@ -45,7 +45,7 @@ class TimedEntries(RawEntries, Protocol):
 
 
 class ExpiringTopic(Protocol):
-    """What is needed of a topic (broker/topics/topic.py)."""
+    """The part of a topic that these operations use (broker/topics/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -58,9 +58,9 @@ class ExpiringTopic(Protocol):
 
 
 async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
-    """Passes what is older than `limit_ms`, durably; how many entries of the backlog that were.
+    """Passes entries older than `limit_ms`, durably; returns how many left the backlog.
 
-    Raises NothingExpired when there is nothing to do (see above), StorageError.
+    Raises NothingExpired if it would have no effect (see above), StorageError.
     """
     check_limit(limit_ms)
     refused = NothingExpired(topic.name, subscription.name)
@@ -74,7 +74,7 @@ async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limi
 
 
 async def expire_all(topic: ExpiringTopic, limit_ms: int) -> int:
-    """As expire_messages, of every subscription that has something to expire."""
+    """Expires messages in every subscription that has a backlog; returns the number of entries."""
     check_limit(limit_ms)
     return sum(
         [await _expire(topic, each, limit_ms) for each in tuple(topic.subscriptions.values())]
@@ -87,9 +87,9 @@ async def _expire(topic: ExpiringTopic, subscription: Subscription, limit_ms: in
     now_ms = topic.clock.now_ms()
     before_ms = now_ms - limit_ms
     passed = closed_before(topic.log.ledger_records(), before_ms, subscription.mark_delete)
-    upto = await topic.log.last_published_before(before_ms, passed)
+    through = await topic.log.last_published_before(before_ms, passed)
     subscription.expired_ms = now_ms
-    expired = subscription.pass_over(upto)
+    expired = subscription.pass_over(through)
     subscription.entries_expired += expired
     if expired:
         await subscription.persist()
@@ -97,7 +97,7 @@ async def _expire(topic: ExpiringTopic, subscription: Subscription, limit_ms: in
 
 
 def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position) -> Position:
-    """The last entry of the ledgers that follow `after` and were closed by then; else `after`."""
+    """Returns the last entry of the ledgers after `after` closed by that time, else `after`."""
     for record in records:
         if record.ledger_id < after.ledger_id:
             continue
@@ -108,32 +108,35 @@ def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position
 
 
 def skip_messages(topic: ExpiringTopic, subscription: Subscription, entries: int) -> int:
-    """Passes so many entries of the backlog, or as many as there are; how many it were.
+    """Passes up to `entries` entries of the backlog and returns how many.
 
-    Entries, whatever a batch holds: as in Pulsar, where the option is called a count of messages.
+    Counts entries, not messages in batches: as in Pulsar, whose option counts "messages".
     """
     if entries < 1:
-        raise InvalidRequest(f"Skip {entries}? 1 is the least.")
+        raise InvalidRequest(f"Cannot skip {entries} entries; minimum: 1.")
     cursor = subscription.cursor
-    return subscription.pass_over(nth_behind(topic.log, cursor.mark_delete, cursor.ranges, entries))
+    return subscription.pass_over(nth_after(topic.log, cursor.mark_delete, cursor.ranges, entries))
 
 
 def clear_backlog(topic: ExpiringTopic, subscription: Subscription) -> int:
-    """Passes everything there is; how many entries of the backlog that were."""
+    """Passes the whole backlog; returns its number of entries."""
     return subscription.pass_over(topic.log.last_position())
 
 
-def nth_behind(
+def nth_after(
     log: RawEntries, mark_delete: Position, acknowledged: Sequence[Range], count: int
 ) -> Position:
-    """The `count`-th entry behind `mark_delete` that lies in no range; the last, if none is."""
+    """Returns the `count`-th unacknowledged entry after `mark_delete`.
+
+    The last if there are fewer.
+    """
     at, sums = mark_delete, log.ledger_sums()
-    for after, upto in acknowledged:
+    for after, through in acknowledged:
         between = sums.entries_between(at, after)
         if between >= count:
             break
         count -= between
-        at = upto
+        at = through
     for record in log.ledger_records():
         last = last_entry(record)
         if last is None or last <= at:
@@ -147,6 +150,6 @@ def nth_behind(
 
 
 def check_limit(limit_ms: int) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if the limit is below 1 ms."""
     if limit_ms < 1:
-        raise InvalidRequest(f"Expire what is older than {limit_ms} ms? 1 is the least.")
+        raise InvalidRequest(f"Cannot expire messages older than {limit_ms} ms; minimum: 1 ms.")

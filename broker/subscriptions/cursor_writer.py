@@ -1,26 +1,24 @@
-"""Makes a cursor durable: a group commit.
+"""Group commit for cursors.
 
-One write is in flight at a time, and each writes the cursor as it is then; acknowledgements that
-arrive meanwhile share the next write. Who asked for an answer is answered after the write that
-holds the change. Changes that nobody waits for are written when CHANGES_MAX have come together or
+One write is in flight at a time, and each writes the cursor's current state; acknowledgements that
+arrive meanwhile share the next write. A caller that asked for an answer gets it after the write
+that contains its change. Changes without a waiting caller are written after CHANGES_MAX of them or
 after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
+After stop() nothing is written: another topic of the same name may exist by then.
 
-After stop() nothing is ever written any more: the topic may be gone, and another one of its name
-there.
+A write that the disk refuses is retried after DELAY_MS until it succeeds: reads are not affected,
+and callers that asked for an answer wait.
 
-A write that the disk refuses is tried again after DELAY_MS, as long as it takes: nobody reads the
-worse for it, and who asked for an answer waits.
-
-    >>> async def persist(record: CursorRecord) -> None:
-    ...     print("written:", record.subscription)
-    >>> async def example() -> None:
-    ...     writer = CursorWriter(lambda: CursorRecord(subscription="s"), persist, print)
-    ...     writer.changed()  # soon
-    ...     writer.when_durable(lambda: print("durable"))  # now
-    ...     await writer.flush()
-    >>> asyncio.run(example())
-    written: s
-    durable
+  >>> async def persist(record: CursorRecord) -> None:
+  ...     print("written:", record.subscription)
+  >>> async def example() -> None:
+  ...     writer = CursorWriter(lambda: CursorRecord(subscription="s"), persist, print)
+  ...     writer.changed()  # soon
+  ...     writer.when_durable(lambda: print("durable"))  # now
+  ...     await writer.flush()
+  >>> asyncio.run(example())
+  written: s
+  durable
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ Persist = Callable[[CursorRecord], Awaitable[None]]
 
 
 class CursorWriter:
-    """Belongs to one subscription and one event loop."""
+    """The writer of one subscription's cursor, on one event loop."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class CursorWriter:
         self._clock = clock or WallClock()
         self._timer: Timer | None = None
         self._failure: Exception | None = None
-        # The disk refused the last write: nothing but time starts another one.
+        # The disk refused the last write: only the timer starts the next one.
         self._is_paused = False
         self._is_stopped = False
 
@@ -73,17 +71,17 @@ class CursorWriter:
         return self._durable >= self._made
 
     def changed(self, count: int = 1) -> None:
-        """The cursor changed: it will be written soon."""
+        """Notes that the cursor changed; it will be written soon."""
         if not self._is_stopped:
             self._made += count
             self._schedule()
 
     def when_durable(self, answer: Callable[[], None]) -> None:
-        """Calls `answer` once all changes so far are durable: at once, or after a write at once.
-        Never after stop().
+        """Calls `answer` once all changes so far are durable.
 
-        A write that fails with anything but a StorageError is a defect: `on_error` is called then,
-        and `answer` never.
+        Now, or after a write that starts now.
+        Never after stop(). A write that fails with an error other than StorageError is a defect:
+        `on_error` is called then, and `answer` never.
         """
         if self._is_stopped:
             return
@@ -94,7 +92,7 @@ class CursorWriter:
             self._schedule()
 
     async def flush(self) -> None:
-        """Returns when every change made so far is durable. Raises what persisting raised."""
+        """Returns when every change made so far is durable. Raises the persist error."""
         self._cancel_timer()
         while not self.is_durable:
             if self._writing is None:
@@ -104,7 +102,7 @@ class CursorWriter:
                 raise self._failure
 
     async def stop(self) -> None:
-        """Writes nothing any more, once this returns."""
+        """Stops all writing; nothing is written after it returns."""
         self._is_stopped = True
         self._forget()
         if self._writing is not None:
@@ -153,9 +151,9 @@ class CursorWriter:
             self._schedule()
         elif isinstance(self._failure, StorageError):
             if not was_paused:
-                _log.error("A cursor is not durable, and will be tried again: %s", self._failure)
+                _log.error("A cursor is not durable; the write will be retried: %s", self._failure)
             self._is_paused = True
-            # The disk knows nothing of emulated time.
+            # The disk does not run on emulated time.
             self._set_timer(WallClock())
         else:
             self._waiting.clear()

@@ -1,10 +1,10 @@
-"""The pump: one task that reads a subscription's log and hands entries to its consumers.
+"""The delivery pump: one task that reads a subscription's log and pushes entries to its consumers.
 
-When someone has permits and room, and the broker has, too, it reads on (about as much as the
-permits allow, READ_BYTES_MAX at most), asks the dispatcher who gets what, and pushes. Its awaits
-are its reads and its waits; what was read while a rewind happened is dropped and read again.
+While a consumer has permits and room, and the broker has room, it reads (about as much as the
+permits allow, READ_BYTES_MAX at most), asks the dispatcher for assignments, and pushes. It awaits
+only reads and wake-ups; entries read during a rewind are dropped and read again.
 
-A pump lives from the first consumer's coming to the last one's leaving.
+A pump lives from the first consumer's connection to the last one's disconnection.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
 
 READ_BYTES_MAX = 1024 * 1024
-# Guessed size of a message before one was read.
+# Estimated size of a message before one was read.
 _MESSAGE_BYTES_FIRST = 1024
 
 
 class Pump:
-    """`by_key`: candidates carry their key's slot. `on_passed`: the cursor moved by reading alone.
+    """The read loop of one session.
 
-    `on_error` gets what ended the pump; nothing is pushed afterwards.
+    `by_key`: candidates carry their key's slot. `on_passed`: the cursor moved by reading alone.
+    `on_error` gets the error that ended the pump; nothing is pushed afterwards.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Pump:
 
     @property
     def held_position(self) -> Position | None:
-        """The first raw entry that it needs though a run has overtaken it."""
+        """The first raw entry that it needs although a run has overtaken it."""
         reading = self._reading
         return reading.route.held_position(reading.position, self._log.horizon)
 
@@ -84,7 +85,7 @@ class Pump:
         return None if state is None else self._consumers.get(state.number)
 
     def rewind(self, *, read_compacted: bool) -> None:
-        """Reading starts again at the cursor."""
+        """Restarts reading at the cursor."""
         self._reading.route.close()
         self._reading = self._begin(read_compacted=read_compacted)
         self.wake()
@@ -99,7 +100,7 @@ class Pump:
         )
 
     def wake(self) -> None:
-        """Something changed: permits, room, the replay queue, an acknowledgement."""
+        """Reports a change: permits, room, the replay queue, an acknowledgement."""
         self._wake.set()
 
     def start(self) -> None:
@@ -115,14 +116,14 @@ class Pump:
         if self._task is not None:
             await asyncio.wait((self._task,))
 
-    # Inside
+    # Internals
 
     async def _run(self) -> None:
         try:
             while True:
                 await self._step()
         except Exception as error:
-            # Whatever it was: nobody may wait for entries that do not come.
+            # On any error: consumers must not wait for entries that never arrive.
             self._on_error(error)
 
     async def _step(self) -> None:
@@ -140,20 +141,20 @@ class Pump:
                 return
             has_more = await self._read_on(reading)
         finally:
-            # What was pushed is the consumers' now.
+            # Pushed entries count to the consumers' shares.
             self._share.hold(0)
         if not has_more:
             await self._wait_for_data(reading)
 
     async def _read_on(self, reading: Reading) -> bool:
-        """Reads and dispatches. False: there is nothing more now."""
+        """Reads and dispatches. Returns False if there are no more entries now."""
         reading.catch_up()
         position = reading.position
         result, view = await reading.route.read(position, self._log, bytes_max=self._bytes_max())
         if reading is not self._reading:
             return True
         mark_delete = self._cursor.mark_delete
-        wanted = reading.sift(result.entries, view.horizon)
+        wanted = reading.filter_entries(result.entries, view.horizon)
         decision = self._dispatcher.assign(list(map(self._candidate, wanted)))
         for at, state, redeliveries in decision.assignments:
             self._push(state, wanted[at], redeliveries)
@@ -167,7 +168,7 @@ class Pump:
         return bool(result.entries) or reading.position != position
 
     async def _replay(self, positions: list[Position]) -> None:
-        """Reads and dispatches again, run by run of consecutive ids."""
+        """Reads and dispatches again, one run of consecutive ids at a time."""
         start = 0
         while start < len(positions):
             end = start + 1
@@ -182,12 +183,12 @@ class Pump:
             start += self._replay_run(run, result)
 
     def _replay_run(self, run: list[Position], result: ReadResult) -> int:
-        """How many of the run are dealt with."""
+        """Dispatches the entries of one read; returns how many positions of the run are done."""
         entries = [each for each in result.entries if run[0] <= each.header.position <= run[-1]]
         reached = entries[-1].header.position if entries else run[-1]
         done = [each for each in run if each <= reached]
         for position in set(done) - {entry.header.position for entry in entries}:
-            # Not in the log any more: nobody can acknowledge it.
+            # No longer in the log: no consumer can acknowledge it.
             self._dispatcher.settle(None, position)
             self._cursor.acknowledge(position)
         candidates = list(map(self._candidate, entries))
@@ -220,7 +221,7 @@ class Pump:
         )
 
     def _bytes_max(self, *, replay: bool = False) -> int:
-        """About what the permits allow."""
+        """Returns an estimate of what the permits allow."""
         dispatcher = self._dispatcher
         messages, room_bytes = budget_of(dispatcher.consumers) if replay else dispatcher.budget()
         estimate = int(messages * self._bytes_per_message) + 1
@@ -238,7 +239,10 @@ class Pump:
 
 
 def _first_key(entry: StoredEntry) -> bytes | None:
-    """An entry whose keys do not parse is dispatched as one without: consumers see the damage."""
+    """Returns the entry's first key.
+
+    Unparsable keys count as none, so that consumers see the damage.
+    """
     header = entry.header
     keys_at = header.header_bytes
     section = memoryview(entry.data)[keys_at : keys_at + header.key_bytes]

@@ -1,15 +1,16 @@
-"""Dispatch: who gets which entry. Pure: no task, no gRPC, no clock, no entry bytes.
+"""Dispatch: the assignment of entries to consumers.
 
-A subscription reads candidates from the log and asks its dispatcher. This module has the words
-that all types share, and the two ordered types:
+Pure: no task, no gRPC, no clock, no entry bytes.
+A subscription reads candidates from the log and asks its dispatcher. This module has the terms that
+all types share, and the two ordered types:
 
-* **Exclusive**: one consumer. **Failover**: the active one is that with the lowest priority
-  number, then the one that connected first; the others wait and are told so. On partition n of a
-  topic it is the n-th of those with the lowest number, by name and round and round: so partitions
-  spread over consumers (Pulsar's AbstractDispatcherSingleActiveConsumer).
+* **Exclusive**: one consumer. **Failover**: the active one has the lowest priority number, then the
+  earliest connection; the others wait and are notified. On partition n of a topic it is the n-th of
+  those with the lowest number, by name, modulo their count: so partitions spread over consumers
+  (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
-  starts again at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So nothing is
-  kept per delivered entry, however late acknowledgements come.
+  restarts at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So no state is
+  kept per delivered entry, however late acknowledgements arrive.
 
 broker/subscriptions/shared.py has Shared, broker/subscriptions/key_shared.py has Key_Shared.
 
@@ -17,14 +18,14 @@ Permits are messages: while a consumer has any, it gets the next entry, which co
 at once (permits may become negative). Room is bytes of the consumer's outgoing queue and is spent
 the same way, so that a consumer that does not read costs a bounded amount of memory.
 
-    >>> dispatcher = SingleActiveDispatcher()
-    >>> consumer = ConsumerState("c", 1, permits=5, room_bytes=100)
-    >>> dispatcher.add(consumer)
-    False
-    >>> decision = dispatcher.assign(
-    ...     [Candidate(Position(1, n), messages=3, size_bytes=10) for n in range(4)])
-    >>> decision.taken, consumer.permits
-    (2, -1)
+  >>> dispatcher = SingleActiveDispatcher()
+  >>> consumer = ConsumerState("c", 1, permits=5, room_bytes=100)
+  >>> dispatcher.add(consumer)
+  False
+  >>> decision = dispatcher.assign(
+  ...     [Candidate(Position(1, n), messages=3, size_bytes=10) for n in range(4)])
+  >>> decision.taken, consumer.permits
+  (2, -1)
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from ledgerfold.storage.entry import Position
 # Shared and Key_Shared remember; dispatch pauses above them.
 UNACKED_PER_CONSUMER_MAX = 50_000
 UNACKED_PER_SUBSCRIPTION_MAX = 200_000
-# How many rewinds are told apart when redeliveries are counted.
+# The number of rewinds tracked separately when redeliveries are counted.
 _REWINDS_MAX = 64
 
 
 class SubscriptionType(StrEnum):
-    """Spelled as in Pulsar's stats."""
+    """The subscription types, spelled as in Pulsar's stats."""
 
     EXCLUSIVE = "Exclusive"
     SHARED = "Shared"
@@ -55,12 +56,14 @@ class SubscriptionType(StrEnum):
 
     @property
     def is_ordered(self) -> bool:
-        """One consumer at a time: cumulative acknowledgement and read-compacted are allowed."""
+        """Returns whether one consumer at a time is served, which allows cumulative acknowledgement
+        and read-compacted.
+        """
         return self in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
 
 
 class Candidate(NamedTuple):
-    """An entry that was read and may be dispatched. `slot`: what its key hashes to."""
+    """An entry that was read and may be dispatched. `slot`: the hash slot of its key."""
 
     position: Position
     messages: int
@@ -69,7 +72,7 @@ class Candidate(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """What is remembered of an entry that was dispatched and is not acknowledged."""
+    """The state of an entry that was dispatched and is not acknowledged."""
 
     messages: int
     redeliveries: int
@@ -78,7 +81,7 @@ class Unsettled(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class ConsumerState:
-    """A consumer as dispatch sees it. `number` rises in order of connecting."""
+    """The dispatch state of a consumer. `number` rises in connection order."""
 
     name: str
     number: int
@@ -102,13 +105,13 @@ class ConsumerState:
         self.room_bytes -= size_bytes
 
     def refund(self, messages: int, size_bytes: int) -> None:
-        """Of an entry that was assigned and taken back before it was sent."""
+        """Returns the cost of an entry that was assigned and taken back before it was sent."""
         self.permits += messages
         self.room_bytes += size_bytes
 
 
 class Assignment(NamedTuple):
-    """Candidate number `at` goes to `consumer`."""
+    """The assignment of candidate number `at` to `consumer`."""
 
     at: int
     consumer: ConsumerState
@@ -116,14 +119,14 @@ class Assignment(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The first `taken` candidates are dealt with; the rest is to be read again."""
+    """The assignments of one call. Candidates after the first `taken` must be read again."""
 
     assignments: list[Assignment]
     taken: int
 
 
 class Budget(NamedTuple):
-    """How much may be read on: messages and bytes. No messages: nothing."""
+    """The messages and bytes that may be read next. 0 messages: read nothing."""
 
     messages: int
     size_bytes: int
@@ -135,43 +138,46 @@ def budget_of(consumers: Sequence[ConsumerState]) -> Budget:
 
 
 class Dispatcher(Protocol):
-    """What a subscription asks. Methods that answer a bool say: rewind, and call `rewound`."""
+    """The interface of all dispatchers. A True result means: rewind, then call `rewound`."""
 
     consumers: list[ConsumerState]
 
     @property
     def active(self) -> ConsumerState | None:
-        """The one that gets everything, where there is such a one."""
+        """The consumer that gets all entries, for the ordered types."""
         ...
 
     def add(self, consumer: ConsumerState) -> bool: ...
 
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
-        """`unsent`: assigned to it, but never sent; not counted as a delivery."""
+        """Removes a consumer. `unsent`: assigned but never sent, so not counted as a delivery."""
         ...
 
     def budget(self) -> Budget: ...
 
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
-        """Newly read entries, in order."""
+        """Assigns newly read entries, in order."""
         ...
 
     def replay_positions(self) -> list[Position]:
-        """What is to be delivered again, or was held back, and can be dispatched now. In order."""
+        """Returns entries to redeliver, or held back before, that can be dispatched now.
+
+        In order.
+        """
         ...
 
     def assign_replayed(self, candidates: Sequence[Candidate]) -> list[Assignment]:
-        """Entries read for replay_positions."""
+        """Assigns entries read for replay_positions()."""
         ...
 
     def settle(self, consumer: ConsumerState | None, position: Position) -> None:
-        """Acknowledged, most likely by the `consumer` that has it; not delivered again."""
+        """Records an acknowledgement, usually by the `consumer` that has the entry."""
         ...
 
     def settle_cumulative(self, position: Position) -> None: ...
 
     def pass_over(self, position: Position) -> None:
-        """Nothing at or below it is delivered again, acknowledged or not."""
+        """Prevents redelivery of entries at or below `position`, acknowledged or not."""
         ...
 
     def redeliver(
@@ -180,26 +186,26 @@ class Dispatcher(Protocol):
         positions: AbstractSet[Position] | None,
         unsent: AbstractSet[Position],
     ) -> bool:
-        """`positions` None: all that `consumer` has not acknowledged."""
+        """Requests redelivery. `positions` None: all that `consumer` has not acknowledged."""
         ...
 
     def rewound(self, unsent: AbstractSet[Position]) -> None:
-        """Reading starts again at the cursor; only ordered types are rewound.
+        """Records that reading restarts at the cursor; only ordered types are rewound.
 
-        `unsent`: of what the consumer that was active had been assigned.
+        `unsent`: the unsent assignments of the consumer that was active.
         """
         ...
 
 
 class SingleActiveDispatcher:
-    """Exclusive and Failover. Whether a second consumer may join is the subscription's business."""
+    """The dispatcher of Exclusive and Failover. The subscription decides who may connect."""
 
     def __init__(self, partition: int = -1) -> None:
         self.consumers: list[ConsumerState] = []
         self._partition = partition
-        # The first position that was never sent, or None before anything was since the last rewind.
+        # The first position never sent; None if nothing was sent since the last rewind.
         self._sent_end: Position | None = None
-        # Entries before the key were sent and taken back that many times.
+        # Position -> how often entries before it were sent and rewound.
         self._rewinds: dict[Position, int] = {}
 
     @property
@@ -243,7 +249,7 @@ class SingleActiveDispatcher:
         raise AssertionError("Ordered types rewind; they replay nothing.")
 
     def settle(self, consumer: ConsumerState | None, position: Position) -> None:
-        """Nothing is remembered of single entries."""
+        """Does nothing: no state is kept per entry."""
 
     def settle_cumulative(self, position: Position) -> None:
         for end in [end for end in self._rewinds if end <= position]:

@@ -1,14 +1,14 @@
-"""Key_Shared dispatch: entries of one key go to one consumer, in order. Pure.
+"""Key_Shared dispatch: entries of one key are sent to one consumer, in order. Pure.
 
 1. The key of an entry's first message is hashed to one of 65,536 slots; entries without a key
-   share the slot of the empty key. (A batch of several keys goes where its first key goes:
-   producers batch by key for such subscriptions, as in Pulsar.)
+   share the slot of the empty key. (A batch of several keys follows its first key: producers batch
+   by key for these subscriptions, as in Pulsar.)
 2. Slots belong to consumers by a consistent-hash ring: each consumer has POINTS_PER_CONSUMER points
    on it, so a consumer that joins or leaves moves only its own share of the slots.
 3. While entries of a slot are pending at one consumer, no other consumer gets one: a slot that
-   moved is handed over when the old owner has acknowledged, or left.
-4. An entry that cannot go out waits in the replay queue, and the entries of its slot behind it do
-   too. So a slow consumer does not stop the others until LOOK_AHEAD_MAX entries wait.
+   moved is handed over when the old owner has acknowledged them, or disconnected.
+4. An entry that cannot be sent waits in the replay queue, and so do later entries of its slot. So
+   a slow consumer does not stop the others until LOOK_AHEAD_MAX entries wait.
 
 Source: PIP-34, PIP-119, PIP-379 and Pulsar's ConsistentHashingStickyKeyConsumerSelector; the hash
 here is BLAKE2b (Pulsar: Murmur3), which no client can see.
@@ -39,19 +39,19 @@ LOOK_AHEAD_MAX = 10_000
 
 
 def key_slot(key: bytes | None) -> int:
-    """0..65535, the same in every process."""
+    """Returns the slot 0..65535 of a key, the same in every process."""
     return int.from_bytes(blake2b(key or b"", digest_size=2).digest(), "big")
 
 
 class KeyRing:
-    """Which consumer owns a slot."""
+    """A consistent-hash ring of slot owners."""
 
     def __init__(self) -> None:
         self._points: list[tuple[int, str]] = []
         self._owners: dict[str, ConsumerState] = {}
 
     def add(self, consumer: ConsumerState) -> None:
-        # By name where it is free: a consumer that comes back gets the slots it had.
+        # By name if it is unused: a reconnecting consumer gets its previous slots.
         label = consumer.name
         if label in self._owners:
             label = f"{label}#{consumer.number}"
@@ -59,9 +59,9 @@ class KeyRing:
         self._points = sorted([*self._points, *((point, label) for point in _points(label))])
 
     def remove(self, consumer: ConsumerState) -> None:
-        gone = next(label for label, owner in self._owners.items() if owner is consumer)
-        del self._owners[gone]
-        self._points = [(point, label) for point, label in self._points if label != gone]
+        removed = next(label for label, owner in self._owners.items() if owner is consumer)
+        del self._owners[removed]
+        self._points = [(point, label) for point, label in self._points if label != removed]
 
     def owner(self, slot: int) -> ConsumerState | None:
         if not self._points:
@@ -77,19 +77,19 @@ def _points(label: str) -> Iterator[int]:
 
 
 class KeySharedDispatcher(SharedDispatcher):
-    """Shared dispatch with an owner for each slot."""
+    """The dispatcher of Key_Shared: shared dispatch with an owner for each slot."""
 
     def __init__(self, look_ahead_max: int = LOOK_AHEAD_MAX) -> None:
         super().__init__()
         self._look_ahead_max = look_ahead_max
         self._ring = KeyRing()
-        # Slot -> the one consumer at which entries of it are pending, and how many.
+        # Slot -> the one consumer with pending entries of it, and their number.
         self._holders: dict[int, tuple[ConsumerState, int]] = {}
-        # Slot -> heap of its entries in the replay queue, and some that left it since.
+        # Slot -> heap of its entries in the replay queue; may contain removed ones.
         self._waiting_slots: dict[int, list[Position]] = {}
-        # Counts what may make a waiting entry deliverable; and at what count a scan found nothing.
+        # Changes that may make a waiting entry deliverable; the count at the last empty scan.
         self._changes = 0
-        self._fruitless: tuple[int, list[int]] | None = None
+        self._empty_scan: tuple[int, list[int]] | None = None
 
     def add(self, consumer: ConsumerState) -> bool:
         self._ring.add(consumer)
@@ -102,16 +102,16 @@ class KeySharedDispatcher(SharedDispatcher):
         return super().remove(consumer, unsent)
 
     def budget(self) -> Budget:
-        return super().budget() if self._may_look_further() else Budget(0, 0)
+        return super().budget() if self._can_look_further() else Budget(0, 0)
 
     def replay_positions(self) -> list[Position]:
-        """Passes over the slots whose owner cannot take anything, or may not yet."""
-        # A fruitless scan is not repeated before something changed.
+        """Returns positions to replay, skipping slots whose owner cannot take any or must wait."""
+        # An empty scan is not repeated before a change.
         takers = [each.number for each in self.consumers if each.can_take]
-        if not self._has_taker() or self._fruitless == (self._changes, takers):
+        if not self._has_taker() or self._empty_scan == (self._changes, takers):
             return []
         positions = self._scan()
-        self._fruitless = None if positions else (self._changes, takers)
+        self._empty_scan = None if positions else (self._changes, takers)
         return positions
 
     def _scan(self) -> list[Position]:
@@ -145,7 +145,7 @@ class KeySharedDispatcher(SharedDispatcher):
             return None
         return self._taker(slot)
 
-    def _may_look_further(self) -> bool:
+    def _can_look_further(self) -> bool:
         return len(self._waiting) < self._look_ahead_max
 
     def _hand_out(

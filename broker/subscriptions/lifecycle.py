@@ -1,8 +1,8 @@
-"""Subscriptions come into being here, and go: created, loaded from their record, deleted.
+"""The life cycle of subscriptions: creation, loading from a record, seek and deletion.
 
-A topic keeps its subscriptions by name and knows how to write and delete a cursor record; nothing
-else of it is needed. Records are found by the topic's name: after every wait, and before a record
-is written or deleted, it is asked whether the topic is still the one of that name.
+A topic keeps its subscriptions by name and writes and deletes cursor records; this module uses
+nothing else of it. Records are found by the topic's name: after every await, and before a record is
+written or deleted, the topic is checked to be still loaded under that name.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ledgerfold.v1.records_pb2 import CursorRecord
 
 
 class SubscriptionTopic(Protocol):
-    """What a topic (broker/topics/topic.py) is to its subscriptions."""
+    """The part of a topic (broker/topics/topic.py) that subscriptions use."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def is_loaded(self) -> bool:
-        """Neither unloaded nor deleted."""
+        """Returns whether it is neither unloaded nor deleted."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class SubscriptionTopic(Protocol):
 
     @property
     def reader_names(self) -> Collection[str]:
-        """Of the subscriptions that connected readers have."""
+        """The subscription names of connected readers."""
         ...
 
     @property
@@ -54,29 +54,29 @@ class SubscriptionTopic(Protocol):
     def outgoing(self) -> Outgoing: ...
 
     def emulation(self) -> Emulation:
-        """The profile's fields in force."""
+        """Returns the profile's fields in force."""
         ...
 
     async def persist_cursor(self, record: CursorRecord) -> None:
-        """One synced metadata write."""
+        """Writes the cursor in one synced metadata write."""
         ...
 
     async def delete_cursor(
         self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
     ) -> None:
-        """One synced metadata write, if `check` says then that it may be. `deleted`: it is done.
+        """Deletes the cursor in one synced metadata write if `check` passes; then calls `deleted`.
 
         Raises Moved (the topic was unloaded), StorageError.
         """
         ...
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
-        """As it is on the disk."""
+        """Returns the cursor as stored on disk."""
         ...
 
 
 def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
-    """A durable subscription as it was. Not put into `topic.subscriptions`."""
+    """Restores a durable subscription. Does not add it to `topic.subscriptions`."""
     subscription = Subscription(
         topic.name,
         record.subscription,
@@ -102,11 +102,11 @@ async def create_subscription(
     by_consumer: bool = False,
     created_ms: int = 0,
 ) -> Subscription:
-    """The topic's subscription of that name: a new one at `start`, or the one there is.
+    """Returns the topic's subscription of that name, creating it at `start` if needed.
 
-    `by_consumer`: it comes into being because a consumer wants it, not administration.
+    `by_consumer`: created on behalf of a consumer, not by administration.
     A new one is in `topic.subscriptions`, and durable, when this returns. Raises InvalidRequest
-    (its name), SubscriptionBusy (a reader has that name), StorageError, Moved (the topic was
+    (its name), SubscriptionBusy (a reader uses the name), StorageError, Moved (the topic was
     unloaded).
     """
     existing = await _created(topic, name)
@@ -115,18 +115,18 @@ async def create_subscription(
     check_name("A subscription", name)
     with _while_loaded(topic):
         mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
-    # Another call may have been faster during the await.
+    # Another call may have created it during the await.
     existing = await _created(topic, name)
     if existing is not None:
         return existing
     if name in topic.reader_names:
-        raise SubscriptionBusy(topic.name, name, "a reader or table view is connected under it.")
+        raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
     persist = topic.persist_cursor if durable else None
     subscription = Subscription(
         topic.name,
         name,
         topic.log,
-        # With the time in it, so that the next subscription of the name has another one.
+        # The time makes it differ from a later subscription of the same name.
         Cursor(mark_delete, incarnation=created_ms),
         persist,
         emulation=topic.emulation,
@@ -145,9 +145,9 @@ async def create_subscription(
 
 
 async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
-    """The one of that name, if there is one, and durable if it is to be.
+    """Returns the existing subscription of that name, once its record is durable, or None.
 
-    Raises what the call that creates it fails with.
+    Raises the error of the call that creates it.
     """
     while (found := topic.subscriptions.get(name)) is not None:
         if found.is_recorded or not found.is_durable:
@@ -159,7 +159,7 @@ async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
 async def seek_subscription(
     topic: SubscriptionTopic, name: str, start: StartPosition
 ) -> Subscription:
-    """Moves it to `start`.
+    """Moves the subscription to `start`.
 
     Raises SubscriptionNotFound, SubscriptionBusy, StorageError, Moved (the topic was unloaded).
     """
@@ -171,7 +171,7 @@ async def seek_subscription(
     if at == "earliest":
         mark_delete = EARLIEST
     elif looks_at_raw:
-        # Entry id -1 where the target begins its ledger: then all of the view comes (8.11).
+        # Entry id -1 if the target begins its ledger: then the whole view is sent (8.11).
         mark_delete = topic.log.previous_position(position)
     else:
         mark_delete = mark_delete_before(topic.log, position)
@@ -180,7 +180,7 @@ async def seek_subscription(
 
 
 async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: bool = False) -> None:
-    """Deletes it with its cursor. `force`: disconnects its consumers first.
+    """Deletes the subscription and its cursor. `force`: disconnects its consumers first.
 
     Raises SubscriptionNotFound, SubscriptionBusy, StorageError, Moved (the topic was unloaded).
     """
@@ -193,7 +193,7 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
 
     def check() -> None:
         if topic.subscriptions.get(name) is not subscription:
-            # Another call was faster, and somebody may have made a new one.
+            # Another call deleted it, and a new one may exist by now.
             raise SubscriptionNotFound(topic.name, name)
 
     def deleted() -> None:
@@ -205,10 +205,10 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
         deleted()
         return
     try:
-        # It refuses consumers until it is gone: a new one of the name must not be written before.
+        # It refuses consumers until deleted: a new one of the name must not be written before.
         await topic.delete_cursor(name, check, deleted)
     except StorageError:
-        # It is there, as the disk has it: the closed one would refuse everybody.
+        # It still exists on disk; the closed object would refuse all consumers.
         record = topic.recorded_cursor(name)
         if topic.is_loaded and topic.subscriptions.get(name) is subscription:
             if record is None:
@@ -219,13 +219,13 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
 
 
 def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) -> None:
-    """Out of `topic.subscriptions`, if it is still the one of that name."""
+    """Removes the subscription from `topic.subscriptions` if it is still the one of its name."""
     if topic.subscriptions.get(subscription.name) is subscription:
         del topic.subscriptions[subscription.name]
 
 
 def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
-    """The one of that name, or that is listed as it. Raises SubscriptionNotFound."""
+    """Returns the subscription with that name or display name. Raises SubscriptionNotFound."""
     subscription = topic.subscriptions.get(name)
     if subscription is None and (found := called(name, topic.subscriptions)) is not None:
         subscription = topic.subscriptions[found]
@@ -236,7 +236,10 @@ def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
 
 @contextmanager
 def _while_loaded(topic: SubscriptionTopic) -> Iterator[None]:
-    """What is found inside is true of the topic. Raises Moved; ledgers of one that goes, go."""
+    """Checks after the block that the topic is still loaded, even if its ledgers were deleted.
+
+    Raises Moved.
+    """
     try:
         yield
     except StorageError:
@@ -253,11 +256,12 @@ def _check_loaded(topic: SubscriptionTopic) -> None:
 async def _mark_delete_at(
     log: LogReader, start: StartPosition, read_compacted: bool, by_consumer: bool
 ) -> Position:
-    """The mark-delete of a new subscription.
+    """Returns the mark-delete of a new subscription.
 
-    Latest is the end of the log as it is: on an empty ledger the mark-delete is (L, -1), and a
-    read-compacted consumer begins with all of the compacted data, as in Pulsar. A consumer's own is
-    behind the last entry since the topic was loaded, though it may be trimmed: it gets what comes.
+    Latest is the current end of the log: on an empty ledger the mark-delete is (L, -1), and a
+    read-compacted consumer begins with all of the compacted data, as in Pulsar. With
+    `by_consumer` it is the last entry since the topic was loaded, even if that was trimmed: the
+    consumer gets later entries only.
     """
     at = start.WhichOneof("at")
     if at == "earliest":

@@ -1,19 +1,19 @@
-"""Where the reading of a subscription stands. Pure.
+"""The read position of a subscription. Pure.
 
-Reading goes through the log in order, ahead of the acknowledgements. It starts, and starts again
-after a redelivery of ordered types, by this rule (Pulsar's PersistentDispatcherSingleActiveConsumer
-and CompactedTopicImpl, "read from earliest"):
+Reading proceeds through the log in order, ahead of the acknowledgements. It starts, and restarts
+after a redelivery of ordered types, by this rule (Pulsar's
+PersistentDispatcherSingleActiveConsumer and CompactedTopicImpl, "read from earliest"):
 
 * read-compacted, durable, and the mark-delete is before its ledger's first entry (entry id -1):
   from the beginning of the compacted data, wherever the mark-delete is;
-* otherwise: behind the mark-delete.
+* otherwise: after the mark-delete.
 
-What it meets on its way is sifted: what is acknowledged is not delivered again, and gaps between
-entries go to the cursor (broker/subscriptions/cursor.py tells why).
+Entries are filtered: acknowledged ones are not delivered again, and gaps between entries are
+reported to the cursor (see broker/subscriptions/cursor.py).
 
-The profile (broker/policies/profiles.py) decides whether a gap that compaction made counts as
-acknowledged along with the entry behind it, and whether entries of the compacted ledger are sifted:
-Pulsar 4 does neither. Which ledgers are read is broker/subscriptions/route.py's.
+The profile (broker/policies/profiles.py) decides whether a gap left by compaction is acknowledged
+along with the entry after it, and whether entries of the compacted ledger are filtered: Pulsar 4
+does neither. broker/subscriptions/route.py selects the ledgers to read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 
 
 class LogReader(Protocol):
-    """What a subscription needs of a topic's log (broker/log/log.py)."""
+    """The part of a topic's log that a subscription uses (broker/log/log.py)."""
 
     @property
     def horizon(self) -> Position | None: ...
@@ -52,7 +52,7 @@ class LogReader(Protocol):
 
     def previous_position(self, position: Position) -> Position: ...
 
-    def entries_between(self, after: Position, upto: Position) -> int: ...
+    def entries_between(self, after: Position, through: Position) -> int: ...
 
     def ledger_sums(self) -> LedgerSums: ...
 
@@ -60,7 +60,7 @@ class LogReader(Protocol):
 
     def ledger_ids(self) -> Sequence[int]: ...
 
-    def is_gone(self, position: Position) -> bool: ...
+    def is_deleted(self, position: Position) -> bool: ...
 
     async def resolve_start(
         self, start: StartPosition, read_compacted: bool
@@ -68,7 +68,7 @@ class LogReader(Protocol):
 
 
 class Reading:
-    """One pass over the log. A rewind makes a new one."""
+    """A single pass over the log. A rewind starts a new one."""
 
     def __init__(
         self,
@@ -83,38 +83,40 @@ class Reading:
         self.route = Route(emulation, read_compacted=read_compacted)
         mark_delete = cursor.mark_delete
         from_earliest = read_compacted and durable and mark_delete.entry_id < 0
-        # The last position met; the next entry's gap begins behind it.
+        # The last position met; the next entry's gap begins after it.
         self._last = EARLIEST if from_earliest else mark_delete
-        self.position = EARLIEST if from_earliest else _behind(mark_delete)
-        # At or below it the mark-delete says nothing about what this reading delivered.
-        self._replays_upto = mark_delete if from_earliest else EARLIEST
+        self.position = EARLIEST if from_earliest else _after(mark_delete)
+        # At or below it, the mark-delete does not reflect what this reading delivered.
+        self._replays_through = mark_delete if from_earliest else EARLIEST
 
     def catch_up(self) -> None:
-        """Goes on behind the mark-delete when that overtook the reading."""
+        """Continues after the mark-delete if that has overtaken the reading."""
         mark_delete = self._cursor.mark_delete
-        if mark_delete >= self.position and self.position > self._replays_upto:
-            self._last, self.position = mark_delete, _behind(mark_delete)
+        if mark_delete >= self.position and self.position > self._replays_through:
+            self._last, self.position = mark_delete, _after(mark_delete)
 
-    def sift(self, entries: Sequence[StoredEntry], horizon: Position | None) -> list[StoredEntry]:
-        """Those to deliver. `horizon`: of the view that they are from."""
+    def filter_entries(
+        self, entries: Sequence[StoredEntry], horizon: Position | None
+    ) -> list[StoredEntry]:
+        """Returns the entries to deliver. `horizon`: that of their view."""
         cursor, last, wanted = self._cursor, self._last, []
-        comes_again = self._replays_upto
+        redelivers_through = self._replays_through
         if horizon is not None and not self._emulation.acks_pass_compacted_out:
-            comes_again = max(comes_again, horizon)
+            redelivers_through = max(redelivers_through, horizon)
         for entry in entries:
             position = entry.header.position
             if position != last.next and self._is_covered(last, position):
                 cursor.note_gap(last, position)
             last = position
-            if position > comes_again and cursor.is_acknowledged(position):
-                # Again, for the gap before it: after a restart only this entry was remembered.
+            if position > redelivers_through and cursor.is_acknowledged(position):
+                # For the gap before it: after a restart only the entry is known as acknowledged.
                 cursor.acknowledge(position)
             else:
                 wanted.append(entry)
         return wanted
 
     def finish(self, result: ReadResult, horizon: Position | None) -> None:
-        """All of `result` was dealt with. `horizon`: of the view that it is from."""
+        """Advances past `result`, which was fully handled. `horizon`: that of its view."""
         if result.entries:
             self._last = result.entries[-1].header.position
         self.position = result.next_position
@@ -126,12 +128,14 @@ class Reading:
             self._cursor.pass_over(self._last, horizon)
 
     def _is_covered(self, after: Position, before: Position) -> bool:
-        """Whether the gap between two entries is acknowledged along with the later one."""
-        upto = Position(before.ledger_id, before.entry_id - 1)
-        return self._emulation.acks_pass_compacted_out or not self._log.entries_between(after, upto)
+        """Returns whether the gap between two entries is acknowledged along with the later one."""
+        through = Position(before.ledger_id, before.entry_id - 1)
+        return self._emulation.acks_pass_compacted_out or not self._log.entries_between(
+            after, through
+        )
 
     def stop_before(self, entries: Sequence[StoredEntry], undelivered: Position) -> None:
-        """Of what was read, `undelivered` and what follows it is to be read again."""
+        """Advances up to `undelivered`, which is read again with all later entries."""
         for entry in entries:
             position = entry.header.position
             if position >= undelivered:
@@ -140,18 +144,18 @@ class Reading:
         self.position = undelivered
 
 
-def _behind(position: Position) -> Position:
+def _after(position: Position) -> Position:
     return EARLIEST if position.ledger_id < 0 else position.next
 
 
 def mark_delete_before(log: LogReader, position: Position) -> Position:
-    """The mark-delete that makes `position` the next to be read. EARLIEST stays EARLIEST."""
+    """Returns the mark-delete that makes `position` the next read. EARLIEST stays EARLIEST."""
     if position <= EARLIEST:
         return EARLIEST
     previous = log.previous_position(position)
     if previous.entry_id >= 0:
         return previous
-    # NOTE: the last entry of an earlier ledger, where there is one: entry id -1 would make a
+    # NOTE: the last entry of an earlier ledger, if there is one: entry id -1 would make a
     # read-compacted consumer begin at the very start (test_seek_to_the_first_entry_of_a_ledger).
     for ledger_id in reversed(log.ledger_ids()):
         if ledger_id < position.ledger_id:

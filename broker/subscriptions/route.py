@@ -1,27 +1,26 @@
-"""Which view the reads of one reader see, from one to the next.
+"""The view used by each read of one reader.
 
-A reader that is read-compacted sees the current view, any other the raw ledgers. A run may put
-another view in place while a reader is on its way: keys that were deleted in between are in neither
-the new compacted ledger nor in what is left for the reader to read. If the profile wants, a reader
-that has had an entry therefore keeps the view it began with: that compacted ledger up to that
-horizon, and the raw ledgers, tombstones and all, behind it. Source: docs/PROFILES.md,
-rule 8.10; apache/pulsar#26190.
+A read-compacted reader uses the current view, any other reader the raw ledgers. A run may replace
+the view while a reader is in the middle of it: keys deleted in between are neither in the new
+compacted ledger nor in the entries the reader has left. If the profile requires it, a reader that
+has received an entry therefore keeps its first view: that compacted ledger up to that horizon, and
+the raw ledgers, with their tombstones, after it. Source: docs/PROFILES.md, rule 8.10;
+apache/pulsar#26190.
 
-A read takes time, and a run may commit and trim in the middle of it. Then what was read belongs to
-a view that its reader is not to see any more, or may have a hole where raw ledgers were trimmed:
-unless the reader keeps that view, it is read again. After an unload, which lets go what readers
-keep, what was read counts for nothing, nor do errors: whoever loads the topic may have compacted
-it, and deleted what this log names.
+A run may commit and trim during a read. The result then belongs to a view that the reader must no
+longer see, or may have a hole where raw ledgers were trimmed: unless the reader keeps that view, it
+reads again. After an unload, which releases kept views, neither results nor errors count: the next
+owner may have compacted the topic and deleted ledgers that this log names.
 
-    >>> from types import SimpleNamespace
-    >>> log = SimpleNamespace(view=View())
-    >>> Route(Emulation(), read_compacted=True).view(Position(3, 0), log) is log.view
-    True
-    >>> Route(Emulation(), read_compacted=False).view(Position(3, 0), log) is RAW
-    True
+  >>> from types import SimpleNamespace
+  >>> log = SimpleNamespace(view=View())
+  >>> Route(Emulation(), read_compacted=True).view(Position(3, 0), log) is log.view
+  True
+  >>> Route(Emulation(), read_compacted=False).view(Position(3, 0), log) is RAW
+  True
 
-Bounds: a kept view holds one compacted ledger, and the raw ledgers behind its horizon, on disk, for
-as long as its reader is connected.
+Bounds: a kept view keeps one compacted ledger, and the raw ledgers after its horizon, on disk while
+its reader is connected.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from ledgerfold.storage.errors import StorageError
 
 
 class StoredEntry(Protocol):
-    """An entry as the log gives it: `data` is all of it, header included, verified."""
+    """An entry as read from the log: `data` is all of it, header included, verified."""
 
     @property
     def header(self) -> EntryHeader: ...
@@ -46,7 +45,7 @@ class StoredEntry(Protocol):
 
 
 class ReadResult(Protocol):
-    """No entries and `next_position` moved: a gap. Not moved: there is nothing more now."""
+    """The result of a read. No entries and `next_position` moved: a gap. Not moved: no more now."""
 
     @property
     def entries(self) -> Sequence[StoredEntry]: ...
@@ -56,32 +55,35 @@ class ReadResult(Protocol):
 
 
 class Log(Protocol):
-    """What a route needs of a topic's log (broker/log/log.py)."""
+    """The part of a topic's log that a route uses (broker/log/log.py)."""
 
     @property
     def view(self) -> View: ...
 
     @property
     def closed(self) -> Exception | None:
-        """Why nothing can be read any more, what read() raises then."""
+        """The error after which nothing can be read; read() raises it."""
         ...
 
-    def is_gone(self, position: Position) -> bool:
-        """Whether raw entries at or behind it, of its ledger, were deleted."""
+    def is_deleted(self, position: Position) -> bool:
+        """Returns whether raw entries at or after `position` in its ledger were deleted."""
         ...
 
     async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
 
 
 class Routed(NamedTuple):
-    """A read's result, and the view that it is of."""
+    """A read's result and its view."""
 
     result: ReadResult
     view: View
 
 
 class Route:
-    """`is_raw`: a reader that comes back, and had passed the horizon of its view before."""
+    """The view selection of one reader.
+
+    `is_raw`: it reconnects and had passed its view's horizon.
+    """
 
     def __init__(self, emulation: Emulation, *, read_compacted: bool, is_raw: bool = False) -> None:
         self._read_compacted = read_compacted
@@ -92,43 +94,43 @@ class Route:
 
     @property
     def is_raw(self) -> bool:
-        """Whether its reader has passed the horizon for good."""
+        """Returns whether its reader has permanently passed the horizon."""
         return self._kept is RAW
 
     def view(self, position: Position, log: Log) -> View:
-        """That of the read at `position` which comes now."""
+        """Returns the view for a read at `position`."""
         if not self._read_compacted:
             return RAW
-        if self._kept is None or (self.is_raw and log.is_gone(position)):
+        if self._kept is None or (self.is_raw and log.is_deleted(position)):
             return log.view
         return self._kept
 
     async def read(self, position: Position, log: Log, *, bytes_max: int) -> Routed:
-        """Reads on, of the view that is right when the read is over. Raises what the log raises."""
+        """Reads from the view that is current when the read ends. Raises what the log raises."""
         while True:
             view = self.view(position, log)
             try:
                 result = await log.read(position, view=view, bytes_max=bytes_max)
             except StorageError:
-                if self._is_right(view, position, log):
+                if self._is_current(view, position, log):
                     raise
                 continue
-            if self._is_right(view, position, log):
+            if self._is_current(view, position, log):
                 return Routed(result, view)
 
-    def _is_right(self, view: View, position: Position, log: Log) -> bool:
+    def _is_current(self, view: View, position: Position, log: Log) -> bool:
         return log.closed is None and self.view(position, log) is view
 
     def delivered(self, view: View, count: int, position: Position) -> None:
-        """The read gave `count` entries of `view`, and goes on at `position`."""
+        """Records a delivery of `count` entries of `view`; reading continues at `position`."""
         if self._keeps and (count or self._kept is not None):
             is_beyond = view.horizon is None or position > view.horizon
             self._keep(RAW if is_beyond else view)
 
     def held_position(self, position: Position, horizon: Position | None) -> Position | None:
-        """The first raw entry at or below the topic's `horizon` that it still needs, if any.
+        """Returns the first raw entry at or below the topic's `horizon` that it needs, if any.
 
-        `position`: where its reader stands.
+        `position`: its reader's position.
         """
         if self._kept is None or horizon is None:
             return None
@@ -137,7 +139,7 @@ class Route:
         return first if first <= horizon else None
 
     def close(self) -> None:
-        """Its reader ends, or begins anew: nothing is held for it any more."""
+        """Releases the kept view, when its reader ends or restarts."""
         if self._kept is not None:
             self._kept.unpin()
             self._kept = None

@@ -1,7 +1,7 @@
-"""A session of a subscription: from the first consumer's coming to the last one's leaving.
+"""A session of a subscription, from the first consumer's connection until the last one leaves.
 
-It has one type, one dispatcher and one pump, and does what connects them: when a dispatcher asks
-for a rewind, what waits in the consumer's queue is taken back first, and its permits with it.
+It has one type, one dispatcher and one pump, and connects them: when a dispatcher asks for a
+rewind, the consumer's unsent deliveries are taken back first, with their permits.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def _dispatcher(type_: SubscriptionType, partition: int) -> Dispatcher:
 
 
 class Session:
-    """`on_passed`: the cursor moved by reading alone. `on_error`: the pump ended with it.
+    """The consumers of a subscription, their dispatcher and their pump.
 
-    `partition`: the topic's index, -1 when it is no partition.
+    `on_passed`: the cursor moved by reading alone. `on_error`: called with the pump's error.
+    `partition`: the topic's partition index, -1 if it is not a partition.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Session:
         return self.pump.consumer_of(self.dispatcher.active)
 
     def connect(self, state: ConsumerState, *, read_compacted: bool) -> Consumer:
-        """A new consumer of it."""
+        """Connects a new consumer."""
         share, wake = self._outgoing.share(), self.pump.wake
         consumer = Consumer(state, share, read_compacted=read_compacted, on_room=wake)
         self._add(consumer)
@@ -89,7 +90,7 @@ class Session:
             self._rewind(before.withdraw())
         elif len(self.consumers) == 1:
             self._rewind(frozenset())
-        self._tell_active(before, joined=consumer)
+        self._notify_active(before, joined=consumer)
 
     def remove(self, consumer: Consumer) -> None:
         before = self.active
@@ -99,17 +100,17 @@ class Session:
         self.pump.remove(consumer)
         if rewind:
             if before is not None and before is not consumer:
-                # A passive one left, and the partition goes to another one all the same.
+                # A passive consumer left, and the partition still moves to another consumer.
                 unsent = before.withdraw()
             self._rewind(unsent)
-        self._tell_active(before)
+        self._notify_active(before)
 
     def redeliver(self, consumer: Consumer, positions: frozenset[Position]) -> None:
         if self.type.is_ordered and consumer is not self.active:
             return
-        asked = None if self.type.is_ordered or not positions else positions
-        unsent = consumer.withdraw(asked)
-        if self.dispatcher.redeliver(consumer.state, asked, unsent):
+        requested = None if self.type.is_ordered or not positions else positions
+        unsent = consumer.withdraw(requested)
+        if self.dispatcher.redeliver(consumer.state, requested, unsent):
             self._rewind(unsent)
 
     def _rewind(self, unsent: AbstractSet[Position]) -> None:
@@ -118,14 +119,14 @@ class Session:
             self.dispatcher.rewound(unsent)
         self.pump.rewind(read_compacted=active is not None and active.read_compacted)
 
-    def _tell_active(self, before: Consumer | None, joined: Consumer | None = None) -> None:
+    def _notify_active(self, before: Consumer | None, joined: Consumer | None = None) -> None:
         if self.type is not SubscriptionType.FAILOVER:
             return
         active = self.active
         if joined is not None and joined is not active:
-            joined.tell_active(False)
+            joined.notify_active(False)
         if active is not before:
             if before in self.consumers and before is not None:
-                before.tell_active(False)
+                before.notify_active(False)
             if active is not None:
-                active.tell_active(True)
+                active.notify_active(True)

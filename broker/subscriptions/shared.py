@@ -1,13 +1,14 @@
 """Shared dispatch: consumers with permits get the next entry in turn. Pure.
 
-Each entry that was dispatched and not acknowledged is *pending* at one consumer. What a consumer
-gives back (negative acknowledgement, disconnect) waits in the replay queue, ordered by id, and goes
-out before anything new is read; the entry itself is read from the log again then, so that only
-positions are kept. (Pulsar: PersistentDispatcherMultipleConsumers.)
+Each entry that was dispatched and not acknowledged is *pending* at one consumer. Entries that a
+consumer returns (negative acknowledgement, disconnection) wait in the replay queue, ordered by id,
+and are sent before new ones; they are read from the log again, so that only positions are kept.
+(Pulsar: PersistentDispatcherMultipleConsumers.)
 
 Invariants (tests/unit/subscriptions/test_dispatch_model.py):
-* an entry is pending at one consumer or waits in the replay queue or is settled, never two of them;
-* nothing goes to a consumer without permits and room;
+
+* an entry is either pending at one consumer, or waits in the replay queue, or is settled;
+* a consumer without permits or room gets nothing;
 * at most UNACKED_PER_SUBSCRIPTION_MAX messages are pending before dispatch pauses.
 """
 
@@ -28,7 +29,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
 )
 from ledgerfold.storage.entry import Position
 
-# Replay positions handed out at once.
+# The maximum number of replay positions returned at once.
 REPLAY_BATCH_MAX = 1_000
 
 
@@ -40,7 +41,7 @@ class SharedDispatcher:
         self._turn = 0
         self._unacked_messages = 0
         self._waiting: dict[Position, Unsettled] = {}
-        # The keys of _waiting in order, and some that left it since; sorted when it is needed.
+        # The keys of _waiting, and possibly removed ones; sorted when needed.
         self._order: list[Position] = []
         self._is_sorted = True
 
@@ -50,7 +51,7 @@ class SharedDispatcher:
 
     @property
     def waiting(self) -> int:
-        """Entries in the replay queue."""
+        """The number of entries in the replay queue."""
         return len(self._waiting)
 
     def add(self, consumer: ConsumerState) -> bool:
@@ -70,7 +71,7 @@ class SharedDispatcher:
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
         assignments: list[Assignment] = []
         for index, candidate in enumerate(candidates):
-            if not self._has_taker() or not self._may_look_further():
+            if not self._has_taker() or not self._can_look_further():
                 return Decision(assignments, index)
             consumer = self._choose(candidate.position, candidate.slot, is_new=True)
             if consumer is None:
@@ -113,7 +114,7 @@ class SharedDispatcher:
         self._stop_waiting(position)
 
     def settle_cumulative(self, position: Position) -> None:
-        """Not part of these types; whatever the cursor passed stays settled one by one."""
+        """Does nothing: these types acknowledge entries one by one."""
 
     def pass_over(self, position: Position) -> None:
         given = [each for consumer in self.consumers for each in consumer.pending]
@@ -139,7 +140,7 @@ class SharedDispatcher:
         )
 
     def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
-        """Who gets it; None: nobody now, it waits in the replay queue."""
+        """Returns the consumer for an entry; None: it waits in the replay queue."""
         count = len(self.consumers)
         for step in range(count):
             index = (self._turn + step) % count
@@ -148,7 +149,7 @@ class SharedDispatcher:
                 return self.consumers[index]
         return None
 
-    def _may_look_further(self) -> bool:
+    def _can_look_further(self) -> bool:
         return True
 
     def _hand_out(

@@ -1,19 +1,18 @@
 """A subscription: a cursor on a topic's log, and the consumers that share it.
 
-Reading and handing out is the pump's (delivery.py), who gets what the dispatcher's (dispatcher.py),
-and the cursor is made durable by its writer (cursor_writer.py). All of it runs on one event loop.
+The pump reads and pushes entries (delivery.py), the dispatcher assigns them (dispatcher.py), and
+the cursor writer makes the cursor durable (cursor_writer.py). All run on one event loop.
 
 Rules, as in Pulsar:
-* One type at a time: it is set by the first consumer and forgotten with the last one.
-* A second consumer of an Exclusive subscription is refused (SubscriptionBusy).
+
+* One type at a time: it is set by the first consumer and reset with the last one.
+* An Exclusive subscription refuses a second consumer (SubscriptionBusy).
 * Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). It is a property of
   the consumer, not of the subscription.
 * Cumulative acknowledgement needs Exclusive or Failover.
-* When the last consumer leaves, what it had not acknowledged is delivered again to the next one,
-  starting by the rule in broker/subscriptions/reading.py.
-* A seek disconnects all consumers with Moved, moves the cursor durably, and lets them come back.
-* A non-durable subscription keeps its cursor in memory and goes with its last consumer, unless a
-  seek sent that one away.
+* The next consumer gets the entries that the last one left unacknowledged (reading.py).
+* A seek disconnects all consumers with Moved and moves the cursor durably; then they may reconnect.
+* A non-durable subscription is removed with its last consumer, unless a seek disconnected that one.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ConsumerOptions:
-    """What a consumer asks for. `priority` counts for Failover: the lowest is active."""
+    """The options of a consumer. `priority` applies to Failover: the lowest is active."""
 
     type: SubscriptionType
     durable: bool = True
@@ -58,7 +57,7 @@ class ConsumerOptions:
     priority: int = 0
 
     def check(self) -> None:
-        """Raises NotAllowed for what no subscription grants."""
+        """Raises NotAllowed for options that no subscription supports."""
         if self.read_compacted and not self.type.is_ordered:
             raise NotAllowed(
                 f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."
@@ -66,7 +65,7 @@ class ConsumerOptions:
 
 
 class Subscription:
-    """`persist` None: not durable. Made by broker/subscriptions/lifecycle.py."""
+    """A subscription created by broker/subscriptions/lifecycle.py. `persist` None: not durable."""
 
     def __init__(
         self,
@@ -86,15 +85,15 @@ class Subscription:
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation = emulation
         self.created_ms = created_ms
-        # Of the last consumer that connected; a seek by time looks at the view it reads.
+        # As set by the last consumer that connected; a seek by time searches its view.
         self.read_compacted = False
-        # By message TTL or by hand: how many entries, and when that was last tried.
+        # By message TTL or by request: the number of entries and the time of the last attempt.
         self.entries_expired = self.expired_ms = 0
-        # Of consumers that left.
+        # The total of disconnected consumers.
         self.traffic_before = Traffic()
-        # Whether a record of it is on the disk: not yet, while it is being created.
+        # Whether its record is on disk: False while it is being created.
         self.is_recorded = False
-        # Not beyond the mark-delete on disk, whether or not a write under way gets there.
+        # At or below the mark-delete on disk, whether or not a write in flight succeeds.
         self._recorded_mark_delete = cursor.mark_delete
         self._persist_record = persist
         self._writer: CursorWriter | None = None
@@ -105,11 +104,11 @@ class Subscription:
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
-        # Not durable, but its consumers were sent away by a seek and will come back.
+        # Not durable, but a seek disconnected its consumers, which will reconnect.
         self._is_kept = False
         self._last_number = 0
 
-    # What others see
+    # State
 
     @property
     def is_durable(self) -> bool:
@@ -117,7 +116,7 @@ class Subscription:
 
     @property
     def type(self) -> SubscriptionType | None:
-        """None while nobody is connected."""
+        """The current type; None while no consumer is connected."""
         return None if self._session is None else self._session.type
 
     @property
@@ -130,15 +129,14 @@ class Subscription:
 
     @property
     def mark_delete(self) -> Position:
-        """Everything at or below it is acknowledged, though a crash may forget that."""
+        """The position through which everything is acknowledged, perhaps not yet durably."""
         return self.cursor.mark_delete
 
     @property
     def durable_mark_delete(self) -> Position:
-        """Everything at or below it is acknowledged, now and after a crash: trimming may have it.
+        """The position through which everything is durably acknowledged: trimming may delete it.
 
-        That of the last record written, or of the one being written where that is further back;
-        never beyond `mark_delete`. Not durable: `mark_delete`.
+        The last record written, or a lower one being written; never above `mark_delete`.
         """
         if not self.is_durable:
             return self.cursor.mark_delete
@@ -146,38 +144,41 @@ class Subscription:
 
     @property
     def read_position(self) -> Position:
-        """What would be read next, if a consumer asked."""
+        """The next position to read."""
         session = self._session
         return self.cursor.mark_delete.next if session is None else session.pump.read_position
 
     @property
     def held_position(self) -> Position | None:
-        """The first raw entry that trimming must leave to it though a run has overtaken it."""
+        """The first raw entry that trimming must keep for it although a run has overtaken it."""
         return None if self._session is None else self._session.pump.held_position
 
     @property
     def is_closed(self) -> bool:
-        """Being deleted, or its topic unloaded: its cursor is not written any more."""
+        """Returns whether it is being deleted or its topic was unloaded: its cursor is final."""
         return self._closed is not None
 
     @property
     def is_abandoned(self) -> bool:
-        """Not durable, and nobody uses it: to be removed from its topic."""
+        """Returns whether it is non-durable and unused, and so to be removed from its topic."""
         return not (self.is_durable or self._session or self._is_kept or self._is_moving)
 
     def record(self) -> CursorRecord:
         return self.cursor.to_record(self.topic, self.name, self.created_ms)
 
     def backlog_entries(self, sums: LedgerSums | None = None) -> int:
-        """Raw entries behind the mark-delete that are not acknowledged. `sums`: of its log, now."""
+        """Counts unacknowledged raw entries after the mark-delete.
+
+        `sums`: those of its log, now.
+        """
         sums = sums or self.log.ledger_sums()
-        behind = sums.entries_between(self.cursor.mark_delete, self.log.last_position())
-        return behind - sums.entries_in(self.cursor.bounds())
+        entries = sums.entries_between(self.cursor.mark_delete, self.log.last_position())
+        return entries - sums.entries_in(self.cursor.bounds())
 
     # Consumers
 
     def attach(self, options: ConsumerOptions) -> Consumer:
-        """Connects a consumer; it has no permits yet.
+        """Connects a consumer without permits.
 
         Raises NotAllowed, SubscriptionBusy, or the error that the subscription was closed with.
         """
@@ -207,7 +208,7 @@ class Subscription:
         return session.connect(state, read_compacted=options.read_compacted)
 
     def detach(self, consumer: Consumer) -> None:
-        """Disconnects it; what it had not acknowledged goes to others. Twice is once."""
+        """Disconnects the consumer; others get its unacknowledged entries. Idempotent."""
         session = self._session_of(consumer)
         if session is None:
             return
@@ -234,7 +235,7 @@ class Subscription:
         cumulative: bool = False,
         request_id: int = 0,
     ) -> None:
-        """Whole entries. `request_id` not 0: the consumer is told when it is durable.
+        """Acknowledges whole entries. `request_id` not 0: the consumer gets an answer once durable.
 
         Positions beyond the end of the log are ignored. Raises InvalidRequest.
         """
@@ -258,26 +259,26 @@ class Subscription:
         session.pump.wake()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Delivers again what `consumer` has and did not acknowledge: `positions`, or all.
+        """Redelivers unacknowledged entries of `consumer`: `positions`, or all.
 
-        Exclusive and Failover always deliver all of it again, in order.
+        Exclusive and Failover always redeliver all of them, in order.
         """
         session = self._session_of(consumer)
         if session is not None:
             session.redeliver(consumer, frozenset(positions))
             session.pump.wake()
 
-    # The whole of it
+    # The whole subscription
 
-    def pass_over(self, upto: Position) -> int:
-        """Acknowledges everything up to there on the consumers' behalf, who stay.
+    def pass_over(self, through: Position) -> int:
+        """Acknowledges everything up to `through` for all consumers.
 
-        How many entries of the backlog that were; none of one that is closed.
+        Returns how many entries left the backlog; 0 if it is closed.
         """
         if self.is_closed:
             return 0
         before = self.backlog_entries()
-        if not self.cursor.acknowledge_cumulative(upto):
+        if not self.cursor.acknowledge_cumulative(through):
             return 0
         if self._session is not None:
             self._session.dispatcher.pass_over(self.mark_delete)
@@ -286,22 +287,22 @@ class Subscription:
         return before - self.backlog_entries()
 
     def cursor_changed(self, count: int = 1) -> None:
-        """To be made durable soon."""
+        """Schedules a write of the cursor."""
         if self._writer is not None:
             self._writer.changed(count)
 
     async def persist(self) -> None:
-        """Returns when the cursor is durable as it is now. Raises StorageError, or why not."""
+        """Returns when the current cursor is durable. Raises StorageError, or the closing error."""
         self._check_open()
         if self._writer is not None:
             self._writer.changed()
             await self._writer.flush()
 
     async def move(self, mark_delete: Position) -> None:
-        """A seek: the next entry delivered is the first behind `mark_delete` (EARLIEST: all).
+        """Seeks: the next entry delivered is the first after `mark_delete` (EARLIEST: all).
 
         Disconnects every consumer with Moved; they are refused until the cursor has moved durably.
-        Raises SubscriptionBusy while another move is on its way, StorageError, or why it is closed.
+        Raises SubscriptionBusy during another move, StorageError, or the closing error.
         """
         if self._is_moving:
             raise SubscriptionBusy(self.topic, self.name, "it is being moved; try again.")
@@ -320,10 +321,9 @@ class Subscription:
     async def close(
         self, error: LedgerfoldError | None = None, *, keep_cursor: bool = True
     ) -> None:
-        """Ends all consumers with `error` (Moved when None) and makes the cursor durable.
+        """Ends all consumers with `error` (Moved if None) and makes the cursor durable.
 
-        `keep_cursor` False: writes nothing any more, the subscription is being deleted.
-        Raises StorageError.
+        `keep_cursor` False: stops writing before a deletion. Raises StorageError.
         """
         self._closed = error or Moved(f"Topic {self.topic} was unloaded: connect again.")
         if self._writer is not None and not keep_cursor:
@@ -336,13 +336,13 @@ class Subscription:
                 await self._writer.stop()
 
     def fail(self, error: Exception) -> None:
-        """Reading or persisting failed: consumers get the error, and may come back."""
+        """Ends all consumers with a read or persist error; they may reconnect."""
         if not isinstance(error, LedgerfoldError):
             _log.error("Subscription %s of %s failed", self.name, self.topic, exc_info=error)
             error = LedgerfoldError(f"Subscription {self.name!r} failed: {error!r}")
         self._end_all(error)
 
-    # Inside
+    # Internals
 
     async def _persist(self, record: CursorRecord) -> None:
         assert self._persist_record is not None
@@ -352,7 +352,7 @@ class Subscription:
         self._recorded_mark_delete, self.is_recorded = written, True
 
     def _session_of(self, consumer: Consumer) -> Session | None:
-        """None when the consumer is not connected any more."""
+        """Returns the consumer's session; None if it is disconnected."""
         session = self._session
         return session if session is not None and consumer in session.consumers else None
 
@@ -381,7 +381,7 @@ class Subscription:
         if self._is_moving:
             why = "it is being moved; try again."
         elif self.type is not None and self.type is not options.type:
-            why = f"it is {self.type} at the moment. Use that type, or close its consumers."
+            why = f"it is currently {self.type}. Use that type, or close its consumers."
         elif self.consumers and options.type is SubscriptionType.EXCLUSIVE:
             why = "it is Exclusive and has a consumer. Close that one, or use another type."
         if why is not None:
@@ -389,9 +389,9 @@ class Subscription:
 
     def _check_cumulative(self, session: Session, positions: Sequence[Position]) -> None:
         if not session.type.is_ordered:
-            raise InvalidRequest(f"Cumulative acknowledgement on a {session.type} subscription.")
+            raise InvalidRequest(f"A {session.type} subscription cannot acknowledge cumulatively.")
         if len(positions) != 1:
-            raise InvalidRequest(f"A cumulative acknowledgement of {len(positions)} positions.")
+            raise InvalidRequest(f"{len(positions)} positions to acknowledge cumulatively, not 1.")
 
     def _answer_when_durable(self, consumer: Consumer, request_id: int) -> None:
         if self._writer is None:

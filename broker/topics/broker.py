@@ -1,11 +1,11 @@
-"""The broker: its topics, and what they share.
+"""The broker: all its topics and the resources they share.
 
 One process, one event loop, one data directory. Topics are loaded on first use and stay loaded.
 Disk work runs in a small pool of threads.
 
-A topic whose log has failed (a full disk, say) stays loaded, for readers, until someone wants to
-write to it: then it is loaded anew, unless the disk is still full. Loading always ends with a topic
-that can be read; if the disk takes nothing, it has failed again.
+A topic whose log has failed (on a full disk, for example) stays loaded for readers. The next caller
+that wants to write reloads it, unless the disk is still full. A load always yields a readable
+topic; if the disk accepts no write, its log has failed again.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from ledgerfold.broker.topics.kafka_topic_context import NamedTopic
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.v1.records_pb2 import KafkaLog, Policies, TopicRecord
 
-# Flushes and reads of different topics run beside each other, and no more of them than this.
+# The maximum number of concurrent flushes and reads of all topics.
 DISK_THREADS = 8
 _T = TypeVar("_T")
-# Of either kind: what names, locks, unloads and deletes topics does not care which.
+# Naming, locking, unloading and deleting are the same for both kinds.
 AnyTopic = Topic | KafkaTopic
 _log = logging.getLogger(__name__)
 
 
 class Broker:
-    """start() before use, stop() after."""
+    """The loaded topics and their shared resources. Used between start() and stop()."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         metadata: MetadataStore,
         store: LedgerStore,
-        compactor: OwnCompactor,
+        compactor: BrokerCompactor,
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings
@@ -69,12 +69,12 @@ class Broker:
         self.store = store
         self.clock = clock or WallClock()
         self.clock_ms = self.clock.now_ms
-        # The clock, if it is one that is moved by hand.
+        # The clock, if it is a manual one.
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
         self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
-        # Those that are loaded, by kind: no name is in both.
+        # The loaded topics by kind; no name is in both.
         self.topics: dict[str, Topic] = {}
         self.kafka_topics: dict[str, KafkaTopic] = {}
         self.kafka_config = BrokerConfig.of(settings.kafka_config)
@@ -83,40 +83,40 @@ class Broker:
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
         self.housekeeping = Housekeeping(self)
-        # Told of every topic that was deleted.
+        # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {
             self.compaction.history.forget,
             self.cleaner.deleted,
         }
-        # Each as long as somebody holds it or waits for it.
+        # Each lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
-    async def start(self, *, by_itself: bool = True) -> None:
-        """Starts the compactor (without waiting for it), the monitors and loads nothing.
+    async def start(self, *, monitors: bool = True) -> None:
+        """Starts the compactor (without waiting for it) and the monitors; loads no topic.
 
-        Without `by_itself` no monitor: no threshold, no time limit has an effect.
+        Without `monitors`, thresholds and time limits have no effect.
         """
         self.compactor.start()
-        self.compaction.start(by_itself=by_itself)
-        if by_itself:
+        self.compaction.start(monitors=monitors)
+        if monitors:
             self.spawn(self.housekeeping.run())
             self.spawn(start_cleaning(self))
 
     def partitions_of_kafka(self) -> Mapping[str, Partition]:
-        """The loaded ones, by the names of their topics."""
+        """Returns the loaded Kafka partitions by topic name."""
         return {name: topic.partition for name, topic in self.kafka_topics.items()}
 
     async def stop(self) -> None:
-        """Ends runs and streams, makes everything durable, closes the ledgers."""
+        """Ends runs and streams, makes all data durable and closes the ledgers."""
         self._is_stopping = True
         await self.compaction.stop()
         for task in tuple(self._tasks):
             task.cancel()
-        # After what may be about to start it.
+        # Last, because the tasks above may be about to start it.
         await self.cleaner.stop()
-        # Also what is being loaded, unloaded or deleted: that goes to its end before.
+        # Includes topics being loaded, unloaded or deleted; those operations finish first.
         places = asyncio.Semaphore(DISK_THREADS)
 
         async def unload(name: str) -> None:
@@ -125,13 +125,13 @@ class Broker:
 
         names = {*self.topics, *self.kafka_topics, *self._locks}
         await asyncio.gather(*map(unload, sorted(names)))
-        # Files that nobody names any more are being removed.
+        # They remove files that are no longer referenced.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()
         self.executor.shutdown()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs in the background until it ends or the broker stops; its errors are logged."""
+        """Runs `work` in the background until it ends or the broker stops; logs its errors."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
@@ -144,29 +144,29 @@ class Broker:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
-    # -- what topics ask -------------------------------------------------------------------
+    # -- called by topics -------------------------------------------------------------------
 
     def is_loaded(self, topic: NamedTopic) -> bool:
-        """Whether it is the topic of its name: neither unloaded nor replaced."""
+        """Returns whether `topic` is still the loaded topic of its name."""
         return self._loaded(topic.name) is topic
 
     def rolled(self, topic: CompactableTopic) -> None:
-        """A ledger of it was closed."""
+        """Considers compaction of `topic`, which has closed a ledger."""
         self.compaction.consider(topic)
 
     def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """What the topic's run reads, until it has ended."""
+        """Returns the input of the topic's compaction run, until the run has ended."""
         return self.compaction.snapshot_of(topic)
 
     # -- topics ----------------------------------------------------------------------------
 
     def list_topics(self, namespace: str) -> list[str]:
-        """Full names as they are listed, sorted; all of them when `namespace` is empty."""
+        """Returns sorted display names, those of all namespaces if `namespace` is empty."""
         names = sorted(shown_topic(record.name) for record in self.metadata.topics())
         return [name for name in names if not namespace or namespace_of(name) == namespace]
 
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
-        """The loaded topic of that full name; a new one if it may be created.
+        """Returns the loaded topic with the full name `name`, creating it if `create` allows.
 
         Raises TopicNotFound, InvalidRequest, NotAllowed for a Kafka topic, Unavailable (the broker
         is stopping), StorageError.
@@ -177,7 +177,7 @@ class Broker:
         return found
 
     async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
-        """Raises TopicNotFound, NotAllowed for one that is none, Unavailable, StorageError."""
+        """Raises TopicNotFound, NotAllowed for other topics, Unavailable, StorageError."""
         found = await self.any_topic(name, create=False, to_write=to_write)
         if isinstance(found, Topic):
             raise NotAllowed(IS_NOT_KAFKA.format(name))
@@ -191,34 +191,34 @@ class Broker:
         to_write: bool = False,
         kafka: Mapping[str, str] | None = None,
     ) -> AnyTopic:
-        """As topic(), of either kind. `kafka`: the settings of a Kafka topic that is created."""
+        """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
         loaded = self._usable(name, to_write)
         while loaded is None:
-            found = await run_to_completion(self._load_anew(name, create, to_write, kafka))
-            # It may have been unloaded again before its caller's turn came.
+            found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
+            # It may have been unloaded again before this task resumed.
             loaded = found if found.is_loaded else self._usable(name, to_write)
         return loaded
 
-    async def _load_anew(
+    async def _load_locked(
         self, name: str, create: bool, to_write: bool, kafka: Mapping[str, str] | None
     ) -> AnyTopic:
-        partition, is_there = parse_partition(name), self.metadata.topic(name) is not None
-        # Of a new one: nobody makes the partitioned topic, or more partitions, that it is named of.
-        beside = nullcontext() if partition is None or is_there else self._lock(partition.topic)
-        async with beside, self._lock(name):
+        partition, exists = parse_partition(name), self.metadata.topic(name) is not None
+        # A new partition: its partitioned topic is neither created nor grown meanwhile.
+        parent = nullcontext() if partition is None or exists else self._lock(partition.topic)
+        async with parent, self._lock(name):
             if (loaded := self._usable(name, to_write)) is not None:
                 return loaded
-            if not is_there or self.metadata.topic(name) is not None:
+            if not exists or self.metadata.topic(name) is not None:
                 await self._unload(name)
                 return await self._load(name, create, kafka)
-        # It was deleted before its turn came: it would be a new one.
-        return await self._load_anew(name, create, to_write, kafka)
+        # It was deleted while this call waited for the locks, so it would be created.
+        return await self._load_locked(name, create, to_write, kafka)
 
     def _loaded(self, name: str) -> AnyTopic | None:
         return self.topics.get(name) or self.kafka_topics.get(name)
 
     def _usable(self, name: str, to_write: bool) -> AnyTopic | None:
-        """The topic, if it is loaded and loading it anew would not help."""
+        """Returns the topic if it is loaded and reloading it would not help."""
         topic = self._loaded(name)
         if topic is None or topic.failure is None or not to_write:
             return topic
@@ -254,18 +254,18 @@ class Broker:
         return topic
 
     def _lock(self, name: str) -> asyncio.Lock:
-        """Held while it is loaded, unloaded or deleted, or gets more partitions."""
+        """Returns the lock of loads, unloads, deletions and additions of partitions."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def create_topic(self, name: str, kafka: Mapping[str, str] | None = None) -> None:
-        """`kafka`: the settings of a Kafka topic. Raises TopicExists, NotAllowed, InvalidConfig."""
+        """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
         self.partitions.check_creatable(name)
         await self.any_topic(name, to_write=True, kafka=kafka)
 
     async def unload_topic(self, name: str) -> None:
-        """Ends its streams, closes its ledger, and loads it anew.
+        """Ends the topic's streams, closes its ledger and loads it again.
 
-        Raises TopicNotFound, DiskFailure when it can only be read.
+        Raises TopicNotFound, DiskFailure if it can only be read.
         """
         await self.any_topic(name, create=False)
         async with self.taken_out(name):
@@ -278,7 +278,7 @@ class Broker:
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
-        """The topic, neither unloaded nor deleted inside. Raises Moved when it was before."""
+        """Keeps the topic loaded inside. Raises Moved if it was unloaded before."""
         async with self._lock(name):
             topic = self.topics.get(name)
             if topic is None:
@@ -287,14 +287,14 @@ class Broker:
 
     @asynccontextmanager
     async def taken_out(self, name: str) -> AsyncIterator[AnyTopic | None]:
-        """What was loaded of that name; it is unloaded, and nobody loads it inside."""
+        """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
         async with self._lock(name):
             topic = self._loaded(name)
             await self._unload(name)
             yield topic
 
     async def _unload(self, name: str) -> None:
-        """Afterwards it is not loaded, whatever failed: the next load finds what is durable."""
+        """Unloads the topic even on a failure; the next load finds what is durable."""
         topic: AnyTopic | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
         if topic is None:
             return
@@ -304,13 +304,13 @@ class Broker:
             try:
                 await topic.unload()
             finally:
-                # Where its log has failed: nothing that was not acknowledged may be found later.
+                # If its log has failed: entries that were not acknowledged must not be found later.
                 await self.in_thread(topic.close_ledgers)
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
     async def delete_topic(self, name: str, force: bool) -> None:
-        """Deletes it with all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
+        """Deletes the topic and all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
         if self.partitions.count(name):
             raise NotAllowed(f"{name} is partitioned: delete it as a partitioned topic.")
         if self.metadata.topic(name) is None:
@@ -318,7 +318,7 @@ class Broker:
         await self._delete([name], force, lambda batch: None)
 
     async def delete_partitioned_topic(self, name: str, force: bool) -> None:
-        """Deletes it with its partitions. Raises TopicNotFound, TopicBusy, NotAllowed."""
+        """Deletes the topic and its partitions. Raises TopicNotFound, TopicBusy, NotAllowed."""
         async with self._lock(name):
             self.partitions.record(name)
             names = self.partitions.names(name)
@@ -327,14 +327,14 @@ class Broker:
     async def create_partitioned_topic(
         self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
     ) -> None:
-        """With its partitions. `kafka`: as create_topic(). Raises InvalidRequest, TopicExists."""
+        """Raises InvalidRequest, TopicExists. `kafka`: see create_topic()."""
         if kafka is not None:
             await prepare_kafka_topic(self, name, kafka)
         async with self._partitions_held(name, partitions):
             await self.partitions.create(name, partitions, kafka)
 
     async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
-        """Raises InvalidRequest, TopicNotFound, NotAllowed."""
+        """Adds partitions up to `partitions`. Raises InvalidRequest, TopicNotFound, NotAllowed."""
         async with self._partitions_held(name, partitions):
             await self.partitions.grow(name, partitions)
 
@@ -347,7 +347,7 @@ class Broker:
 
     @asynccontextmanager
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
-        """Nobody else makes, loads or deletes one of them inside."""
+        """Prevents others from creating, loading or deleting the topic and its partitions."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
         check_records(self.store, name)
         async with AsyncExitStack() as locks:
@@ -358,7 +358,7 @@ class Broker:
     async def _delete(
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
-        """One write. Raises TopicBusy; then nothing has changed, and nobody was disconnected."""
+        """Deletes the topics in one write. Raises TopicBusy; then nothing has changed."""
         check_records(self.store, *names)
         async with AsyncExitStack() as locks:
             for name in names:

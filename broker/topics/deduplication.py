@@ -1,13 +1,13 @@
-"""What the broker remembers of producers, so that a message sent twice is stored once.
+"""Producer state for deduplication: a message sent twice is stored once.
 
 Each producer name has a number on its topic; entry headers carry it with the sequence id of the
-entry's last message. An entry is a duplicate when its sequence id is not above the highest stored
+entry's last message. An entry is a duplicate if its sequence id is not above the highest stored
 under that name (Pulsar: MessageDeduplication). The records in the metadata store are snapshots;
-what came after them is found again in the entries' headers when the topic is loaded.
+loading a topic replays the entry headers after them.
 
 A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
-(brokerDeduplicationProducerInactivityTimeoutMinutes): what it sends again afterwards is new. Its
-number is not given out again, and the entries that carry it stay.
+(brokerDeduplicationProducerInactivityTimeoutMinutes): its later messages count as new. Its number
+is not reused, and the entries that carry it stay.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
 INACTIVE_MS = 360 * 60_000
-# Time to come back after the topic was loaded: as long as it was not, nobody could connect.
+# Producers have this long to reconnect after a load, since they could not connect before it.
 RETURN_MS = 60 * 60_000
 
 
 class Deduplication:
     """The producers of one topic.
 
-    In memory a producer's last sequence id is that of the last entry *appended*; what is written is
-    what was so at a position that is durable by then: otherwise a crash could lose an entry and
-    refuse it when it is sent again. So a snapshot has two steps, capture() when a ledger ends and
-    write() when that end is durable. Ledgers behind `recorded` must stay: their headers are all
-    that is known of what they hold.
+    In memory a producer's last sequence id is that of the last entry *appended*. A stored record
+    describes the state at a durable position: otherwise a crash could lose an entry and refuse it
+    when it is sent again. So a snapshot has two steps, capture() when a ledger ends and write()
+    when that end is durable. Ledgers after `recorded` must stay: their headers are the only record
+    of their sequence ids.
     """
 
     def __init__(self, stored: StoredTopic, producers: Iterable[ProducerRecord]) -> None:
@@ -44,11 +44,11 @@ class Deduplication:
 
     @property
     def recorded(self) -> Position:
-        """The records tell all up to here; headers behind it must be replayed."""
+        """The position through which the records are complete; later headers must be replayed."""
         return self._recorded
 
     def replay(self, last_sequence_ids: Mapping[int, int]) -> None:
-        """Takes in what the records may not know: the highest sequence id by producer number."""
+        """Merges the highest sequence id per producer number, as found in entry headers."""
         for producer in self._producers.values():
             found = last_sequence_ids.get(producer.number, producer.last_sequence_id)
             if found > producer.last_sequence_id:
@@ -56,10 +56,10 @@ class Deduplication:
                 self._changed.add(producer.name)
 
     async def register(self, name: str, durable: Callable[[], Position | None]) -> ProducerRecord:
-        """The producer of that name, durable when it is new.
+        """Returns the producer named `name`; a new one is made durable first.
 
-        `durable`: tells the last durable position. A new producer has nothing up to there. Raises
-        Moved, DiskFailure.
+        `durable`: returns the last durable position. A new producer has no entry up to there.
+        Raises Moved, DiskFailure.
         """
         found = list[ProducerRecord]()
 
@@ -96,7 +96,10 @@ class Deduplication:
     async def forget_inactive(
         self, is_connected: Callable[[str], bool], now_ms: int
     ) -> Sequence[str]:
-        """To be called now and then. Deletes the records of those long gone; their names."""
+        """Deletes the records of inactive producers and returns their names.
+
+        Called periodically.
+        """
         if self._first_looked_at_ms is None:
             self._first_looked_at_ms = now_ms
         gone = list[str]()
@@ -106,7 +109,7 @@ class Deduplication:
             for name in gone:
                 batch.delete_producer(record.name, name)
 
-        # Asked before, too: nearly always there is none, and nobody need wait for that.
+        # Checked first as well: almost always there are none, and the write can be skipped.
         if self._inactive(is_connected, now_ms):
             await self._stored.change(edit, lambda: self._forget(gone))
         return gone
@@ -124,22 +127,22 @@ class Deduplication:
         for name in names:
             del self._producers[name]
             self._changed.discard(name)
-        # A snapshot taken before must not bring them back.
+        # A snapshot captured earlier must not bring them back.
         self._captured = [
             (position, [each for each in copies if each.name in self._producers])
             for position, copies in self._captured
         ]
         if not self._producers:
-            # No header tells anything about anybody.
+            # No header refers to a known producer.
             self._captured, self._recorded = [], LATEST
 
     def appended(self, producer: ProducerRecord, sequence_id: int) -> None:
-        """An entry of this producer got its position."""
+        """Records that an entry of `producer` was appended with `sequence_id`."""
         producer.last_sequence_id = sequence_id
         self._changed.add(producer.name)
 
     def capture(self, position: Position) -> None:
-        """Remembers the state as of `position`, the last one appended."""
+        """Captures the state as of `position`, the last one appended."""
         copies = []
         for producer in self._producers.values():
             producer.position.ledger_id, producer.position.entry_id = position
@@ -151,7 +154,7 @@ class Deduplication:
             self._changed.clear()
 
     async def write(self, durable: Position) -> None:
-        """Writes the newest captured state that `durable` covers. Raises as register()."""
+        """Writes the newest captured state that `durable` covers. Raises like register()."""
         written = list[tuple[Position, list[ProducerRecord]]]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -172,7 +175,7 @@ def _position(producer: ProducerRecord) -> Position:
 
 
 def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:
-    """The highest sequence id of each producer number that `headers` name."""
+    """Returns the highest sequence id by producer number in `headers`."""
     found: dict[int, int] = {}
     for header in headers:
         if header.sequence_id > found.get(header.producer_number, -1):

@@ -1,4 +1,4 @@
-"""What frees space is done on a full disk, too: with the room that is kept for it.
+"""Retries an operation that frees space with the disk reserve if the disk is full.
 
 Source: storage/reserve.py.
 """
@@ -13,14 +13,17 @@ from ledgerfold.storage.errors import DiskFailure, TopicNotFound
 from ledgerfold.storage.ledger import LedgerStore
 
 
-async def freeing(store: LedgerStore, free: Callable[[], Awaitable[object]]) -> None:
-    """Does it; once more, with the reserve's room, if the disk was full. Raises what it raises."""
+async def retry_with_reserve(store: LedgerStore, free: Callable[[], Awaitable[object]]) -> None:
+    """Runs `free`; if the disk is full, runs it again with the reserve's room.
+
+    Raises what `free` raises.
+    """
     try:
         await free()
     except DiskFailure as error:
         if not (error.is_full and store.reserve.is_there):
             raise
-        # It is gone, and only what was left of it could not be removed: that is done later.
+        # TopicNotFound: the first attempt deleted it; its remaining files are removed later.
         try:
             with store.reserve.lent(), contextlib.suppress(TopicNotFound):
                 await free()

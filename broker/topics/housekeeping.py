@@ -1,15 +1,15 @@
-"""What time alone does to topics: ledgers get old, messages expire, retention lets them go.
+"""Periodic checks of topics: ledger age, message expiry, retention.
 
-Every check interval, and whenever a test clock was moved, each loaded topic is looked at:
+At every check interval, and whenever a manual clock was moved, each loaded topic is checked:
 
-1. An open ledger with entries that has reached its age is closed, though nobody publishes (Pulsar:
-   ManagedLedgerImpl.rollCurrentLedgerIfFull).
-2. Message TTL: subscriptions pass what is too old (broker/subscriptions/cursor_operations.py).
-3. Ledgers that nothing holds back any more are deleted (broker/policies/retention.py).
-4. Producers that have long been gone are forgotten (broker/topics/deduplication.py).
+1. An open ledger with entries that has reached its maximum age is closed, even if nothing is
+   published (Pulsar: ManagedLedgerImpl.rollCurrentLedgerIfFull).
+2. Message TTL: subscriptions skip expired messages (broker/subscriptions/cursor_operations.py).
+3. Ledgers that nothing retains are deleted (broker/policies/retention.py).
+4. Inactive producers are forgotten (broker/topics/deduplication.py).
 
-What fails, in whatever way, is logged and tried again at the next interval; neither the rest of the
-topic's checks nor other topics wait for it.
+Any failure is logged and retried at the next interval; it delays neither the topic's other checks
+nor other topics.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class HousekeptBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that housekeeping uses (broker/topics/broker.py)."""
 
     @property
     def clock(self) -> Clock: ...
@@ -43,13 +43,13 @@ class HousekeptBroker(Protocol):
 
 
 class Housekeeping:
-    """One per broker, on its event loop."""
+    """The periodic checks of one broker, on its event loop."""
 
     def __init__(self, broker: HousekeptBroker) -> None:
         self._broker = broker
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Checks all topics at every interval until cancelled."""
         while True:
             await self._broker.clock.sleep(self._broker.settings.retention_check_interval_ms / 1000)
             await self.check_all()
@@ -59,7 +59,7 @@ class Housekeeping:
             for check in (_roll, _expire, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
-            # However many topics there are, the loop is not kept from the streams.
+            # Streams get their turn however many topics there are.
             await asyncio.sleep(0)
         await asyncio.to_thread(self._broker.store.reserve.renew)
 
@@ -91,4 +91,4 @@ async def _forget_producers(topic: Topic) -> None:
     is_connected = topic.producers.__contains__
     gone = await topic.deduplication.forget_inactive(is_connected, topic.clock.now_ms())
     if gone:
-        _log.info("%s: forgot %d producers that have long been gone", topic.name, len(gone))
+        _log.info("%s: forgot %d inactive producers", topic.name, len(gone))

@@ -1,7 +1,7 @@
-"""A topic of which the metadata have lost records is not served (storage/losses.py).
+"""Refuses topics whose metadata have lost records (storage/losses.py).
 
-Its entries would be read up to the first one that no record names, and then no more, without a
-word; and new ones would be stored beside them.
+Reads would silently stop before the first entry without a record, and new entries would be stored
+next to the lost ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ledgerfold.storage.partition_names import parse_partition
 
 
 def check_records(store: LedgerStore, *topics: str) -> None:
-    """Raises MetadataLost for such a topic, and for a partitioned one that had such a partition."""
+    """Raises MetadataLost for topics with lost records, and for their partitioned topics."""
     for name, error in store.unrecorded.items():
         partition = parse_partition(name)
         if name in topics or (partition is not None and partition.topic in topics):

@@ -1,14 +1,15 @@
-"""What an administrator may take from a topic: its data, its future, its compaction.
+"""Administrative operations on a topic: truncate, terminate, disable compaction.
 
-Each waits for, or ends, the compaction that is on its way, and no other begins meanwhile. Sources:
+Truncating and disabling end or await a running compaction, and no other begins meanwhile. Sources:
 Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 and 15.7.
 
-* **Truncate**: broker/topics/trimming.py. A run on its way is ended: its input goes.
-* **Terminate**: nothing is published any more; readers see the end. For good.
-* **Disable compaction** is what deleting the subscription `__compaction` means. A run on its way is
-  waited for, and what it wrote goes with the rest of the compacted view; raw data wait for no
-  horizon any more. Whether a run that failed stands in the way, the profile decides. A
-  threshold that is still set brings compaction back.
+* **Truncate**: broker/topics/trimming.py. A running compaction is ended, because its input is
+  deleted.
+* **Terminate**: nothing is published any more, permanently; readers see the end.
+* **Disable compaction** is what deleting the subscription `__compaction` does. It waits for a
+  running compaction and deletes its output with the rest of the compacted view; trimming no longer
+  waits for a horizon. The profile decides whether a failed run prevents it. A threshold that is
+  still set enables compaction again.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_CANCELLED, RUN_STATE_ERROR
 
 
 async def truncate_topic(broker: Broker, name: str) -> None:
-    """Raises TopicNotFound, SubscriptionBusy (another one is at it), StorageError."""
+    """Deletes the topic's data.
+
+    Raises TopicNotFound, SubscriptionBusy (another operation is in progress), StorageError.
+    """
     async with _without_compaction(broker, name) as topic:
         await truncate(topic)
 
 
 async def terminate_topic(broker: Broker, name: str) -> Position:
-    """The last entry there will ever be. Raises TopicNotFound, StorageError."""
+    """Terminates the topic; returns its final position. Raises TopicNotFound, StorageError."""
     topic = await broker.topic(name, create=False, to_write=True)
     end = await topic.log.terminate()
     for producer in tuple(topic.producers.values()):
@@ -44,8 +48,10 @@ async def terminate_topic(broker: Broker, name: str) -> Position:
 
 
 async def disable_compaction(broker: Broker, name: str) -> None:
-    """Raises TopicNotFound, SubscriptionNotFound, SubscriptionBusy, CompactionFailed (the profile
-    wants it), StorageError.
+    """Deletes the compacted view and the compaction cursor.
+
+    Raises TopicNotFound, SubscriptionNotFound, SubscriptionBusy, CompactionFailed (by the profile's
+    rule), StorageError.
     """
     topic = await broker.topic(name, create=False, to_write=True)
     if not topic.record.compaction_cursor:
@@ -61,7 +67,10 @@ async def disable_compaction(broker: Broker, name: str) -> None:
 async def _without_compaction(
     broker: Broker, name: str, *, waits: bool = False
 ) -> AsyncIterator[Topic]:
-    """The topic, which stays loaded. `waits`: for the run on its way, instead of ending it."""
+    """Holds the topic loaded with no compaction.
+
+    `waits`: awaits a running one instead of ending it.
+    """
     await broker.topic(name, create=False, to_write=True)
     with broker.compaction.barred(name):
         if waits:

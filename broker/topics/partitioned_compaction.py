@@ -1,19 +1,19 @@
-"""Compaction by a topic's name: of the topic, or of all its partitions.
+"""Compaction by topic name: of a topic, or of all partitions of a partitioned one.
 
-Each partition has a horizon, a compacted ledger, runs and a status of its own; what is asked of a
-partitioned topic's name is asked of each. Rules (docs/PROFILES.md, rule 10.5;
-Pulsar's PersistentTopicsBase):
+Each partition has its own horizon, compacted ledger, runs and status; a request for a partitioned
+topic applies to each partition. Rules (docs/PROFILES.md, rule 10.5; Pulsar's PersistentTopicsBase):
 
-* A trigger starts, or queues, every partition's run that it can. When one is refused (it is on its
-  way already, say), the others stand, and the first refusal is the answer.
-* A cancellation is one of every run on its way.
-* The status, where the profile has one (`partitioned_status`), is RUNNING while a partition is
-  compacted or waits for it; then ERROR when one failed, with the first error; NOT_RUN when none was
+* A trigger starts, or queues, a run on every partition that accepts one. If a partition refuses
+  (for example, because one is running), the other runs continue, and the first refusal is the
+  answer.
+* A cancellation cancels every running run.
+* The status, if the profile has one (`partitioned_status`), is RUNNING while a partition is
+  compacted or queued; otherwise ERROR if one failed, with the first error; NOT_RUN if none was
   ever compacted; SUCCESS otherwise. (Pulsar 4 answers that there is no such topic.)
 
-    >>> statuses = [GetCompactionStatusResponse(status=each) for each in (SUCCESS, RUNNING)]
-    >>> together(statuses).status == RUNNING
-    True
+  >>> statuses = [GetCompactionStatusResponse(status=each) for each in (SUCCESS, RUNNING)]
+  >>> combined_status(statuses).status == RUNNING
+  True
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN, CompactionStrategy
 
 
 class Topics(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that this module uses (broker/topics/broker.py)."""
 
     @property
     def partitions(self) -> Partitions: ...
@@ -46,7 +46,7 @@ class Topics(Protocol):
 
 
 class PartitionedCompaction:
-    """Names are full names, already checked. Everything raises TopicNotFound."""
+    """Compaction calls by full, already checked topic name. Every method raises TopicNotFound."""
 
     def __init__(self, broker: Topics) -> None:
         self._broker = broker
@@ -56,9 +56,9 @@ class PartitionedCompaction:
         return [await self._broker.topic(each, create=False, to_write=to_write) for each in names]
 
     async def trigger(self, name: str, strategy: CompactionStrategy | None = None) -> int:
-        """The highest run number; 0 when nowhere was anything new. Raises as the scheduler does.
+        """Returns the highest run number; 0 if nothing was new. Raises like the scheduler.
 
-        `strategy`: of these runs alone.
+        `strategy`: used by these runs only.
         """
         topics = {topic.name: topic for topic in await self._topics(name, to_write=True)}
         scheduler = self._broker.compaction
@@ -68,16 +68,19 @@ class PartitionedCompaction:
         return max(numbers)
 
     async def cancel(self, names: Sequence[str]) -> int:
-        """Of topics: the highest number of the runs that it cancels; 0 when there were none."""
-        # All at once: one by one, a queued run would start as the one before it ends.
+        """Cancels the runs of topics.
+
+        Returns the highest cancelled run number, 0 if there were none.
+        """
+        # Concurrently: one by one, a queued run would start when the previous one ends.
         return max(await asyncio.gather(*map(self._broker.compaction.cancel, names)))
 
     async def status(self, name: str) -> GetCompactionStatusResponse:
         statuses = [self._broker.compaction.status(each) for each in await self._topics(name)]
-        return together(statuses) if self._broker.partitions.count(name) else statuses[0]
+        return combined_status(statuses) if self._broker.partitions.count(name) else statuses[0]
 
     async def watch(self, name: str) -> AsyncGenerator[GetCompactionStatusResponse, None]:
-        """The status now, then at each change until no run is on its way."""
+        """Yields the status now, then at each change until no run is running."""
         topics = await self._topics(name)
         if not self._broker.partitions.count(name):
             async for status in self._broker.compaction.watch(topics[0]):
@@ -101,22 +104,22 @@ class PartitionedCompaction:
                 await changed.wait()
                 changed.clear()
                 is_over = all(each.done() for each in following)
-                yield together(statuses)
+                yield combined_status(statuses)
             await asyncio.gather(*following)
         finally:
             for each in following:
                 each.cancel()
 
 
-def together(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompactionStatusResponse:
-    """The status of a partitioned topic."""
+def combined_status(statuses: Sequence[GetCompactionStatusResponse]) -> GetCompactionStatusResponse:
+    """Combines the statuses of all partitions into that of the partitioned topic."""
     found = {each.status for each in statuses}
     status = next((each for each in (RUNNING, ERROR, SUCCESS) if each in found), NOT_RUN)
     whole = GetCompactionStatusResponse(status=status, partitions=statuses)
     if statuses[0].HasField("strategy"):
         whole.strategy.CopyFrom(statuses[0].strategy)
     if status == RUNNING:
-        # One is in the worker, the others wait.
+        # One is in the worker, the others are queued.
         furthest = max(statuses, key=lambda each: int(each.progress.phase))
         whole.progress.CopyFrom(furthest.progress)
     elif status == ERROR:

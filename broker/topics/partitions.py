@@ -1,26 +1,26 @@
-"""Partitioned topics: which there are, and what may come into being beside them.
+"""Partitioned topics: their records, partitions and naming rules.
 
-A partitioned topic is a record with a number. Its partitions are topics like any others, named
-`<name>-partition-<index>`, and made with it; there is no topic of the very name itself. Rules and
-their source (Pulsar's PersistentTopicsBase and BrokerService, as seen on Pulsar 4.0.7):
+A partitioned topic is a record with a number. Its partitions are ordinary topics named
+`<name>-partition-<index>` and created with it; no topic has the name itself. Rules and their source
+(Pulsar's PersistentTopicsBase and BrokerService, as observed on Pulsar 4.0.7):
 
-* A partitioned topic is refused where a topic, or a partition, of that name exists, and the other
-  way round; so is a name that has "-partition-" in it.
+* A partitioned topic is refused if a topic, or a partition, of that name exists, and vice versa;
+  so is a name that contains "-partition-".
 * The number of partitions only grows. New partitions get the durable subscriptions of the first
-  one, from the beginning, so that no consumer misses what is published before it hears of them.
-  Partitions that someone deleted come back, empty.
-* A partition's name beyond that number is refused. Where no partitioned topic stands behind such a
-  name, using it makes a plain topic; creating it is refused.
-* Policies are the partitioned topic's, and refused for a partition.
-* Partitions of a Kafka topic are Kafka topics; new ones begin with the settings of the whole.
+  one, from the beginning, so that no consumer misses what is published before it learns of them.
+  Deleted partitions are created again, empty.
+* A partition name beyond that number is refused. If no partitioned topic exists for the name, using
+  it creates a plain topic; creating it explicitly is refused.
+* Policies belong to the partitioned topic, and are refused for a partition.
+* Partitions of a Kafka topic are Kafka topics; new ones start with the topic's settings.
 
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> from ledgerfold.storage.key_value import MemoryKeyValue
-    >>> metadata = MetadataStore(MemoryKeyValue())
-    >>> with metadata.batch() as batch:
-    ...     batch.put_partitioned_topic(PartitionedTopicRecord(name="orders", partitions=2))
-    >>> Partitions(metadata, ThreadPoolExecutor, clock_ms=lambda: 1_000).names("orders")
-    ['orders-partition-0', 'orders-partition-1']
+  >>> from concurrent.futures import ThreadPoolExecutor
+  >>> from ledgerfold.storage.key_value import MemoryKeyValue
+  >>> metadata = MetadataStore(MemoryKeyValue())
+  >>> with metadata.batch() as batch:
+  ...     batch.put_partitioned_topic(PartitionedTopicRecord(name="orders", partitions=2))
+  >>> Partitions(metadata, ThreadPoolExecutor, clock_ms=lambda: 1_000).names("orders")
+  ['orders-partition-0', 'orders-partition-1']
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 Answer = TypeVar("Answer")
-# All of them may be loaded at once. Pulsar leaves the bound to its settings.
+# All of them may be loaded at the same time. In Pulsar this bound is a setting.
 PARTITIONS_MAX = 1000
 
 
 class Partitions:
-    """Of one broker. Names are full names, already checked; every change is one synced write.
+    """The partitioned topics of one broker. Names are full and already checked.
 
-    While topics come into being, or more of them, the broker holds their names (broker.py): nobody
-    else makes, loads or deletes one of them meanwhile.
+    Every change is one synced write. While partitions are created the broker holds the locks of
+    their names (broker.py): no other task creates, loads or deletes one of them.
     """
 
     def __init__(
@@ -73,19 +73,22 @@ class Partitions:
         self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
         self._turn = asyncio.Lock()
 
-    # What there is.
+    # Queries.
 
     def count(self, name: str) -> int:
-        """0: not partitioned."""
+        """Returns the number of partitions; 0 if `name` is not partitioned."""
         record = self._metadata.partitioned_topic(name)
         return 0 if record is None else record.partitions
 
     def names(self, name: str) -> list[str]:
-        """Of its partitions, in order; its own, when it is not partitioned."""
+        """Returns the names of the partitions in order, or `[name]` if it is not partitioned."""
         return [partition_name(name, index) for index in range(self.count(name))] or [name]
 
     def record(self, name: str) -> PartitionedTopicRecord:
-        """Raises NotAllowed for a topic that is not partitioned, TopicNotFound."""
+        """Returns the stored record.
+
+        Raises NotAllowed if the topic is not partitioned, TopicNotFound.
+        """
         record = self._metadata.partitioned_topic(name)
         if record is not None:
             return record
@@ -94,12 +97,15 @@ class Partitions:
         raise TopicNotFound(name)
 
     def list_names(self, namespace: str) -> list[str]:
-        """Of partitioned topics, as they are listed; all of them when `namespace` is empty."""
+        """Returns the display names of partitioned topics.
+
+        Of all namespaces if `namespace` is empty.
+        """
         names = sorted(shown_topic(record.name) for record in self._metadata.partitioned_topics())
         return [name for name in names if namespace in ("", TopicName.parse(name).namespace)]
 
     def policies_of(self, topic: TopicRecord) -> Policies:
-        """Those set on it, or on the partitioned topic that it belongs to."""
+        """Returns the policies set on the topic, or on the partitioned topic that it belongs to."""
         parent = self._parent(topic.name)
         return topic.policies if parent is None else parent.policies
 
@@ -107,10 +113,10 @@ class Partitions:
         partition = parse_partition(name)
         return None if partition is None else self._metadata.partitioned_topic(partition.topic)
 
-    # What may be.
+    # Checks.
 
     def check_creatable(self, name: str) -> None:
-        """Whether a topic may be created under that name.
+        """Checks that a topic may be created under that name.
 
         Raises InvalidRequest, TopicExists, NotAllowed, TopicNotFound.
         """
@@ -125,7 +131,7 @@ class Partitions:
         self.check_usable(name)
 
     def check_usable(self, name: str) -> None:
-        """Whether a topic that is not there may come into being by being used.
+        """Checks that using a topic that does not exist may create it.
 
         Raises InvalidRequest (its name), TopicIsPartitioned, TopicNotFound.
         """
@@ -134,33 +140,34 @@ class Partitions:
             raise TopicIsPartitioned(name, count)
         partition, parent = parse_partition(name), self._parent(name)
         if partition and parent and partition.index >= parent.partitions:
-            why = f"{parent.name} has fewer partitions, {parent.partitions}."
+            why = f"{parent.name} has only {counted(parent.partitions, 'partition')}."
             raise TopicNotFound(name, why)
 
     def check_policies(self, name: str) -> None:
-        """Whether policies may be set on, and asked of, that very topic. Raises InvalidRequest."""
+        """Checks that the topic has policies of its own. Raises InvalidRequest for a partition."""
         parent = self._parent(name)
         if parent is not None:
-            raise InvalidRequest(f"{name} has the policies of {parent.name}: name that one.")
+            raise InvalidRequest(f"{name} has the policies of {parent.name}: use that name.")
 
     # Changes.
 
     async def create(
         self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
     ) -> None:
-        """With its partitions. `kafka`: their settings, if they are Kafka topics.
+        """Creates the topic and its partitions. `kafka`: their settings, for Kafka topics.
 
         Raises InvalidRequest, TopicExists.
         """
         _check_count(partitions)
         check_topic(name)
         if PARTITION_SUFFIX in TopicName.parse(name).local:
-            raise InvalidRequest(f"The name of a partitioned topic has no {PARTITION_SUFFIX!r}.")
+            why = f"The name of a partitioned topic cannot contain {PARTITION_SUFFIX!r}."
+            raise InvalidRequest(why)
         TopicName.parse(partition_name(name, partitions - 1))
 
         def edit(batch: MetadataBatch) -> None:
             topics = self._metadata.topics()
-            if self.count(name) or any(_is_in_the_way(each.name, name) for each in topics):
+            if self.count(name) or any(_conflicts(each.name, name) for each in topics):
                 raise TopicExists(name)
             made = PartitionedTopicRecord(
                 name=name, partitions=partitions, created_ms=self._clock_ms()
@@ -172,7 +179,10 @@ class Partitions:
         await self._change(edit)
 
     async def grow(self, name: str, partitions: int) -> None:
-        """Raises InvalidRequest (fewer than now), NotAllowed, TopicNotFound."""
+        """Increases the number of partitions.
+
+        Raises InvalidRequest (fewer than now), NotAllowed, TopicNotFound.
+        """
 
         def edit(batch: MetadataBatch) -> None:
             record = self.record(name)
@@ -186,7 +196,10 @@ class Partitions:
         await self._change(edit)
 
     async def update_policies(self, name: str, update: Callable[[Policies], Policies]) -> None:
-        """Raises NotAllowed, TopicNotFound, and what `update` raises."""
+        """Replaces the policies by `update`.
+
+        Raises NotAllowed, TopicNotFound, and what `update` raises.
+        """
 
         def edit(batch: MetadataBatch) -> None:
             record = self.record(name)
@@ -196,7 +209,7 @@ class Partitions:
         await self._change(edit)
 
     async def update_kafka(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """What new partitions begin with; None takes a setting back.
+        """Changes the settings that new partitions start with; None resets a setting.
 
         Raises NotAllowed, TopicNotFound.
         """
@@ -212,10 +225,10 @@ class Partitions:
         await self._change(edit)
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
-        """Makes changes one after the other, each to its end: one synced write in a thread.
+        """Applies one edit at a time, each to completion: one synced write in a thread.
 
-        What an edit reads is so when it is written: a subscription that comes into being meanwhile
-        is on new partitions, too.
+        What an edit reads is still true when it is written: a subscription created meanwhile is on
+        new partitions, too.
         """
         await run_to_completion(self._change_in_turn(edit))
 
@@ -225,7 +238,7 @@ class Partitions:
             await loop.run_in_executor(self._executor(), self._metadata.change, edit)
 
     def _put(self, record: PartitionedTopicRecord, batch: MetadataBatch) -> None:
-        """The record, and the partitions that are not there yet."""
+        """Adds the record, and the partitions that do not exist yet."""
         batch.put_partitioned_topic(record)
         cursors = self._metadata.cursors(partition_name(record.name, 0))
         now_ms = self._clock_ms()
@@ -241,9 +254,10 @@ class Partitions:
 
 
 async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:
-    """The answers of all partitions; one that refuses does not keep the others, as in Pulsar.
+    """Calls every partition and returns the answers.
 
-    Raises the first refusal, once all were asked.
+    A refusal does not stop the others, as in Pulsar.
+    Raises the first refusal after all calls.
     """
     answers, refusals = list[Answer](), list[LedgerfoldError]()
     for name in names:
@@ -256,7 +270,7 @@ async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]
     return answers
 
 
-def _is_in_the_way(topic: str, name: str) -> bool:
+def _conflicts(topic: str, name: str) -> bool:
     partition = parse_partition(topic)
     return topic == name or (partition is not None and partition.topic == name)
 
@@ -274,4 +288,4 @@ def _cursor_from_earliest(cursor: CursorRecord, topic: str, created_ms: int) -> 
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= PARTITIONS_MAX:
         asked = counted(partitions, "partition")
-        raise InvalidRequest(f"{asked}; there may be 1 to {PARTITIONS_MAX}.")
+        raise InvalidRequest(f"{asked}; the number must be 1 to {PARTITIONS_MAX}.")

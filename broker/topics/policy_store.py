@@ -1,13 +1,14 @@
-"""Where policies are kept: in the topic's and the namespace's record.
+"""Policies, stored in the topic's and the namespace's record.
 
-A partitioned topic's are in its own, and are those of its partitions (broker/topics/partitions.py).
+Those of a partitioned topic are in its own record and apply to its partitions
+(broker/topics/partitions.py).
 
-A threshold that is set to more than 0 takes effect at once on what raw data may go: the topics it
-applies to get their compaction cursor, so that nothing is trimmed that no compaction has seen
-(apache/pulsar#11003). Topics that are not loaded get it when they are: nothing is trimmed before.
+Setting a threshold above 0 takes effect on trimming at once: the topics it applies to get their
+compaction cursor, so that nothing is trimmed before compaction has read it (apache/pulsar#11003).
+Topics that are not loaded get it when loaded; they are not trimmed before.
 
-A strategy of one's own must be allowed, and is tried by the compactor before it is stored; nothing
-is held meanwhile: who sets another policy does not wait.
+A user-defined strategy must be allowed, and the compactor checks it before it is stored. No lock is
+held during that check, so other policy changes do not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ledgerfold.broker.policies.effective import (
     updated_policies,
 )
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.broker.worker.compactor import OwnCompactor
+from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.strategies.catalogue import listed
@@ -37,7 +38,7 @@ from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
 
 
 class PolicyTopic(Protocol):
-    """What is needed of a topic (broker/topics/topic.py)."""
+    """The part of a topic that the store uses (broker/topics/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -48,7 +49,7 @@ class PolicyTopic(Protocol):
 
 
 class PolicyBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that the store uses (broker/topics/broker.py)."""
 
     @property
     def settings(self) -> BrokerSettings: ...
@@ -61,14 +62,14 @@ class PolicyBroker(Protocol):
     @property
     def topics(self) -> Mapping[str, PolicyTopic]: ...
     @property
-    def compactor(self) -> OwnCompactor: ...
+    def compactor(self) -> BrokerCompactor: ...
     async def update_partitioned_policies(
         self, name: str, update: Callable[[Policies], Policies]
     ) -> None: ...
 
 
 class PolicyStore:
-    """Names are full names, already checked. The one owner of the namespaces' records."""
+    """The policies by full, already checked name. The only writer of namespace records."""
 
     def __init__(self, broker: PolicyBroker) -> None:
         self._broker = broker
@@ -76,9 +77,9 @@ class PolicyStore:
         self._broker_policies = broker_policies(broker.settings)
 
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
-        """What is set on it, or what applies to it. It may be partitioned.
+        """Returns the policies set on the topic, or with `applied` the effective ones.
 
-        Raises TopicNotFound; InvalidRequest for a partition.
+        The topic may be partitioned. Raises TopicNotFound; InvalidRequest for a partition.
         """
         own = self._of_topic(topic)
         if not applied:
@@ -97,7 +98,7 @@ class PolicyStore:
         return topic.policies
 
     def of_namespace(self, namespace: str, *, applied: bool) -> Policies:
-        """As of_topic. A namespace without a record is one that nothing was set on."""
+        """Returns the policies of a namespace; see of_topic(). Without a record they are empty."""
         record = self._broker.metadata.namespace(namespace)
         own = Policies() if record is None else record.policies
         return effective_policies(Policies(), own, self._broker_policies) if applied else own
@@ -105,9 +106,9 @@ class PolicyStore:
     async def update_topic(
         self, topic: PolicyTopic, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """One synced write.
+        """Changes the policies of a topic in one synced write.
 
-        Raises InvalidRequest (StrategyNotAllowed is one), NotAllowed, Moved (it was unloaded),
+        Raises InvalidRequest (including StrategyNotAllowed), NotAllowed, Moved (it was unloaded),
         CompactorUnavailable; then nothing has changed.
         """
         self._broker.partitions.check_policies(topic.name)
@@ -122,7 +123,7 @@ class PolicyStore:
     async def update_partitioned_topic(
         self, name: str, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """As update_topic: of all its partitions."""
+        """Changes the policies of all partitions. Raises like update_topic()."""
         await self._check(changes)
         await self._broker.update_partitioned_policies(
             name, lambda current: updated_policies(current, changes, remove)
@@ -135,7 +136,7 @@ class PolicyStore:
     async def update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
-        """One synced write.
+        """Changes the policies of a namespace in one synced write.
 
         Raises InvalidRequest, CompactorUnavailable; then nothing has changed.
         """

@@ -1,7 +1,7 @@
-"""A connected producer: appends in order, refuses duplicates, gives receipts when durable.
+"""A connected producer: appends in order, refuses duplicates, sends receipts once durable.
 
-Receipts come back in the order of the entries (broker/topics/receipts.py). A duplicate's receipt
-waits until everything appended before it is durable: the original may still be on its way.
+Receipts arrive in the order of the entries (broker/topics/receipts.py). A duplicate's receipt
+waits until everything appended before it is durable: the original may still be in flight.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
 class PublishTopic(Protocol):
-    """What a producer needs of its topic (broker/topics/topic.py)."""
+    """The part of a topic that a producer uses (broker/topics/topic.py)."""
 
     @property
     def log(self) -> TopicLog: ...
@@ -33,29 +33,32 @@ class PublishTopic(Protocol):
 
 
 class Producer(ReceiptQueue):
-    """Belongs to one stream."""
+    """A producer that belongs to one stream."""
 
     def __init__(self, topic: PublishTopic, name: str, record: ProducerRecord) -> None:
         super().__init__(topic.log.state)
         self.topic = topic
         self.name = name
         self.record = record
-        # On emulated time the producer's own clock means nothing.
+        # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
         self._tail = topic.log.tail
 
     def append(self, entry: memoryview) -> None:
-        """One entry as it came. Raises InvalidRequest, and what made the log fail."""
+        """Appends one entry as received.
+
+        Raises InvalidRequest, and the error that failed the log.
+        """
         self.check()
         header = check_entry(entry, self._entry_bytes_max)
         topic, record = self.topic, self.record
         if header.sequence_id < 0:
-            raise InvalidRequest(f"Sequence id {header.sequence_id}: 0 is the least.")
+            raise InvalidRequest(f"Sequence id {header.sequence_id} is negative; the minimum is 0.")
         if header.sequence_id <= record.last_sequence_id:
-            # The original may still be on its way, from a connection that is gone.
-            upto = self._tail.last_appended
-            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, upto)
+            # The original may still be in flight, from a closed connection.
+            through = self._tail.last_appended
+            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, through)
             self.add(receipt, is_new=False)
             return
         if self._emulated_time is not None:

@@ -1,15 +1,15 @@
-"""A connected reader: a position in a view of its topic, and nothing that outlives its stream.
+"""A connected reader: a position in a view of its topic, with no state after its stream ends.
 
-Whoever serves the stream hands on what the client asks (permits, checks, seeks), and takes what to
-tell it. Whether there is more is answered by what also gives the entries: either entries come
-first, or there is none.
+The stream handler passes on the client's requests (permits, checks, seeks) and takes the steps to
+send. The entries and the answer to "is there more?" come from the same read: either entries are
+sent first, or there are none.
 
-What was read ahead of the permits is of a view. When a run puts another one in its place, and the
-reader does not keep the one it began with (broker/subscriptions/route.py), it is dropped and read
-again.
+Entries read ahead of the permits belong to one view. When a run replaces the view, and the reader
+does not keep the old one (broker/subscriptions/route.py), they are dropped and read again.
 
-Bounds: READ_BYTES_MAX of entries are held between the log and the stream, and of all streams what
-broker/common/outgoing.py says. What was read ahead is dropped where others need the room.
+Bounds: at most READ_BYTES_MAX of entries are held between the log and the stream, and over all
+streams the limit of broker/common/outgoing.py. Entries read ahead are dropped when others need the
+room.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Overloaded, S
 from ledgerfold.v1.data_pb2 import StartPosition
 
 READ_BYTES_MAX = 1024 * 1024
-# Questions for more that have no answer; a client of this package has one.
+# Unanswered checks; a client of this package has one at a time.
 CHECKS_MAX = 10_000
 
 
 class ReadTopic(Protocol):
-    """What a reader needs of its topic (broker/topics/topic.py)."""
+    """The part of a topic that a reader uses (broker/topics/topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -61,52 +61,58 @@ class ReadTopic(Protocol):
 
 @dataclass(frozen=True)
 class ReaderOptions:
-    """`is_raw`: it comes back, and had passed the horizon of its view before (Told.IS_RAW)."""
+    """The options of a reader.
+
+    `is_raw`: a reconnecting reader that has passed the horizon of its view (Notice.IS_RAW).
+    """
 
     read_compacted: bool = False
     is_raw: bool = False
-    # Stats show it; "": a name is made up.
+    # Shown in stats; "": a name is generated.
     name: str = ""
-    # Nobody else reads under it meanwhile; "": a name is made up.
+    # Exclusive while connected; "": a name is generated.
     subscription: str = ""
 
 
 class Entries(NamedTuple):
-    """The next ones, at least one."""
+    """The next entries, at least one."""
 
     entries: list[StoredEntry]
 
 
 class Checked(NamedTuple):
-    """The answer to these checks."""
+    """The answer to the checks `check_ids`."""
 
     check_ids: list[int]
     has_more: bool
 
 
 class Sought(NamedTuple):
-    """What follows is from where that seek led. `first_offset`: of a Kafka topic."""
+    """A completed seek: later steps are from its target. `first_offset`: on a Kafka topic."""
 
     seek_id: int
     first_offset: int = 0
 
 
-class Told(Enum):
-    # It has passed the horizon of its view for good: if it comes back, it is to say so.
+class Notice(Enum):
+    # It has passed the horizon of its view permanently and must say so when it reconnects.
     IS_RAW = auto()
-    # The topic was terminated: no more will ever come.
+    # The topic was terminated: no more entries will follow.
     END_OF_TOPIC = auto()
 
 
-Step = Entries | Checked | Sought | Told
+Step = Entries | Checked | Sought | Notice
 
 
 async def open_reader(topic: ReadTopic, start: StartPosition, options: ReaderOptions) -> Reader:
-    """Connected until it is detached. Raises NotAllowed, SubscriptionBusy, what the log raises."""
+    """Connects a reader until it is detached.
+
+    Raises NotAllowed, SubscriptionBusy, and what the log raises.
+    """
     _check_free(topic, options.subscription)
     reader = Reader(topic, options)
     await reader.move(start)
-    # Others may have come meanwhile.
+    # Another reader may have connected meanwhile.
     _check_free(topic, options.subscription)
     topic.readers.add(reader)
     topic.log.on_closed.add(reader.wake)
@@ -114,9 +120,10 @@ async def open_reader(topic: ReadTopic, start: StartPosition, options: ReaderOpt
 
 
 def _check_free(topic: ReadTopic, name: str) -> None:
-    """As Pulsar's readers, which have an exclusive subscription that is not durable.
+    """Checks that a reader may use the subscription name.
 
-    Raises NotAllowed, SubscriptionBusy.
+    Pulsar's readers have an exclusive, non-durable subscription. Raises NotAllowed,
+    SubscriptionBusy.
     """
     subscription = topic.subscriptions.get(name)
     if name == COMPACTION_CURSOR or (subscription is not None and subscription.is_durable):
@@ -132,30 +139,30 @@ def _check_free(topic: ReadTopic, name: str) -> None:
 
 
 class Reader:
-    """Belongs to one stream. Made by open_reader."""
+    """A reader that belongs to one stream. Created by open_reader()."""
 
     def __init__(self, topic: ReadTopic, options: ReaderOptions) -> None:
-        # Pulsar's readers have a subscription of such a name.
+        # Pulsar's readers have a subscription with a name like this.
         self.subscription = options.subscription or f"reader-{secrets.token_hex(5)}"
         self.name = options.name or self.subscription
-        # Who opened the stream says it.
+        # Set by the stream handler.
         self.peer = Peer()
         self.traffic = Traffic()
         self.read_compacted = options.read_compacted
         self.permits = 0
         self._topic, self.log = topic, topic.log
         self._route = self._new_route(is_raw=options.is_raw)
-        # After a seek by time that looked at raw ledgers only: what lies before it is passed over.
+        # Set by a seek by time in raw ledgers only: earlier raw entries are skipped.
         self._raw_from = EARLIEST
-        # Of what is given next; behind it lies what was read ahead, which is of `_buffer_view`.
+        # The next position; entries read ahead follow it and belong to `_buffer_view`.
         self._position = Position(-1, -1)
         self._checks: list[int] = []
         self._seek: tuple[StartPosition, int] | None = None
         self._buffered: deque[StoredEntry] = deque()
-        # What of `share` is for those, and for what is being sent.
+        # The parts of `share` for entries read ahead and for entries being sent.
         self._ahead_bytes = self._given_bytes = 0
         self.share = topic.outgoing.share(self._shed)
-        self._buffer_view, self._behind_buffer = RAW, Position(-1, -1)
+        self._buffer_view, self._after_buffer = RAW, Position(-1, -1)
         self._asked = asyncio.Event()
         self._is_finished = False
         self._has_told_end = False
@@ -163,63 +170,64 @@ class Reader:
 
     @property
     def held_position(self) -> Position | None:
-        """The first raw entry that trimming must leave to it though a run has overtaken it."""
+        """The first raw entry that trimming must keep for it although a run has overtaken it."""
         return self._route.held_position(self._position, self.log.horizon)
 
     @property
     def read_position(self) -> Position:
-        """Of the entry that is given next."""
+        """The position of the next entry."""
         return self._position
 
-    # What the client asks
+    # Requests of the client
 
     def add_permits(self, messages: int) -> None:
         self.permits += messages
         self._asked.set()
 
     def check(self, check_id: int) -> None:
-        """Whether there is more: take() answers."""
+        """Asks whether more entries exist; take() returns the answer."""
         if len(self._checks) >= CHECKS_MAX:
-            self.end(Overloaded(f"{CHECKS_MAX} questions for more wait for their answer."))
+            self.end(Overloaded(f"{CHECKS_MAX} checks for more entries are unanswered."))
             return
         self._checks.append(check_id)
         self._asked.set()
 
     def seek(self, start: StartPosition, seek_id: int) -> None:
-        """take() tells when it has moved. One that did not come to its turn is forgotten."""
+        """Requests a seek; take() reports it when done. A new seek replaces a pending one."""
         self._seek = start, seek_id
         self._asked.set()
 
     def finish(self) -> None:
-        """The client has nothing more to say: it is leaving."""
+        """Notes that the client has finished sending: it is leaving."""
         self._is_finished = True
         self._asked.set()
 
-    # What ends it
+    # Ending
 
     def end(self, error: LedgerfoldError) -> None:
-        """The stream is to end with `error`."""
+        """Makes the stream end with `error`."""
         self._error = self._error or error
         self._asked.set()
 
     def wake(self) -> None:
-        """To look again: the topic may have come to its end."""
+        """Makes take() look again: the topic may have ended."""
         self._asked.set()
 
     def detach(self) -> None:
-        """Disconnects it: nothing is held for it any more."""
+        """Disconnects the reader and releases what is held for it."""
         self.share.close()
         self._topic.readers.discard(self)
         self.log.on_closed.discard(self.wake)
         self._route.close()
 
-    # What it is given
+    # Steps for the client
 
     async def take(self) -> list[Step] | None:
-        """What to tell the client next, in order: waits for it. None: the stream is to end.
+        """Waits for and returns the next steps for the client, in order.
 
-        What it gave before has been sent then. Raises what it was ended with, what closed the log,
-        and what the log raises.
+        None if the stream is to end.
+        Everything returned before has been sent by then. Raises the error of end(), the error that
+        closed the log, and what the log raises.
         """
         self.share.sent()
         self._given_bytes = 0
@@ -245,12 +253,12 @@ class Reader:
         return None
 
     async def _has_room(self) -> bool:
-        """For what is read next; False: there is something else to do before."""
+        """Reserves room for the next read; returns False if there is something else to do first."""
         self._ahead_bytes = 0
         return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
 
     def _shed(self) -> None:
-        """Others need the room: what was read ahead is read again when it is asked for."""
+        """Drops what was read ahead, because others need the room; it is read again when needed."""
         self._drop_ahead()
         self.share.hold(self._given_bytes)
 
@@ -271,7 +279,7 @@ class Reader:
         return Route(self._topic.emulation(), read_compacted=self.read_compacted, is_raw=is_raw)
 
     async def move(self, start: StartPosition) -> None:
-        """To a start position, by the rule of the profile (docs/PROFILES.md, rule 8.11)."""
+        """Moves to a start position by the profile's rule (docs/PROFILES.md, rule 8.11)."""
         self._raw_from = EARLIEST
         is_exact = self._topic.emulation().seek_by_time_reads_view
         if start.WhichOneof("at") != "publish_time_ms" or is_exact or not self.read_compacted:
@@ -281,28 +289,28 @@ class Reader:
             self._position = EARLIEST if self.log.horizon is not None else self._raw_from
 
     async def _next_steps(self) -> list[Step]:
-        # Checks that were there before the read are answered by what it finds.
+        # The read answers the checks that arrived before it.
         checks, self._checks = self._checks, []
         if self._buffered and self._route.view(self._position, self.log) is not self._buffer_view:
             self._buffered.clear()
         steps = list[Step]()
         if not self._buffered and await self._fill():
-            steps.append(Told.IS_RAW)
+            steps.append(Notice.IS_RAW)
         chunk = self._next_chunk()
         if chunk:
             self._count(chunk)
             steps.append(Entries(chunk))
             if self._move_on(len(chunk)):
-                steps.append(Told.IS_RAW)
+                steps.append(Notice.IS_RAW)
         elif self.log.is_terminated and not self._has_told_end:
             self._has_told_end = True
-            steps.append(Told.END_OF_TOPIC)
+            steps.append(Notice.END_OF_TOPIC)
         if checks:
             steps.append(Checked(checks, has_more=bool(chunk)))
         return steps
 
     async def _fill(self) -> bool:
-        """Reads on until there is an entry, or no more; whether it has passed the horizon."""
+        """Reads until an entry or the end is found; returns whether it passed the horizon."""
         is_over = has_passed = False
         while not (self._buffered or is_over):
             view = self._route.view(self._position, self.log)
@@ -312,7 +320,7 @@ class Reader:
             result, self._buffer_view = await self._route.read(
                 self._position, self.log, bytes_max=bytes_max
             )
-            self._behind_buffer = result.next_position
+            self._after_buffer = result.next_position
             self._buffered.extend(result.entries)
             self._ahead_bytes = bytes_max
             if not self._buffered:
@@ -321,15 +329,15 @@ class Reader:
         return has_passed
 
     def _move_on(self, count: int) -> bool:
-        """Behind `count` entries that go out; whether the reader has passed the horizon by that."""
+        """Moves past `count` entries to be sent; returns whether that passed the horizon."""
         was_raw = self._route.is_raw
         buffered = self._buffered
-        self._position = buffered[0].header.position if buffered else self._behind_buffer
+        self._position = buffered[0].header.position if buffered else self._after_buffer
         self._route.delivered(self._buffer_view, count, self._position)
         return self._route.is_raw and not was_raw
 
     def _next_chunk(self) -> list[StoredEntry]:
-        """Of what was read ahead: as the permits allow, but an entry. A check stands for one."""
+        """Takes entries read ahead while permits last. A check alone yields one entry."""
         chunk: list[StoredEntry] = []
         while self._buffered and (self.permits > 0 or not chunk):
             entry = self._buffered.popleft()
@@ -346,7 +354,7 @@ class Reader:
         )
         self.traffic = self.traffic.plus(sent)
         self._topic.count_out(sent)
-        # Roughly, for entries are not added up once more: never less than there is.
+        # An upper estimate: the remaining entries are not summed again.
         self._ahead_bytes = max(0, self._ahead_bytes - sent.bytes) if self._buffered else 0
         self._given_bytes = sent.bytes
         self.share.hold(self._ahead_bytes + sent.bytes)
@@ -359,7 +367,7 @@ class Reader:
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also when the client has gone meanwhile: neither is to wait on.
+            # Even if the client has disconnected, neither may keep waiting.
             for each in waits:
                 each.cancel()
             await asyncio.gather(*waits, return_exceptions=True)

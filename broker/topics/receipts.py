@@ -1,8 +1,8 @@
-"""What a connected producer is told: a receipt for each entry, in order, once it is durable.
+"""The receipts of a connected producer: one per entry, in order, once it is durable.
 
-Bounds: what a producer has in flight, what was refused or is a duplicate among it, stays under
-IN_FLIGHT_BYTES_MAX plus an entry and what is appended at once (broker/rpc/publish.py); above it the
-stream is not read on, which holds the client back.
+Bounds: a producer's bytes in flight, refused entries and duplicates included, stay under
+IN_FLIGHT_BYTES_MAX plus one entry plus one batch of appends (broker/rpc/publish.py). Above that the
+stream is not read, which holds the client back.
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError
 
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
-# Given at once: about a millisecond's work, and a message that any client takes.
+# Returned at once: about a millisecond's work, and a message size that any client accepts.
 RECEIPTS_MAX = 1000
 NOWHERE = Position(-1, -1)
 
 
 class Receipt(NamedTuple):
-    """Of one entry, and what it waits for. `position`: NOWHERE, if nothing was stored."""
+    """The receipt for one entry, and what it waits for.
+
+    `position`: NOWHERE if nothing was stored.
+    """
 
     position: Position
     sequence_id: int
     size_bytes: int
-    # Durable from here on; None: nothing was ever appended to wait for.
+    # Due once this position is durable; None: at once, since nothing was ever appended.
     durable_at: Position | None
-    # Why this entry was refused, where that ends nothing.
+    # The reason for refusing this entry if that does not end the stream.
     refusal: LedgerfoldError | None = None
 
 
 class ReceiptQueue:
-    """Belongs to one stream, which takes what a producer of either kind of topic adds."""
+    """The pending receipts of one stream, added by a producer of either kind of topic."""
 
     def __init__(self, state: LogState) -> None:
-        # Who opened the stream says it.
+        # Set by the stream handler.
         self.peer = Peer()
         self._waiting: deque[Receipt] = deque()
         self._in_flight_bytes = 0
@@ -50,12 +53,15 @@ class ReceiptQueue:
         state.on_durable.add(self._changed.set)
 
     def check(self) -> None:
-        """Raises what ended the producer."""
+        """Raises the error that ended the producer."""
         if self._error is not None:
             raise self._error
 
     def add(self, receipt: Receipt, *, is_new: bool = True) -> None:
-        """`is_new`: something was appended, and the log will tell when it is durable."""
+        """Queues a receipt.
+
+        `is_new`: an entry was appended, and the log signals when it is durable.
+        """
         self._waiting.append(receipt)
         self._in_flight_bytes += receipt.size_bytes
         if not is_new:
@@ -68,9 +74,10 @@ class ReceiptQueue:
             await self._room.wait()
 
     async def receipts(self) -> list[Receipt]:
-        """The next ones, 1 to RECEIPTS_MAX; none when the stream is finished and all were given.
+        """Returns the next 1 to RECEIPTS_MAX receipts.
 
-        Raises what ended the producer or made the log fail.
+        None once the stream is finished and all were sent.
+        Raises the error that ended the producer or failed the log.
         """
         while True:
             ready = self._take_durable()
@@ -99,7 +106,7 @@ class ReceiptQueue:
         return ready
 
     def finish(self) -> None:
-        """The client sends no more: receipts() ends once all are given."""
+        """Notes that the client sends no more: receipts() ends once all are sent."""
         self._is_finished = True
         self._changed.set()
 

@@ -1,7 +1,7 @@
-"""A loaded topic: its log, its producers, its subscriptions, and the commit of its compactions.
+"""A loaded topic: its log, producers and subscriptions, and the commit of its compactions.
 
-All of it runs on the broker's event loop; disk work runs in threads. The topic's durable state is
-its record, which only its owner changes (broker/log/stored_topic.py).
+It runs on the broker's event loop; disk work runs in threads. The topic's durable state is its
+record, which only its owner changes (broker/log/stored_topic.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class Topic:
-    """Made by Broker.topic(); unloaded by Broker.unload_topic()."""
+    """A loaded topic, created by Broker.topic() and unloaded by Broker.unload_topic()."""
 
     def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
         self.broker = broker
@@ -70,7 +70,7 @@ class Topic:
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
-        # Since it was loaded. Out: to consumers and readers, also to those that left.
+        # Since it was loaded. Out: to consumers and readers, including disconnected ones.
         self.messages_in = self.bytes_in = self.entries_in = 0
         self.messages_out = self.bytes_out = 0
 
@@ -80,7 +80,7 @@ class Topic:
 
     @property
     def record(self) -> TopicRecord:
-        """As it is on the disk; not to be changed but through `stored`."""
+        """The record as stored on disk; changed only through `stored`."""
         return self.stored.record
 
     @property
@@ -93,12 +93,12 @@ class Topic:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
 
     @property
     def failure(self) -> LedgerfoldError | None:
-        """Why nothing can be appended any more."""
+        """The error after which nothing can be appended."""
         return self.log.failure
 
     # -- loading and unloading -------------------------------------------------------------
@@ -111,7 +111,7 @@ class Topic:
         try:
             await self._record_sequence_ids()
         except DiskFailure as error:
-            # Ledgers that tell them stay until they are recorded.
+            # Ledgers with their headers stay until the ids are recorded.
             _log.warning("%s: sequence ids are not recorded yet: %s", self.name, error)
         for cursor in self.broker.metadata.cursors(self.name):
             self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
@@ -121,9 +121,9 @@ class Topic:
     def _headers_after(
         self, after: Position, ledgers: Sequence[LedgerRecord]
     ) -> Iterator[EntryHeader]:
-        """As far as they can be read: damage ends the segment that has it, and nothing else.
+        """Yields the headers after a position; damage ends its own segment only.
 
-        A message behind it that is sent again is stored twice: better than not at all.
+        A message after the damage that is sent again is stored twice: better than losing it.
         """
         for record in ledgers:
             for segment in record.segments:
@@ -133,19 +133,19 @@ class Topic:
                     headers = self.broker.store.headers(segment)
                     yield from (header for header in headers if header.position > after)
                 except (Corruption, IncompatibleFormat, MissingFile) as error:
-                    _log.error("%s: sequence ids behind damage are not known: %s", self.name, error)
+                    _log.error("%s: sequence ids after damage are unknown: %s", self.name, error)
 
     async def _record_sequence_ids(self) -> None:
-        """Those in memory, all of them durable. Raises DiskFailure."""
+        """Stores the in-memory sequence ids, all of which must be durable. Raises DiskFailure."""
         durable = self.log.last_durable
         if durable is not None:
             self.deduplication.capture(durable)
             await self.deduplication.write(durable)
 
     async def unload(self) -> None:
-        """Ends all streams with Moved and closes the log. What was acknowledged is durable.
+        """Ends all streams with Moved and closes the log. Acknowledged entries are durable.
 
-        Raises the first StorageError, once everything has ended.
+        Raises the first StorageError after everything has ended.
         """
         try:
             await self._unload()
@@ -162,28 +162,32 @@ class Topic:
             if isinstance(outcome, BaseException):
                 raise outcome
         if is_all_durable:
-            # NOTE: otherwise what is in memory was appended and is nowhere.
+            # NOTE: otherwise memory holds ids of entries that were appended and are not stored.
             await self._record_sequence_ids()
 
     def close_ledgers(self) -> None:
-        """Those that a failure left open, at their last durable entry; on a thread, after unload().
+        """Closes ledgers left open by a failure at their last durable entry.
 
-        Nothing that was not acknowledged may be found later. Raises DiskFailure.
+        On a thread, after unload().
+        Entries that were not acknowledged must not be found later. Raises DiskFailure.
         """
         self.store.recover_ledgers(self.record.ledger_ids)
 
     @property
     def entry_bytes_max(self) -> int:
-        """The largest entry that is taken."""
+        """The size limit of an entry."""
         return self.broker.settings.entry_bytes_max
 
     # -- producers -------------------------------------------------------------------------
 
     async def attach_producer(self, name: str) -> Producer:
-        """Raises ProducerBusy when one of that name is connected, TopicTerminated, StorageError."""
+        """Connects a producer.
+
+        Raises ProducerBusy if one of that name is connected, TopicTerminated, StorageError.
+        """
         self._check_producer(name)
         record = await self.deduplication.register(name, lambda: self.log.last_durable)
-        # Another one of that name may have been faster.
+        # Another producer of that name may have connected meanwhile.
         self._check_producer(name)
         producer = self.producers[name] = Producer(self, name, record)
         return producer
@@ -213,11 +217,11 @@ class Topic:
 
     @property
     def held_positions(self) -> list[Position | None]:
-        """The first raw entries that readers still need, though a run has overtaken them."""
+        """The first raw entries that readers still need although a run has overtaken them."""
         return [each.held_position for each in self.readers]
 
     def check_idle(self) -> None:
-        """Raises TopicBusy when someone publishes, consumes or reads."""
+        """Raises TopicBusy if a client publishes, consumes or reads."""
         consumers = sum(len(each.consumers) for each in self.subscriptions.values())
         if self.producers or self.readers or consumers:
             raise TopicBusy(self.name, len(self.producers), len(self.readers) + consumers)
@@ -232,7 +236,7 @@ class Topic:
         await asyncio.get_running_loop().run_in_executor(self.broker.executor, write)
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
-        """As it is on the disk."""
+        """Returns the cursor as stored on disk."""
         cursors = self.broker.metadata.cursors(self.name)
         return next((each for each in cursors if each.subscription == subscription), None)
 
@@ -247,18 +251,18 @@ class Topic:
 
     @property
     def has_durable_cursor(self) -> bool:
-        """A durable subscription's, or the one of compaction."""
+        """Returns whether it has a durable subscription or a compaction cursor."""
         durable = any(each.is_durable for each in self.subscriptions.values())
         return durable or self.record.compaction_cursor
 
     # -- policies --------------------------------------------------------------------------
 
     def own_policies(self) -> Policies:
-        """Those set on it, or on the partitioned topic that it belongs to."""
+        """Returns the policies set on it, or on the partitioned topic that it belongs to."""
         return self.broker.partitions.policies_of(self.record)
 
     def policies(self) -> Policies:
-        """The effective ones: topic over namespace over broker."""
+        """Returns the effective policies: topic over namespace over broker."""
         namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
         return effective_policies(
             self.own_policies(),
@@ -267,7 +271,7 @@ class Topic:
         )
 
     def emulation(self) -> Emulation:
-        """The profile's fields in force for this topic."""
+        """Returns the profile's fields in force for this topic."""
         namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
         return effective_emulation(
             self.broker.settings.emulation,
@@ -278,21 +282,24 @@ class Topic:
     # -- compaction ------------------------------------------------------------------------
 
     def compaction_backlog_bytes(self) -> int:
-        """What the threshold is compared with (docs/PROFILES.md, rule 11.3).
+        """Returns the size that is compared with the threshold (docs/PROFILES.md, rule 11.3).
 
-        Raw bytes behind the horizon, exact or estimated as the profile wants. While there is no
-        `__compaction` those behind the slowest durable cursor, estimated; without one, all.
+        Raw bytes after the horizon, exact or estimated by the profile's rule. Without a
+        `__compaction` cursor: the estimate after the slowest durable cursor, or all without one.
         """
         if not self.record.compaction_cursor:
             cursors = [each.mark_delete for each in self.subscriptions.values() if each.is_durable]
-            return self.log.ledgers.estimated_bytes_behind(min(cursors, default=EARLIEST))
+            return self.log.ledgers.estimated_bytes_after(min(cursors, default=EARLIEST))
         if self.emulation().exact_backlog:
-            return self.log.ledgers.bytes_behind(self.compaction_mark_delete)
-        return self.log.ledgers.estimated_bytes_behind(self.compaction_mark_delete)
+            return self.log.ledgers.bytes_after(self.compaction_mark_delete)
+        return self.log.ledgers.estimated_bytes_after(self.compaction_mark_delete)
 
     @property
     def compaction_mark_delete(self) -> Position:
-        """Of `__compaction`: the horizon, unless it was moved, or a truncation moved it further."""
+        """The mark-delete of `__compaction`.
+
+        Its moved position, or the horizon or last truncation.
+        """
         moved = self.compaction_moved_to
         if moved is not None:
             return moved
@@ -304,16 +311,19 @@ class Topic:
 
     @property
     def compaction_moved_to(self) -> Position | None:
-        """Where an administrator moved `__compaction` since the last run (compaction_moves.py)."""
+        """The position an administrator moved `__compaction` to since the last run.
+
+        Source: broker/compaction/cursor_operations.py.
+        """
         if not self.record.HasField("compaction_moved_to"):
             return None
         moved = self.record.compaction_moved_to
         return Position(moved.ledger_id, moved.entry_id)
 
     async def enable_compaction_cursor(self) -> None:
-        """From now on raw data wait for the horizon (Pulsar creates `__compaction`).
+        """Makes raw data wait for the horizon from now on (Pulsar creates `__compaction`).
 
-        Nothing of a topic that was unloaded: its record is another one's by now.
+        Does nothing for an unloaded topic: its record has another owner by now.
         """
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -323,23 +333,23 @@ class Topic:
             with suppress(Moved):
                 await self.stored.change(edit)
 
-    def snapshot_on_its_way(self) -> CompactionSnapshot | None:
-        """What its run reads, until that has ended."""
+    def running_snapshot(self) -> CompactionSnapshot | None:
+        """Returns the input of the running compaction, until it has ended."""
         return self.broker.snapshot_of(self.name)
 
     async def snapshot_for_compaction(self, *, again: bool = False) -> TopicSnapshot | None:
-        """Seals the open segment; what is published later belongs to the next run.
+        """Seals the open segment and returns a run's input; later entries belong to the next run.
 
-        `again`: the view is compacted also where nothing is new.
+        `again`: the view is compacted even if nothing is new.
         """
         return await snapshot(self, again=again)
 
     async def commit_compaction(
         self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
     ) -> None:
-        """Makes what a run wrote the topic's view (broker/compaction/commit.py).
+        """Makes a run's output the topic's view (broker/compaction/commit.py).
 
-        Raises CompactionFenced, CompactionFailed, StorageError. Nothing has changed then.
+        Raises CompactionFenced, CompactionFailed, StorageError; then nothing has changed.
         """
         await commit(self, run, manifest, snapshot)
 
@@ -357,29 +367,31 @@ class Topic:
             await self.trim()
 
     def remove_files(self, ledger_id: int) -> None:
-        """Of a ledger that nobody names any more, in the background: what stays is removed later.
+        """Removes the files of an unreferenced ledger in the background.
 
-        NOTE: whoever comes by, a reader that ends for one, has done nothing that could fail.
+        A failure is retried later.
+        NOTE: the caller, a closing reader for example, has done nothing that could fail.
         """
         self.broker.spawn(self.files_removed(ledger_id))
 
     async def files_removed(self, ledger_id: int) -> None:
-        """The same, to be waited for."""
+        """Removes the files of an unreferenced ledger; awaitable."""
         loop = asyncio.get_running_loop()
         reach("commit.before-delete")
         try:
             await loop.run_in_executor(self.broker.executor, self.store.delete_files, ledger_id)
         except StorageError as error:
-            _log.warning("%s: files of ledger %d stay for now: %s", self.name, ledger_id, error)
+            _log.warning("%s: files of ledger %d remain for now: %s", self.name, ledger_id, error)
         reach("commit.after-delete")
 
     async def trim(self) -> int:
-        """Deletes raw ledgers that nothing holds back; their number. See broker/topics/trimming.py.
+        """Deletes raw ledgers that nothing retains.
 
-        Cursors are made durable first: what one may go back to after a crash must stay.
+        Returns their number (broker/topics/trimming.py).
+        Cursors are made durable first: the positions they may return to after a crash must stay.
         """
         cursors = [each for each in self.subscriptions.values() if each.is_durable]
-        behind = [each for each in cursors if each.durable_mark_delete < each.mark_delete]
-        # A disk that takes no cursor takes nothing from trimming but what these hold back.
-        await asyncio.gather(*(each.persist() for each in behind), return_exceptions=True)
+        unsaved = [each for each in cursors if each.durable_mark_delete < each.mark_delete]
+        # If a cursor cannot be written, trimming still deletes what the cursor does not retain.
+        await asyncio.gather(*(each.persist() for each in unsaved), return_exceptions=True)
         return await trim(self)

@@ -1,4 +1,4 @@
-"""What a topic needs of its broker, and no more (broker/topics/broker.py satisfies it)."""
+"""The part of the broker that a topic uses (broker/topics/broker.py)."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ class TopicContext(Protocol):
     @property
     def partitions(self) -> Partitions: ...
     def is_loaded(self, topic: CompactableTopic) -> bool:
-        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        """Returns whether `topic` is the loaded topic of its name.
+
+        Neither unloaded nor replaced.
+        """
         ...
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Runs in the background; its errors are logged."""
+        """Runs `work` in the background; logs its errors."""
         ...
 
     def rolled(self, topic: CompactableTopic) -> None:
-        """A ledger of it was closed."""
+        """Reports that `topic` has closed a ledger."""
         ...
 
     def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """What the topic's run reads, until it has ended."""
+        """Returns the input of the topic's compaction run, until the run has ended."""
         ...

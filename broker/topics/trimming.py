@@ -1,13 +1,13 @@
-"""Raw ledgers go: those that nothing holds back, or all of them.
+"""Deletion of raw ledgers: trimming what nothing retains, and truncation.
 
-* **Trim** deletes the ledgers that every cursor, the horizon and every reader that was overtaken
-  have passed, durably, and that retention does not keep (broker/policies/retention.py). What a
-  run reads stays until it has ended, wherever `__compaction` was moved. A damaged ledger stays
-  until it is repaired, and all behind it.
-* **Truncate** deletes all there is, read or not, and moves every cursor to the end. The
-  profile decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it goes, too; or, as in
-  Pulsar 4, the loaded topic goes on serving it and the next load loses it, unless a run comes in
-  between. There, the entries of the open ledger stay until it is closed.
+* **Trim** deletes the ledgers that every cursor, the horizon and every overtaken reader have
+  passed, durably, and that retention does not keep (broker/policies/retention.py). A run's input
+  stays until the run has ended, wherever `__compaction` was moved. A damaged ledger stays until it
+  is repaired, and so do all ledgers after it.
+* **Truncate** deletes all ledgers, read or not, and moves every cursor to the end. The profile
+  decides about the compacted ledger (docs/PROFILES.md, rule 15.7): it is deleted, too; or, as in
+  Pulsar 4, the loaded topic keeps serving it and the next load drops it, unless a run commits in
+  between. In that case the entries of the open ledger stay until it is closed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class TrimmedTopic(ViewedTopic, Protocol):
-    """What is needed of a topic (broker/topics/topic.py)."""
+    """The part of a topic that trimming uses (broker/topics/topic.py)."""
 
     @property
     def clock(self) -> Clock: ...
@@ -45,57 +45,63 @@ class TrimmedTopic(ViewedTopic, Protocol):
     def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
     def held_positions(self) -> Iterable[Position | None]:
-        """The first raw entries that readers still need, though a run has overtaken them."""
+        """The first raw entries that readers still need although a run has overtaken them."""
         ...
 
     @property
     def compaction_mark_delete(self) -> Position: ...
     async def files_removed(self, ledger_id: int) -> None:
-        """Of a ledger that nobody names any more. No error comes out of it."""
+        """Removes the files of an unreferenced ledger. Raises nothing."""
         ...
 
-    def snapshot_on_its_way(self) -> CompactionSnapshot | None:
-        """What the topic's run reads, until it has ended."""
+    def running_snapshot(self) -> CompactionSnapshot | None:
+        """Returns the input of the running compaction, until it has ended."""
         ...
 
     def policies(self) -> Policies: ...
 
 
 async def trim(topic: TrimmedTopic) -> int:
-    """How many ledgers went. None of a topic that is not loaded any more."""
-    if not (topic.is_loaded and _doomed(topic)):
+    """Deletes the deletable ledgers and returns their number.
+
+    0 if the topic is no longer loaded.
+    """
+    if not (topic.is_loaded and _deletable(topic)):
         return 0
     hides_compacted = has_limit(topic.policies()) and topic.emulation().retention_hides_compacted
     try:
-        # Asked again when they go: what holds a ledger back may have come meanwhile.
-        gone = await topic.log.drop_ledgers(lambda: _doomed(topic), hides_compacted=hides_compacted)
+        # Computed again inside the change: a new holder may have appeared meanwhile.
+        deleted = await topic.log.drop_ledgers(
+            lambda: _deletable(topic), hides_compacted=hides_compacted
+        )
     except Moved:
         return 0
-    _log.info("%s: trimmed ledgers %s", topic.name, gone)
-    return len(gone)
+    _log.info("%s: trimmed ledgers %s", topic.name, deleted)
+    return len(deleted)
 
 
-def _doomed(topic: TrimmedTopic) -> list[int]:
+def _deletable(topic: TrimmedTopic) -> list[int]:
     return ledgers_to_trim(
         topic.log.ledgers,
         _passed(topic),
         topic.policies(),
         topic.clock.now_ms(),
         without_cursor=topic.emulation().trim_without_cursor,
-        upto=_known_upto(topic),
+        through=_known_through(topic),
         held=topic.store.damaged_ids(),
     )
 
 
 def _passed(topic: TrimmedTopic) -> list[Position]:
-    """Up to where each cursor, the compaction and each reader that was overtaken have gone; and
-    where what a run on its way reads begins.
+    """Returns the position that each cursor, the compaction and each overtaken reader has passed.
+
+    Includes the start of a running compaction's input.
     """
     durable = (each for each in topic.subscriptions.values() if each.is_durable)
     passed = [each.durable_mark_delete for each in durable if each.is_recorded]
     if topic.record.compaction_cursor:
         passed.append(topic.compaction_mark_delete)
-    run = topic.snapshot_on_its_way()
+    run = topic.running_snapshot()
     if run is not None and run.horizon > (topic.log.horizon or EARLIEST):
         # It is not published yet.
         passed.append(run.raw_after)
@@ -103,9 +109,10 @@ def _passed(topic: TrimmedTopic) -> list[Position]:
     return passed + [topic.log.previous_position(each) for each in held if each is not None]
 
 
-def _known_upto(topic: TrimmedTopic) -> Position:
-    """What lies behind it stays, passed or not: its headers are all that tells of sequence
-    ids that were stored, or it is behind a cursor that is being created.
+def _known_through(topic: TrimmedTopic) -> Position:
+    """Returns the position after which ledgers stay, passed or not.
+
+    Later headers are the only record of stored sequence ids, or a cursor is being created there.
     """
     created = (each for each in topic.subscriptions.values() if each.is_durable)
     limits = [each.mark_delete for each in created if not each.is_recorded]
@@ -113,7 +120,10 @@ def _known_upto(topic: TrimmedTopic) -> Position:
 
 
 async def truncate(topic: TrimmedTopic) -> None:
-    """While no run of the topic is on its way. Raises StorageError, Moved (it was unloaded)."""
+    """Deletes all ledgers, while no run is running.
+
+    Raises StorageError, Moved (it was unloaded).
+    """
     log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
     if drops_compacted:
         boundary = await log.roll()
@@ -129,18 +139,18 @@ async def truncate(topic: TrimmedTopic) -> None:
         if not subscription.is_closed:
             subscription.pass_over(end)
             await subscription.persist()
-    _log.info("%s: truncated up to %s", topic.name, end)
+    _log.info("%s: truncated through %s", topic.name, end)
 
 
 async def _remove(
     topic: TrimmedTopic, deletable: Sequence[int], end: Position, *, drops_compacted: bool
 ) -> None:
-    """One batch, then the files. Ledgers that trimming has taken meanwhile are gone."""
-    gone = list[int]()
+    """Removes the ledgers that still exist in one batch, then their files."""
+    deleted = list[int]()
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-        gone.extend(each for each in deletable if topic.log.has_ledger(each))
-        for ledger_id in gone:
+        deleted.extend(each for each in deletable if topic.log.has_ledger(each))
+        for ledger_id in deleted:
             record.ledger_ids.remove(ledger_id)
             topic.store.mark_deleting(ledger_id, batch)
         if drops_compacted:
@@ -150,12 +160,12 @@ async def _remove(
             record.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
 
     def applied() -> None:
-        topic.log.forget_ledgers(gone)
+        topic.log.forget_ledgers(deleted)
         topic.log.note_dropped(end)
-        # Without that the view that is shown stays; its record is for the next load.
+        # Otherwise the current view stays until the next load.
         if drops_compacted:
             show(topic)
 
     await topic.stored.change(edit, applied)
-    for ledger_id in gone:
+    for ledger_id in deleted:
         await topic.files_removed(ledger_id)

@@ -1,1 +1,1 @@
-"""Bytes between client and broker: frames of the bulk streams, errors as gRPC statuses."""
+"""The frames of the bulk streams between client and broker."""

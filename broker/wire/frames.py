@@ -1,15 +1,15 @@
 """Bulk messages as raw bytes.
 
 Entries are opaque and large, so the streams that carry them use identity (de)serialisers and these
-few functions instead of building protobuf objects. What is on the wire stays plain protobuf: any
-client may use the generated classes (proto/ledgerfold/v1/data.proto).
+few functions instead of protobuf objects. The wire format is still plain protobuf: any client may
+use the generated classes (proto/ledgerfold/v1/data.proto).
 
-    >>> frame = encode_publish([b"one", b"two"])
-    >>> [bytes(entry) for entry in entries_of(frame)]
-    [b'one', b'two']
+  >>> frame = encode_publish([b"one", b"two"])
+  >>> [bytes(entry) for entry in entries_of(frame)]
+  [b'one', b'two']
 
-What a stranger sent is decoded field by field, never as a whole: a frame of FRAME_BYTES_MAX holds
-millions of empty ones.
+Untrusted messages are decoded field by field, never as a whole: a frame of FRAME_BYTES_MAX can
+contain millions of empty fields.
 
 Source: the protobuf encoding; a length-delimited field is a tag byte (number << 3 | 2), a varint
 length, and bytes.
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer
 from ledgerfold.storage.errors import InvalidRequest
 
-# No message in either direction is longer. Any entry fits, with what is said about it.
+# The size limit of a message in either direction. Any entry fits, with its metadata.
 FRAME_BYTES_MAX = ENTRY_BYTES_MAX + 1024 * 1024
 
 # `entries` of PublishRequest and ReadResponse, `deliveries` of SubscribeResponse.
@@ -51,19 +51,19 @@ def _encode_entries(entries: Iterable[Buffer]) -> bytes:
 
 
 def encode_publish(entries: Iterable[Buffer]) -> bytes:
-    """A PublishRequest that holds `entries`."""
+    """Encodes a PublishRequest with `entries`."""
     return _encode_entries(entries)
 
 
 def encode_read(entries: Iterable[Buffer]) -> bytes:
-    """A ReadResponse that holds `entries`."""
+    """Encodes a ReadResponse with `entries`."""
     return _encode_entries(entries)
 
 
 def encode_deliveries(
     deliveries: Iterable[tuple[Buffer, int]], bytes_max: int = FRAME_BYTES_MAX
 ) -> Iterator[bytes]:
-    """SubscribeResponses of (entry, redelivery count) pairs, as few as `bytes_max` allows."""
+    """Encodes (entry, redelivery count) pairs in SubscribeResponses of up to `bytes_max`."""
     parts: list[Buffer] = []
     size_bytes = 0
     for entry, redelivery_count in deliveries:
@@ -82,7 +82,7 @@ def encode_deliveries(
 
 
 def is_bulk(frame: Buffer) -> bool:
-    """Whether the message begins with the bulk field: then it holds nothing else worth parsing."""
+    """Returns whether the message begins with the bulk field: then it has no other field."""
     return len(frame) > 0 and frame[0] == _BULK_TAG
 
 
@@ -96,11 +96,11 @@ def _read_varint(frame: memoryview, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 63:
-            raise InvalidRequest("A frame with an endless number.")
+            raise InvalidRequest("Invalid frame: a varint is too long.")
 
 
 def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    """Number and value of each field, one at a time. Raises InvalidRequest where one is bad."""
+    """Yields number and value of each field. Raises InvalidRequest for an invalid one."""
     at, end = 0, len(view)
     while at < end:
         try:
@@ -108,31 +108,31 @@ def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
             kind = tag & 7
             size, at = _read_varint(view, at)
         except IndexError as error:
-            raise InvalidRequest("A frame that ends in the middle of a number.") from error
+            raise InvalidRequest("Invalid frame: it ends within a varint.") from error
         if kind == 0:
             yield tag >> 3, size
             continue
         if kind != _LENGTH_DELIMITED:
-            raise InvalidRequest(f"A frame with a field of unknown wire type {kind}.")
+            raise InvalidRequest(f"Invalid frame: unknown wire type {kind}.")
         if at + size > end:
-            raise InvalidRequest("A frame that ends in the middle of a field.")
+            raise InvalidRequest("Invalid frame: it ends within a field.")
         yield tag >> 3, view[at : at + size]
         at += size
 
 
 def entries_of(frame: Buffer) -> Iterator[memoryview]:
-    """The bulk field's values, as slices of a frame that holds nothing else, one at a time.
+    """Yields the bulk field's values, as slices of a frame that has no other fields.
 
-    Raises InvalidRequest when it comes to what is no such value.
+    Raises InvalidRequest when it meets another field.
     """
     for number, value in _fields(memoryview(frame)):
         if number != BULK_FIELD or isinstance(value, int):
-            raise InvalidRequest(f"A frame of entries with something else in it: field {number}.")
+            raise InvalidRequest(f"Invalid frame of entries: it has field {number}.")
         yield value
 
 
 def decode_field(frame: Buffer, number: int) -> list[memoryview]:
-    """All values of one length-delimited field, as slices of the frame: of a broker's message.
+    """Returns all values of one length-delimited field of a broker's message, as slices.
 
     Raises InvalidRequest.
     """
@@ -144,7 +144,7 @@ def decode_field(frame: Buffer, number: int) -> list[memoryview]:
 
 
 def decode_deliveries(frame: Buffer) -> list[tuple[memoryview, int]]:
-    """The (entry, redelivery count) pairs of a SubscribeResponse. Raises InvalidRequest."""
+    """Returns the (entry, redelivery count) pairs of a SubscribeResponse. Raises InvalidRequest."""
     deliveries = []
     for delivery in decode_field(frame, BULK_FIELD):
         entry, redelivery_count = memoryview(b""), 0

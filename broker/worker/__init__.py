@@ -1,1 +1,1 @@
-"""The compactor worker, as a broker keeps it: process, connection, supervision."""
+"""The compactor worker of a broker: process, connection, supervision."""

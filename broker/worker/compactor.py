@@ -1,6 +1,6 @@
-"""The compactor, as runs and the broker see it: the supervised worker, or a service of the user's.
+"""The compactor as used by runs and by the broker: the supervised worker, or a user's service.
 
-A run sees `Compactor`; the broker, which starts and stops it, sees `OwnCompactor`.
+A run uses `Compactor`; the broker, which starts and stops it, uses `BrokerCompactor`.
 """
 
 from __future__ import annotations
@@ -25,52 +25,65 @@ OnProgress = Callable[[CompactionProgress], None]
 
 
 class Compactor(Protocol):
-    """The worker, as a run sees it (supervisor.py)."""
+    """The part of a compactor that a run uses (supervisor.py)."""
 
     @property
     def is_disabled(self) -> bool: ...
     def retry_now(self) -> None:
-        """Does not wait out the pause after a failed start."""
+        """Ends the pause after a failed start."""
         ...
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Cancelling the task ends the run in the worker before this raises CancelledError."""
+        """Executes a plan.
+
+        Cancelling the task ends the run in the worker, then raises CancelledError.
+        """
         ...
 
 
-class OwnCompactor(Compactor, Protocol):
-    """As the broker sees it: it comes and goes with the broker, which shows how it is."""
+class BrokerCompactor(Compactor, Protocol):
+    """The part that the broker uses: it lives as long as the broker, which reports its state."""
 
     state: CompactorState
     message: str
-    # How often another worker was started.
+    # The number of restarts of the worker.
     restarts: int
 
     @property
     def pid(self) -> int: ...
     def start(self) -> None:
-        """Returns at once."""
+        """Starts it without waiting."""
         ...
 
     async def stop(self) -> None: ...
     async def known(self) -> None:
-        """Returns when it is known whether it can work here; `message` says what it does then."""
+        """Returns when it is known whether it works on this machine.
+
+        Then `message` describes its state.
+        """
         ...
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """A round of Kafka's cleaner. Cancelling the task ends it in the worker, as in run()."""
+        """Runs one cleaning of a Kafka log.
+
+        Cancelling the task ends it in the worker, as in run().
+        """
         ...
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """What strategies would come to. Cancelling the task ends it."""
+        """Computes what-if results of strategies. Cancelling the task ends it."""
         ...
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Whether one of the user's own can be set. Raises InvalidStrategy, CompactorUnavailable
-        (nobody can tell now).
+        """Checks that a user-defined strategy can be set.
+
+        Raises InvalidStrategy, CompactorUnavailable (it cannot be checked now).
         """
         ...
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """What a strategy of the user's own says of messages. Raises CompactorUnavailable."""
+        """Returns a user-defined strategy's descriptions of messages.
+
+        Raises CompactorUnavailable.
+        """
         ...

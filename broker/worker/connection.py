@@ -2,14 +2,14 @@
 
 However a run ends in the worker, the caller gets an error of storage/errors.py:
 
-* what the worker said in its ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
+* the error in the worker's ErrorInfo: Corruption, MissingFile, DiskFailure, CompactionFailed,
   CompactorUnavailable (it is about to end, and has begun nothing), ...
-* the worker's death in the middle: CompactionFailed, with the phase and the exit code or signal;
-* CANCELLED without more: CompactionCancelled; anything else: CompactionFailed.
+* if the worker dies during the run: CompactionFailed, with the phase and the exit code or signal;
+* CANCELLED without details: CompactionCancelled; anything else: CompactionFailed.
 
-A caller that is cancelled leaves no run behind: the run is cancelled in the worker, and its end
-awaited, so that nothing writes into the run's folder any more. A worker that does not end it in
-time is killed.
+A cancelled caller leaves no run behind: the run is cancelled in the worker, and its end awaited, so
+that nothing writes into the run's folder afterwards. A worker that does not end it in time is
+killed.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
-# As compactor.proto has it.
+# Defined in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
 MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # The worker is next to us, whatever the environment says of proxies.
+    # The worker is local, whatever proxies the environment configures.
     ("grpc.enable_http_proxy", 0),
 )
-# How long a broken call waits to learn that the worker died, and of what, and until all that it
-# started is ended.
+# How long a broken call waits for the worker's death, its cause, and the end of all processes
+# that the worker started.
 _DEATH_SECONDS = 20.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 _RunCall = grpc.aio.UnaryStreamCall[Any, Any]
@@ -71,8 +71,11 @@ _M = TypeVar("_M", Manifest, CleanManifest)
 
 
 class WorkerConnection:
-    """`process` None: a worker that others started. `ended` holds why it is over, once nothing of
-    it is left. `secret`: what the worker asks of those it serves."""
+    """The connection to one worker. `process` None: a worker started elsewhere.
+
+    `ended` gets the reason of its end, once none of its processes is left. `secret`: required by
+    the worker.
+    """
 
     def __init__(
         self,
@@ -88,14 +91,14 @@ class WorkerConnection:
         self._cancel_seconds = cancel_seconds
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Raises CompactionError, StorageError."""
+        """Runs a compaction plan. Raises CompactionError, StorageError."""
         responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
         return await self._outcome(_Call[Manifest](responses, on_progress), plan.run_id)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """A round of Kafka's cleaner. Raises as run()."""
+        """Runs one cleaning of a Kafka log. Raises like run()."""
         responses = self._stub.Clean(CleanRequest(plan=plan), metadata=self._metadata)
-        return await self._outcome(_Call[CleanManifest](responses, _not_told), plan.run_id)
+        return await self._outcome(_Call[CleanManifest](responses, _ignore_progress), plan.run_id)
 
     async def _outcome(self, call: _Call[_M], run_id: str) -> _M:
         reading = asyncio.create_task(call.read())
@@ -110,8 +113,10 @@ class WorkerConnection:
             await asyncio.gather(reading, return_exceptions=True)
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Cancelling the caller's task ends it in the worker. Raises CompactionError, StorageError,
-        InvalidRequest."""
+        """Runs a what-if analysis; cancelling the caller's task ends it in the worker.
+
+        Raises CompactionError, StorageError, InvalidRequest.
+        """
         try:
             response = await self._stub.Analyze(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -120,16 +125,19 @@ class WorkerConnection:
         return found
 
     async def cancel(self, run_id: str) -> bool:
-        """Whether the worker knows the run; its Run call ends soon. Raises grpc.RpcError."""
-        asked = CancelRequest(run_id=run_id)
-        return bool((await self._stub.Cancel(asked, metadata=self._metadata)).found)
+        """Cancels a run, whose call ends soon; returns whether the worker knows it.
+
+        Raises grpc.RpcError.
+        """
+        request = CancelRequest(run_id=run_id)
+        return bool((await self._stub.Cancel(request, metadata=self._metadata)).found)
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Raises InvalidStrategy, CompactorUnavailable."""
-        asked = CheckStrategyRequest(strategy=strategy)
+        """Checks a user-defined strategy. Raises InvalidStrategy, CompactorUnavailable."""
+        request = CheckStrategyRequest(strategy=strategy)
         try:
-            # NOTE: its port listens before Spark is up, and a worker elsewhere may come yet.
-            await self._stub.CheckStrategy(asked, metadata=self._metadata, wait_for_ready=True)
+            # NOTE: its port listens before Spark is up, and a remote worker may start later.
+            await self._stub.CheckStrategy(request, metadata=self._metadata, wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
             named = error_from_rpc(error)
             if isinstance(named, InvalidRequest):
@@ -137,13 +145,13 @@ class WorkerConnection:
             raise CompactorUnavailable(named.message) from error
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """Raises CompactorUnavailable."""
+        """Returns a user-defined strategy's descriptions. Raises CompactorUnavailable."""
         try:
             answer = await self._stub.TellChoices(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             raise CompactorUnavailable(error_from_rpc(error).message) from error
-        told: TellChoicesResponse = answer
-        return told
+        choices: TellChoicesResponse = answer
+        return choices
 
     async def _done_or_ended(self, reading: asyncio.Task[Any]) -> None:
         either: set[asyncio.Future[Any]] = {reading, self.ended}
@@ -157,7 +165,7 @@ class WorkerConnection:
             if not isinstance(error, grpc.aio.AioRpcError):
                 raise error
             named = _mapped(error, call.stage)
-            # UNAVAILABLE without a name is gRPC's word for a connection that broke.
+            # UNAVAILABLE without a name is gRPC's code for a broken connection.
             is_broken = error.code() == grpc.StatusCode.UNAVAILABLE
             if not is_broken or isinstance(named, CompactorUnavailable):
                 raise named
@@ -171,8 +179,8 @@ class WorkerConnection:
 
     async def _abandon(self, run_id: str, reading: asyncio.Task[Any]) -> None:
         ending = asyncio.create_task(self._end_in_worker(run_id, reading))
-        # NOTE: in a task that is being cancelled asyncio.timeout() takes its end for that, in the
-        # first releases of Python 3.11.
+        # NOTE: in a task that is being cancelled, asyncio.timeout() mistakes the cancellation for
+        # its timeout, in the first releases of Python 3.11.
         await asyncio.wait({ending}, timeout=self._cancel_seconds)
         has_ended = ending.done() and ending.exception() is None
         ending.cancel()
@@ -188,11 +196,11 @@ class WorkerConnection:
 
 
 class _Call(Generic[_M]):
-    """A Run or Clean call being read; knows how far it came."""
+    """A Run or Clean call being read, and its stage."""
 
     def __init__(self, responses: _RunCall, on_progress: OnProgress) -> None:
         self.stage = "start"
-        # The worker answers as soon as it has taken the run.
+        # The worker answers as soon as it has accepted the run.
         self.has_begun = False
         self._responses, self._on_progress = responses, on_progress
 
@@ -207,8 +215,8 @@ class _Call(Generic[_M]):
         raise CompactionFailed(self.stage, "the worker ended the run without a manifest")
 
 
-def _not_told(progress: CompactionProgress) -> None:
-    """Nobody asks how far a round is."""
+def _ignore_progress(progress: CompactionProgress) -> None:
+    """Ignores the progress of a cleaning."""
 
 
 def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:

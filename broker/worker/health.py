@@ -1,4 +1,4 @@
-"""A worker's health, as grpc.health.v1 tells it: followed until it cannot be any more."""
+"""A worker's health as reported by grpc.health.v1, observer until the stream ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SERVICE = "ledgerfold.v1.CompactorService"
 STOPPED = "it stopped serving"
 
 
-class Followed(Protocol):
-    """Who is told of it."""
+class HealthObserver(Protocol):
+    """The receiver of health changes."""
 
     def warming_up(self) -> None: ...
     def became_ready(self) -> None: ...
@@ -25,10 +25,12 @@ async def follow_health(
     channel: grpc.aio.Channel,
     warm_seconds: float,
     leave_seconds: float,
-    followed: Followed,
+    observer: HealthObserver,
 ) -> str:
-    """Why it ended. `warm_seconds`: until it serves. `leave_seconds`: from when it stopped serving,
-    for what the worker still has to say over its connection.
+    """Follows a worker's health; returns why it ended.
+
+    `warm_seconds`: the limit until it serves. `leave_seconds`: the limit from when it stopped
+    serving, for the worker's last answers on its connection.
     """
     stub: Any = HealthStub(channel)
     has_served = has_stopped = False
@@ -38,17 +40,17 @@ async def follow_health(
                 if response.status == HealthCheckResponse.SERVING:
                     deadline.reschedule(None)
                     has_served, has_stopped = True, False
-                    followed.became_ready()
+                    observer.became_ready()
                 elif not has_served:
-                    followed.warming_up()
+                    observer.warming_up()
                 elif not has_stopped:
                     deadline.reschedule(asyncio.get_running_loop().time() + leave_seconds)
                     has_stopped = True
-                    followed.stopped_serving()
+                    observer.stopped_serving()
     except TimeoutError:
         why = f"it was not ready within {warm_seconds:g} s"
     except grpc.RpcError as error:
-        why = f"its health cannot be asked for: {error.details()}"
+        why = f"its health check failed: {error.details()}"
     else:
         why = "its health stream ended"
     return STOPPED if has_stopped else why

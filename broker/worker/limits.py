@@ -1,4 +1,4 @@
-"""How long a worker's supervisor waits: for what a worker does, and between two of them."""
+"""The supervisor's time limits for a worker's actions, and its pauses between workers."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ HEALTHY_MS = 60_000
 
 @dataclass(frozen=True)
 class SupervisorLimits:
-    """How long to wait, in seconds."""
+    """Time limits in seconds."""
 
-    # A run, for a worker that is ready.
+    # For a run to get a ready worker.
     ready: float = 120.0
-    # For a new process to say where it listens.
+    # For a new process to report its port.
     listening: float = 60.0
     # For Spark to be warm after that.
     warm: float = 300.0
-    # For a worker, and for what it says of a strategy that is being set.
+    # For a worker, and its check of a strategy that is being set.
     check: float = 25.0
     # For a worker to end a cancelled run, before it is killed.
     cancel: float = 10.0
     # Between SIGTERM and SIGKILL.
     stop: float = 5.0
-    # For a worker that stopped serving to end: its runs are ended first.
+    # For a worker that stopped serving to end its runs, then itself.
     leave: float = 20.0
 
 
 def pause_after_ms(previous_ms: int, healthy_ms: int) -> int:
-    """The pause before the next start. `healthy_ms`: how long the worker that died was ready."""
+    """Returns the pause before the next start. `healthy_ms`: how long the last worker was ready."""
     if previous_ms == 0 or healthy_ms >= HEALTHY_MS:
         return PAUSE_MIN_MS
     return min(previous_ms * 2, PAUSE_MAX_MS)

@@ -1,14 +1,14 @@
-"""The compactor as a child process: started, listened to, ended.
+"""The compactor as a child process: start, output, end.
 
-* Its standard input is a pipe that stays open and carries nothing: the worker ends when it closes,
-  so it does not outlive a broker that was killed.
-* Its standard output brings JSON lines: {"event":"listening","port":N,"pid":P}, or
-  {"event":"unavailable","message":"..."} before it ends with code 3. Other lines are passed over.
-* Its standard error goes to a new file at each start: an older worker goes on with the old one.
-* It leads a process group of its own: Ctrl-C at the terminal reaches only the broker, which decides
-  when the worker goes.
-* Its token is in its environment, and in that of all it starts, which so can be ended with it
-  (remains.py).
+* Its standard input is a pipe that stays open and carries no data: the worker ends when it closes,
+  so it does not outlive a killed broker.
+* Its standard output has JSON lines: {"event":"listening","port":N,"pid":P}, or
+  {"event":"unavailable","message":"..."} before it ends with code 3. Other lines are ignored.
+* Its standard error goes to a new file at each start: an older worker keeps the old one.
+* It leads its own process group: Ctrl-C at the terminal reaches only the broker, which decides when
+  the worker ends.
+* Its token is in its environment, and in that of all processes it starts, so that they can be ended
+  with it (remains.py).
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class WorkerProcess:
     async def start(
         cls, command: Sequence[str], log_path: Path, token: str, environment: Mapping[str, str]
     ) -> WorkerProcess:
-        """`environment` is added to ours. Raises OSError."""
-        # NOTE: pipes of our own, because asyncio's Process.wait() also waits until every holder of
-        # its pipes is gone (before CPython 3.12.4), and the worker's JVM inherits them.
+        """Starts a worker. `environment` is added to this process's. Raises OSError."""
+        # NOTE: explicit pipes, because asyncio's Process.wait() also waits until every holder of
+        # its pipes has ended (before CPython 3.12.4), and the worker's JVM inherits them.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(log_path)
         log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -102,18 +102,18 @@ class WorkerProcess:
         return cls(process, token, stdin_write, output)
 
     async def listening(self, timeout_seconds: float) -> str | None:
-        """Its address, once it listens. None when it ended, or said nothing in time."""
+        """Returns its address once it listens; None if it ended, or did not report it in time."""
         waiting = {self._port, self.exited}
         await asyncio.wait(waiting, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         return f"127.0.0.1:{self._port.result()}" if self._port.done() else None
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether it ended saying that it cannot work here."""
+        """Returns whether it ended with the report that it cannot work on this machine."""
         return bool(self.unavailable_message) or self._process.returncode == EXIT_UNAVAILABLE
 
     def describe_exit(self) -> str:
-        """ "exit code 1", "signal SIGKILL"; or that it still runs."""
+        """Returns "exit code 1", "signal SIGKILL", or "still running"."""
         code = self._process.returncode
         if code is None:
             return "still running"
@@ -125,7 +125,7 @@ class WorkerProcess:
             return f"signal {-code}"
 
     async def stop(self, grace_seconds: float) -> None:
-        """Asks it to end (closes its input, SIGTERM), then kills it and what it started."""
+        """Asks it to end (closes its input, SIGTERM), then kills it and its child processes."""
         if self._is_stopped:
             return
         self._is_stopped = True
@@ -138,26 +138,28 @@ class WorkerProcess:
                     self._process.terminate()
                 await asyncio.wait({self.exited}, timeout=grace_seconds)
         finally:
-            # Also when the caller is cancelled while it waits.
+            # Also if the caller is cancelled during the wait.
             await self.kill()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def kill(self) -> None:
-        """SIGKILL for it and all that it started; returns when they are gone: nothing of them
-        writes any more (but see remains.py for where and how long)."""
+        """Kills it and all processes it started, and waits until they have ended.
+
+        None of them writes afterwards (see remains.py for the limits of that).
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         await asyncio.wait({self.exited})
         if not await asyncio.to_thread(end_processes, self._token):
-            _log.error("What compactor %d started does not end", self.pid)
+            _log.error("Processes started by compactor %d do not end", self.pid)
 
     async def _read_output(self, output: asyncio.StreamReader) -> None:
         while True:
             try:
                 line = await output.readline()
             except ValueError:
-                # Longer than _LINE_BYTES_MAX: none of ours.
+                # Longer than _LINE_BYTES_MAX: not an event.
                 continue
             if not line:
                 return

@@ -1,13 +1,13 @@
-"""A compaction service of the user's own in the worker's place (ledgerfold/compaction_service.py).
+"""A user's compaction service in place of the worker (ledgerfold/compaction_service.py).
 
-It is foreign code in the broker's process, so it gets a thread with an event loop of its own, its
-errors are told, its answers looked at, and its ends not waited for without a bound. What it writes
-is verified as a worker's is (commit.py).
+It is foreign code in the broker's process: it runs in its own thread and event loop, its errors are
+reported, its results checked, and waits for it are bounded. Its output is verified like a worker's
+(commit.py).
 
-    >>> load_service("fractions:Fraction")
-    Traceback (most recent call last):
-      ...
-    ledgerfold.storage.errors.InvalidRequest: --compaction-service fractions:Fraction: ...
+  >>> load_service("fractions:Fraction")
+  Traceback (most recent call last):
+    ...
+  ledgerfold.storage.errors.InvalidRequest: --compaction-service fractions:Fraction: ...
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def load_service(name: str) -> CompactionService:
     """Calls the factory "module:Factory". Raises InvalidRequest."""
     module_name, _, attribute = name.partition(":")
     if not (module_name and attribute):
-        raise _refused(name, "write it as module:Factory, or as Pulsar's name of a factory")
+        raise _refused(name, "use module:Factory, or Pulsar's name of a factory")
     try:
         module: Any = importlib.import_module(module_name)
         factory = reduce(getattr, attribute.split("."), module)
         service: CompactionService = factory()
-    except Exception as error:  # a person's code: it may raise anything
-        raise _refused(name, f"it cannot be made ({_said(error)})") from error
+    except Exception as error:  # user code: it may raise anything
+        raise _refused(name, f"it cannot be created ({_error_text(error)})") from error
     for method in ("run", "close"):
         if not asyncio.iscoroutinefunction(getattr(service, method, None)):
             kind = type(service).__name__
-            raise _refused(name, f"what it makes, {kind}, has no `async def {method}`")
+            raise _refused(name, f"its result, {kind}, has no `async def {method}`")
     return service
 
 
@@ -77,13 +77,13 @@ def _refused(name: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"--compaction-service {name}: {why}.")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]:.300}" if lines else type(error).__name__
 
 
 class _Call:
-    """A coroutine of the service, on the service's loop; known on the broker's."""
+    """A coroutine on the service's loop that can be observed from the broker's."""
 
     def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -97,12 +97,15 @@ class _Call:
         self._task.add_done_callback(lambda _: self._done.set_result(None))
 
     async def ended(self, timeout_seconds: float | None = None) -> bool:
-        """Whether it has, after that time at most. Cancelling the caller does not cancel it."""
+        """Returns whether it has ended, after the timeout at most.
+
+        Cancelling the caller has no effect.
+        """
         await asyncio.wait({asyncio.wrap_future(self._done)}, timeout=timeout_seconds)
         return self._done.done()
 
     def cancel(self) -> None:
-        """It is asked to end."""
+        """Requests its cancellation."""
         self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
 
     @property
@@ -111,7 +114,7 @@ class _Call:
 
     @property
     def error(self) -> BaseException | None:
-        """Of one that has ended, and was not cancelled."""
+        """The error of an ended call that was not cancelled."""
         assert self._task is not None
         return self._task.exception()
 
@@ -122,7 +125,7 @@ class _Call:
 
 
 class ServiceCompactor:
-    """As the supervisor (supervisor.py) to the broker. `name`: as the option has it."""
+    """An `BrokerCompactor` backed by a service. `name`: the option's value."""
 
     restarts = 0
     pid = 0
@@ -134,7 +137,7 @@ class ServiceCompactor:
         self.message = ""
         self._name, self._service, self._end_seconds = name, service, end_seconds
         self._loop = asyncio.new_event_loop()
-        # NOTE: a daemon, so that what never ends does not keep the process.
+        # NOTE: a daemon thread, so that a hanging service does not keep the process.
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
 
     @property
@@ -142,35 +145,35 @@ class ServiceCompactor:
         return self.state == COMPACTOR_STATE_DISABLED
 
     def start(self) -> None:
-        """Its thread; the service was made before the broker."""
+        """Starts its thread; the service was created before the broker."""
         self._thread.start()
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
         """Raises CompactorUnavailable."""
-        raise CompactorUnavailable(f"{self._name} tells nothing of what strategies say.")
+        raise CompactorUnavailable(f"{self._name} cannot describe a strategy's choices.")
 
     async def known(self) -> None:
-        """It is there."""
+        """Returns at once: the service always works on this machine."""
 
     def retry_now(self) -> None:
-        """It is never away for a while."""
+        """Does nothing: there is no pause."""
 
     async def stop(self) -> None:
-        """Whatever it does: the broker goes on to stop."""
+        """Closes the service, within the time limit: the broker continues to stop."""
         self.state, self.message = COMPACTOR_STATE_DISABLED, "The broker is stopping."
         closing = _Call(self._service.close(), self._loop)
         if not await closing.ended(self._end_seconds):
             _log.error("%s did not close within %g s", self._name, self._end_seconds)
             return
         if not closing.is_cancelled and (error := closing.error) is not None:
-            _log.error("%s was not closed: %s", self._name, _said(error), exc_info=error)
+            _log.error("%s was not closed: %s", self._name, _error_text(error), exc_info=error)
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join, self._end_seconds)
         if not self._thread.is_alive():
             self._loop.close()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Raises InvalidStrategy, CompactorUnavailable."""
+        """Checks a strategy. Raises InvalidStrategy, CompactorUnavailable."""
         check: Any = getattr(self._service, "check_strategy", None)
         if check is None:
             raise InvalidStrategy(strategy.name, f"{self._name} checks no strategies")
@@ -185,10 +188,10 @@ class ServiceCompactor:
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
-            raise InvalidStrategy(strategy.name, f"{self._name} says {_said(error)}") from error
+            raise InvalidStrategy(strategy.name, f"{self._name}: {_error_text(error)}") from error
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """Raises CompactorUnavailable: a service carries out plans of Pulsar topics alone."""
+        """Raises CompactorUnavailable: a service executes plans of Pulsar topics only."""
         raise CompactorUnavailable(
             "A compaction service cleans no Kafka topics: start the broker without "
             "--compaction-service for those."
@@ -196,15 +199,13 @@ class ServiceCompactor:
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
         """Raises NotAllowed."""
-        raise NotAllowed(
-            f"What strategies would come to, only Spark's worker tells, not {self._name}."
-        )
+        raise NotAllowed(f"Only the Spark worker can run a what-if analysis, not {self._name}.")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Raises CompactionFailed, and what of our own errors the service raises.
+        """Runs a plan. Raises CompactionFailed, and Ledgerfold errors that the service raises.
 
-        Cancelled, it ends the service's run first. One that goes on all the same gets no other:
-        it may write at any time.
+        If cancelled, it ends the service's run first. A service whose run continues nevertheless
+        gets no other: it may write at any time.
         """
         if self.state == COMPACTOR_STATE_UNAVAILABLE:
             raise CompactorUnavailable(self.message)
@@ -233,13 +234,15 @@ class ServiceCompactor:
 
     def _manifest(self, running: _Call) -> Manifest:
         if running.is_cancelled:
-            raise CompactionFailed(self._name, "it cancelled the run by itself")
+            raise CompactionFailed(self._name, "it cancelled the run")
         error = running.error
         if isinstance(error, LedgerfoldError):
             raise error
         if error is not None:
-            raise CompactionFailed(self._name, _said(error)) from error
+            raise CompactionFailed(self._name, _error_text(error)) from error
         manifest = running.result
         if not isinstance(manifest, Manifest):
-            raise CompactionFailed(self._name, f"it gave {type(manifest).__name__}, not a Manifest")
+            raise CompactionFailed(
+                self._name, f"it returned {type(manifest).__name__}, not a Manifest"
+            )
         return manifest

@@ -1,25 +1,25 @@
-"""Keeps a compactor worker at hand.
+"""The supervision of a compactor worker: it is restarted whenever it ends.
 
-The worker is a process of our own (`--compactor local`), or one that runs elsewhere (its address).
-The broker never waits for it: it serves while Spark starts, and when there is no Spark at all.
+The worker is a child process (`--compactor local`), or one that runs elsewhere (its address). The
+broker never waits for it: it serves while Spark starts, and without any Spark.
 
-States (admin.proto, CompactorState) and what moves them:
+States (admin.proto, CompactorState) and their transitions:
 
-    STARTING     no worker was ready yet      -> READY | RESTARTING | UNAVAILABLE
-    READY        its health says SERVING      -> RESTARTING (it died, or stopped serving: its JVM
-                 died, say. Its runs still tell how they ended)
-    RESTARTING   it died; starting again after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
-                 healthy minute               -> READY | RESTARTING | UNAVAILABLE
-    UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); tried again
-                 each 30 s and at the next admin trigger   -> STARTING
-    DISABLED     `--compactor off`
+  STARTING     no worker was ready yet        -> READY | RESTARTING | UNAVAILABLE
+  READY        its health is SERVING          -> RESTARTING (it died, or stopped serving, for
+               example because its JVM died; its runs still report how they ended)
+  RESTARTING   it died; restarting after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
+               healthy minute                 -> READY | RESTARTING | UNAVAILABLE
+  UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); retried
+               every 30 s and at the next admin trigger     -> STARTING
+  DISABLED     `--compactor off`
 
 Health is grpc.health.v1 (health.py).
 
-A worker takes plans only from those who know its secret: one made up for a process of our own, and
+A worker accepts plans only with its secret: a generated one for a child process, and
 LEDGERFOLD_COMPACTOR_SECRET of the broker's environment for one that runs elsewhere. Each worker has
-a scratch folder of its own, and a run ends only when nothing of its worker is left
-(remains.py): no two ever meet.
+its own scratch folder, and a run ends only when no process of its worker is left (remains.py): two
+workers never overlap.
 """
 
 from __future__ import annotations
@@ -80,21 +80,21 @@ _NO_PYSPARK = (
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
 WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
-_UNCHECKED = "Strategy {!r} is none of Ledgerfold's: a compactor tries it before it is set. {}"
+_UNCHECKED = "Strategy {!r} is user-defined: a compactor must check it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
 _T = TypeVar("_T")
 
 
 class Ending(NamedTuple):
-    """Why a worker is over. `is_hopeless`: trying again soon does not help."""
+    """The reason a worker ended. `is_hopeless`: an early retry would fail again."""
 
     why: str
     is_hopeless: bool = False
 
 
 class CompactorSupervisor:
-    """One per broker. `command` replaces the real worker in tests.
+    """The supervisor of one broker's worker. `command` replaces the real worker in tests.
 
     `clock_ms` measures how long a worker was healthy; its zero does not matter.
     """
@@ -110,7 +110,7 @@ class CompactorSupervisor:
     ) -> None:
         self.state: CompactorState = COMPACTOR_STATE_STARTING
         self.message = ""
-        # How often a worker ended and another one was started.
+        # The number of restarts.
         self.restarts = 0
         self._settings, self._sleep = settings, sleep
         self._clock_ms = clock_ms or _monotonic_ms
@@ -133,11 +133,11 @@ class CompactorSupervisor:
 
     @property
     def pid(self) -> int:
-        """Of a worker that this broker started; 0 when there is none."""
+        """The pid of a worker that this broker started; 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Returns at once."""
+        """Starts supervision without waiting."""
         if not self.is_disabled:
             self._task = asyncio.create_task(self._supervise())
 
@@ -156,16 +156,16 @@ class CompactorSupervisor:
         self._retry.set()
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Runs a plan in the worker, waiting for it to be ready first.
+        """Runs a plan in the worker, after waiting for it to be ready.
 
-        Raises CompactorUnavailable, CompactionFailed (also when the worker dies),
+        Raises CompactorUnavailable, CompactionFailed (also if the worker dies),
         CompactionCancelled, StorageError. Cancelling the caller's task first ends the run in the
         worker.
         """
         return await self._in_worker(lambda connection: connection.run(plan, on_progress))
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """A round of Kafka's cleaner, as run()."""
+        """Runs one cleaning of a Kafka log; see run()."""
         return await self._in_worker(lambda connection: connection.clean(plan))
 
     async def _in_worker(self, work: Callable[[WorkerConnection], Awaitable[_T]]) -> _T:
@@ -173,27 +173,33 @@ class CompactorSupervisor:
         try:
             return await work(connection)
         except CompactorUnavailable:
-            # It ended, or is about to, and has begun nothing: the next worker takes the plan.
+            # It has ended or is about to, and has begun nothing: the next worker gets the plan.
             if not await self._is_over(connection):
                 raise
         return await work(await self._ready_connection())
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """As `run`, and raises InvalidRequest, too."""
+        """Runs a what-if analysis; see run(). Also raises InvalidRequest."""
         return await (await self._ready_connection()).analyze(request)
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Spark need not be up for it. Raises InvalidStrategy, CompactorUnavailable."""
+        """Checks a user-defined strategy, before Spark is ready if need be.
+
+        Raises InvalidStrategy, CompactorUnavailable.
+        """
         try:
             async with asyncio.timeout(self._limits.check):
                 await (await self._any_connection()).check_strategy(strategy)
         except (TimeoutError, CompactorUnavailable) as error:
-            late = f"It has not done so within {self._limits.check:g} s. {self.message}"
+            late = f"No check within {self._limits.check:g} s. {self.message}"
             why = late if isinstance(error, TimeoutError) else str(error)
             raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """Spark need not be up for it. Raises CompactorUnavailable."""
+        """Returns a user-defined strategy's descriptions, before Spark is ready if need be.
+
+        Raises CompactorUnavailable.
+        """
         try:
             async with asyncio.timeout(self._limits.check):
                 return await (await self._any_connection()).tell_choices(request)
@@ -201,31 +207,34 @@ class CompactorSupervisor:
             raise CompactorUnavailable(self.message or "It did not answer in time.") from None
 
     async def _any_connection(self) -> WorkerConnection:
-        """Whether or not it is ready for runs."""
+        """Returns a connection to a worker that may not be ready for runs."""
         while self._connection is None:
             await self._next_state()
         return self._connection
 
     async def _next_state(self) -> None:
-        """Raises CompactorUnavailable: no worker is coming."""
+        """Waits for a state change. Raises CompactorUnavailable if no worker will start."""
         if self.state in (COMPACTOR_STATE_UNAVAILABLE, COMPACTOR_STATE_DISABLED):
             raise CompactorUnavailable(self.message)
         await self._changed.wait()
 
     async def _is_over(self, connection: WorkerConnection) -> bool:
-        """Whether it ends within a worker's time to stop."""
+        """Returns whether the connection ends within a worker's time to stop."""
         timeout_seconds = self._limits.cancel + self._limits.stop
         await asyncio.wait({connection.ended}, timeout=timeout_seconds)
         return connection.ended.done()
 
     async def known(self) -> None:
-        """Returns when it is not to be found out any more whether it can work here."""
+        """Returns once it is known whether a worker can run on this machine."""
         starting = (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING)
         while self.state in starting and not self._is_warming_up:
             await self._changed.wait()
 
     async def wait_ready(self) -> None:
-        """Raises CompactorUnavailable: it cannot work here, or it is not ready in time."""
+        """Waits for a ready worker.
+
+        Raises CompactorUnavailable if none can run or is ready in time.
+        """
         await self._ready_connection()
 
     async def _ready_connection(self) -> WorkerConnection:
@@ -239,7 +248,7 @@ class CompactorSupervisor:
                 f"The compactor was not ready within {self._limits.ready:g} s. {self.message}"
             ) from None
 
-    # One worker after the other
+    # The supervision loop
 
     async def _supervise(self) -> None:
         pause_ms = 0
@@ -261,7 +270,7 @@ class CompactorSupervisor:
                 self.restarts += 1
 
     async def _life(self) -> Ending:
-        """One worker, from its start to its end."""
+        """Runs one worker, from its start to its end."""
         if self._settings.compactor != "local":
             secret = os.environ.get(SECRET_VARIABLE, "")
             if not secret:
@@ -292,7 +301,7 @@ class CompactorSupervisor:
         self._process = process
         try:
             address = await process.listening(self._limits.listening)
-            ending = Ending("it did not say where it listens")
+            ending = Ending("it did not report its port")
             if address is not None:
                 ending = await self._serve(address, process, secret)
         finally:
@@ -303,7 +312,7 @@ class CompactorSupervisor:
         return ending
 
     async def _serve(self, address: str, process: WorkerProcess | None, secret: str) -> Ending:
-        """Until its process or its health stream ends. A process of ours is gone afterwards."""
+        """Serves runs until the process or its health stream ends; a child process is ended."""
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
@@ -323,7 +332,7 @@ class CompactorSupervisor:
     async def _close(
         self, connection: WorkerConnection, watching: asyncio.Task[str], why: str
     ) -> None:
-        """Ends the worker first: a run that learns of its end removes what the worker wrote."""
+        """Ends the worker first: a run that learns of its end removes the worker's files."""
         if self.state == COMPACTOR_STATE_READY:
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {why}.")
         try:
@@ -336,16 +345,16 @@ class CompactorSupervisor:
 
     async def _why_ended(self, watching: asyncio.Task[str], process: WorkerProcess | None) -> str:
         if process is not None:
-            # A worker that dies loses its connections a moment before its exit is known.
+            # A dying worker loses its connections a moment before its exit is known.
             await asyncio.wait({process.exited}, timeout=1.0)
             if process.exited.done():
                 return process.describe_exit()
         return watching.result()
 
-    # As health.py tells it
+    # Called by health.py
 
     def warming_up(self) -> None:
-        """It has found what it needs, and Spark starts."""
+        """Notes that the worker has found its dependencies, and Spark is starting."""
         self._is_warming_up = True
         self._set(self.state, WARMING_UP)
 
@@ -357,7 +366,7 @@ class CompactorSupervisor:
         self._set(COMPACTOR_STATE_READY, "")
 
     def stopped_serving(self) -> None:
-        # The connection stays, for what its runs end with.
+        # The connection stays open for the results of its runs.
         self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
     def _set(self, state: CompactorState, message: str) -> None:
@@ -365,7 +374,7 @@ class CompactorSupervisor:
         self._wake()
 
     def _wake(self) -> None:
-        """Those who wait for a state, or for a worker."""
+        """Wakes tasks that wait for a state or for a worker."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -82,7 +82,7 @@ def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) ->
     [
         ("Raising", f"Compaction failed at {SERVICES}:Raising: KeyError: 'no such thing'"),
         ("Confused", "is missing or has not the recorded size"),
-        ("Strange", "it gave dict, not a Manifest"),
+        ("Strange", "it returned dict, not a Manifest"),
     ],
 )
 def test_one_that_goes_wrong_fails_its_run(
@@ -114,9 +114,9 @@ def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBrok
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((f"{SERVICES}:Copying", "--compactor", "off"), "leave out --compactor off"),
-        (("nowhere:Copying",), "nowhere:Copying: it cannot be made (ModuleNotFoundError"),
-        ((f"{SERVICES}:NoService",), "what it makes, NoService, has no `async def run`"),
+        ((f"{SERVICES}:Copying", "--compactor", "off"), "omit --compactor off"),
+        (("nowhere:Copying",), "nowhere:Copying: it cannot be created (ModuleNotFoundError"),
+        ((f"{SERVICES}:NoService",), "its result, NoService, has no `async def run`"),
     ],
 )
 def test_one_that_cannot_be_had_ends_the_start(

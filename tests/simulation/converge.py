@@ -100,7 +100,7 @@ async def _until(world: World, condition: Callable[[], bool], what: str) -> None
 
 def _is_compacting(world: World) -> bool:
     broker = world.broker
-    return broker is None or any(map(broker.compaction.is_on_its_way, world.oracle.topics))
+    return broker is None or any(map(broker.compaction.has_run, world.oracle.topics))
 
 
 def _is_quiet(world: World) -> bool:

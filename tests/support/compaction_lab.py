@@ -123,8 +123,8 @@ class CountedLog:
     def last_published(self) -> Position:
         return self.last_position()
 
-    def entries_between(self, after: Position, upto: Position) -> int:
-        return max(0, upto.entry_id - max(after.entry_id, -1)) if after < upto else 0
+    def entries_between(self, after: Position, through: Position) -> int:
+        return max(0, through.entry_id - max(after.entry_id, -1)) if after < through else 0
 
 
 @dataclass

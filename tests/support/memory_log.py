@@ -128,8 +128,8 @@ class MemoryLog:
     def previous_position(self, position: Position) -> Position:
         return Position(position.ledger_id, position.entry_id - 1)
 
-    def entries_between(self, after: Position, upto: Position) -> int:
-        return sum(after < each.header.position <= upto for each in self.raw)
+    def entries_between(self, after: Position, through: Position) -> int:
+        return sum(after < each.header.position <= through for each in self.raw)
 
     def ledger_sums(self) -> LedgerSums:
         def of(ledger_id: int) -> tuple[int, int, int]:
@@ -145,7 +145,7 @@ class MemoryLog:
     def ledger_ids(self) -> Sequence[int]:
         return self.ledgers
 
-    def is_gone(self, position: Position) -> bool:
+    def is_deleted(self, position: Position) -> bool:
         return position.ledger_id not in self.ledgers
 
     async def resolve_start(

@@ -85,8 +85,8 @@ def test_a_run_ends_though_its_record_cannot_be_written(failure: Exception) -> N
         lab.pairs.failure = failure
         await lab.scheduler.fence(queued.name)
         await lab.scheduler.fence(topic.name)
-        assert not lab.scheduler.is_on_its_way(topic.name)
-        assert not lab.scheduler.is_on_its_way(queued.name)
+        assert not lab.scheduler.has_run(topic.name)
+        assert not lab.scheduler.has_run(queued.name)
         lab.pairs.failure = None
         assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
 
@@ -114,7 +114,7 @@ def test_a_run_ends_with_its_task(step: str) -> None:
         async with asyncio.timeout(5):
             await lab.scheduler.ended(topic.name)
         assert lab.run_of(topic, 1).state == RUN_STATE_ERROR
-        assert not lab.scheduler.is_on_its_way(topic.name)
+        assert not lab.scheduler.has_run(topic.name)
         topic.snapshot_failure = topic.commit_failure = lab.store.failure = None
         assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
 

@@ -33,10 +33,10 @@ PLAN = CompactionPlan(run_id="t#1")
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("Copying", "write it as module:Factory"),
+        ("Copying", "use module:Factory"),
         ("nowhere:Copying", "ModuleNotFoundError: No module named 'nowhere'"),
         ("tests.support.memory_service:Gone", "has no attribute 'Gone'"),
-        ("tests.support.memory_service:Broken", r"cannot be made \(RuntimeError: no licence\)"),
+        ("tests.support.memory_service:Broken", r"cannot be created \(RuntimeError: no licence\)"),
         ("tests.support.memory_service:NoService", "NoService, has no `async def run`"),
     ],
 )
@@ -63,7 +63,9 @@ def test_what_is_no_manifest() -> None:
 
     async def main() -> None:
         async with serving("m:Strange", Strange()) as compactor:
-            with pytest.raises(CompactionFailed, match="at m:Strange: it gave dict, not a Mani"):
+            with pytest.raises(
+                CompactionFailed, match="at m:Strange: it returned dict, not a Mani"
+            ):
                 await compactor.run(PLAN, lambda _: None)
 
     asyncio.run(main())
@@ -122,7 +124,7 @@ def test_whether_strategies_can_be_set() -> None:
         one, other = (CompactionStrategy(name=f"known:{name}") for name in ("One", "Other"))
         async with serving("m:Knowing", Knowing()) as compactor:
             await compactor.check_strategy(one)
-            with pytest.raises(InvalidStrategy, match="says LookupError: never heard of it"):
+            with pytest.raises(InvalidStrategy, match="LookupError: never heard of it"):
                 await compactor.check_strategy(other)
         async with serving("m:Copying", Copying()) as compactor:
             with pytest.raises(InvalidStrategy, match="m:Copying checks no strategies"):

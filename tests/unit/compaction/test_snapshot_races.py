@@ -169,7 +169,7 @@ def test_a_run_of_an_earlier_load_commits_nothing() -> None:
         assert snapshot is not None
         await topic.stored.change(edit)
         run, manifest = RunRecord(ledger_id=77), Manifest(ledger_id=77)
-        with pytest.raises(CompactionFenced, match="loaded anew"):
+        with pytest.raises(CompactionFenced, match="was reloaded"):
             await topic.commit_compaction(run, manifest, snapshot)
 
     race.lab.run(scenario())

@@ -561,7 +561,7 @@ def test_a_check_that_takes_too_long(tmp_path: Path) -> None:
         async with supervised(tmp_path, "serve", limits=limits) as supervisor:
             await supervisor.wait_ready()
             with pytest.raises(
-                CompactorUnavailable, match=r"'fake:Slow' is none of Ledgerfold's: .* within 0\.3 s"
+                CompactorUnavailable, match=r"'fake:Slow' is user-defined: .* within 0\.3 s"
             ):
                 await supervisor.check_strategy(own("Slow"))
 
@@ -577,7 +577,7 @@ def test_a_check_without_a_worker(tmp_path: Path, compactor: str, argument: str,
 
     async def body() -> None:
         async with supervised(tmp_path, argument, compactor=compactor) as supervisor:
-            with pytest.raises(CompactorUnavailable, match=f"'fake:Good' is none of .* {why}"):
+            with pytest.raises(CompactorUnavailable, match=f"'fake:Good' is user-defined.* {why}"):
                 await supervisor.check_strategy(own("Good"))
 
     asyncio.run(body())

@@ -35,7 +35,7 @@ TOPIC = "persistent://public/default/t"
         (1000, Situation(1000), "not above"),  # THR-05
         (999, Situation(1000), "above"),
         (1, Situation(0), "not above"),
-        (1, Situation(10, is_on_its_way=True), "a run is on its way"),  # THR-07
+        (1, Situation(10, has_run=True), "a run is in progress"),  # THR-07
         (1, Situation(10, is_compactor_off=True), "the compactor is off"),
         (1, Situation(10, failures=1, failed_ms=5 * MINUTE_MS), "waits after 1 failed runs"),
         # One failure at minute 4: two intervals are over at minute 6.

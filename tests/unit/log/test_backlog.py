@@ -31,7 +31,7 @@ def test_sums_count_as_one_by_one() -> None:
         positions = [Position(rng.randint(-1, 13), rng.randint(-1, 6)) for _ in range(6)]
         for after in (*positions, EARLIEST):
             behind = counted(ledgers, after, LATEST)
-            assert sums.estimated_bytes_behind(after) == 10 * behind
+            assert sums.estimated_bytes_after(after) == 10 * behind
             for upto in (*positions, LATEST):
                 expected = counted(ledgers, after, upto)
                 assert sums.entries_between(after, upto) == expected

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.subscriptions.cursor_operations import nth_behind, skip_messages
+from ledgerfold.broker.subscriptions.cursor_operations import nth_after, skip_messages
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, seek_subscription
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -114,7 +114,7 @@ def test_skipping_counts_entries_that_exist(lab: BrokerLab) -> None:
     log = lab.topic.log
     positions = [Position(1, each) for each in good() if each < ENTRIES]
     for count, expected in enumerate(positions, 1):
-        assert nth_behind(log, Position(1, -1), [], count) == expected
+        assert nth_after(log, Position(1, -1), [], count) == expected
     subscription = lab.topic.subscriptions["s"]
     assert skip_messages_of(lab.topic, 4) == 4
     assert subscription.cursor.mark_delete == Position(1, 5)

@@ -93,7 +93,7 @@ def test_the_last_entry_is_known_when_it_is_gone() -> None:
     setting.positions.forget([2])
     assert setting.positions.last() == (5, -1)
     assert setting.positions.last_published() == (2, 1)
-    assert setting.positions.is_gone(Position(2, 1))
+    assert setting.positions.is_deleted(Position(2, 1))
     # Who had read all of it has missed nothing.
-    assert not setting.positions.is_gone(Position(2, 2))
-    assert not setting.positions.is_gone(Position(5, 0))
+    assert not setting.positions.is_deleted(Position(2, 2))
+    assert not setting.positions.is_deleted(Position(5, 0))

@@ -243,10 +243,10 @@ def check(
         assert ledgers.entries_between(after, upto) == expected
         assert ledgers.sums().entries_between(after, upto) == expected
         assert ledgers.sums().entries_in([(after, upto)]) == expected
-        behind = sums_of(records).estimated_bytes_behind(after)
-        assert ledgers.estimated_bytes_behind(after) == behind
+        behind = sums_of(records).estimated_bytes_after(after)
+        assert ledgers.estimated_bytes_after(after) == behind
         segments = [each for record in records for each in record.segments]
-        assert ledgers.bytes_behind(after) == sum(
+        assert ledgers.bytes_after(after) == sum(
             each.size_bytes
             for each in segments
             if Position(each.last.ledger_id, each.last.entry_id) > after

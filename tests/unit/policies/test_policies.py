@@ -61,7 +61,7 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
 def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:
     """A negative threshold is the caller's error, and what was set before stays."""
     current = Policies(compaction_threshold_bytes=10)
-    with pytest.raises(InvalidRequest, match="is the least"):
+    with pytest.raises(InvalidRequest, match="the minimum is"):
         updated_policies(current, policies, ())
     assert current == Policies(compaction_threshold_bytes=10)
 
@@ -93,7 +93,7 @@ def test_thr_01_set_and_remove_leave_the_other_fields_alone() -> None:
 @pytest.mark.parametrize("name", ["threshold", ""])
 def test_an_unknown_name_is_refused(name: str) -> None:
     """A misspelt policy is not silently nothing."""
-    with pytest.raises(InvalidRequest, match="No policy is called"):
+    with pytest.raises(InvalidRequest, match="Unknown policy"):
         updated_policies(Policies(), Policies(), [name])
 
 

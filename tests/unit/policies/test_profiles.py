@@ -69,7 +69,7 @@ def test_one_field_can_be_removed() -> None:
 
 @pytest.mark.parametrize("name", ["emulation.nonsense", "other.exact_backlog", "emulations"])
 def test_removing_what_there_is_not_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="No policy is called"):
+    with pytest.raises(InvalidRequest, match="Unknown policy"):
         updated_policies(Policies(), Policies(), [name])
 
 

@@ -481,7 +481,7 @@ def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
     """Whole newer ledgers, and the share of the one in which the position stands."""
     lab = AdminLab()
     topic: Any = lab.add("t")
-    assert topic.log.ledger_sums().estimated_bytes_behind(position) == expected
+    assert topic.log.ledger_sums().estimated_bytes_after(position) == expected
 
 
 def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:

@@ -84,7 +84,7 @@ def test_a_stream_that_is_one_too_many(served: ServedLab) -> None:
         for refused in (served.channel.stream_stream(f"{DATA}/Publish")(), watch):
             error = await ended(refused)
             assert isinstance(error, Overloaded)
-            assert error.message.startswith("The broker serves 2 streams (of producers, consumers")
+            assert error.message.startswith("The broker has 2 streams (of producers, consumers")
             assert await refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         info = await served.asking(admin_pb2.GetBrokerInfoRequest())
         assert (info.streams, info.streams_max, info.streams_refused) == (2, 2, 2)
@@ -179,7 +179,7 @@ def test_questions_without_an_end(served: ServedLab, monkeypatch: pytest.MonkeyP
             await call.write(data_pb2.ReadRequest(check_id=number).SerializeToString())
         error = await ended(call)
         assert isinstance(error, Overloaded)
-        assert "3 questions for more wait" in error.message
+        assert "3 checks for more entries are unanswered" in error.message
 
     served.run(body())
 

@@ -39,7 +39,7 @@ def test_bytes_that_are_no_request(method: str, caplog: pytest.LogCaptureFixture
         await server.stop(None)
         error = error_from_rpc(caught.value)
         assert isinstance(error, InvalidRequest)
-        assert f"no {method}Request" in error.message
+        assert f"Not a valid {method}Request" in error.message
 
     asyncio.run(call())
     # Loops of other tests, which are closed, may log in the midst of this one.

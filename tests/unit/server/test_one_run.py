@@ -116,12 +116,12 @@ def test_nothing_is_done_by_itself(lab: BrokerLab) -> None:
     topic, compaction = lab.topic, lab.broker.compaction
     lab.run(topic.stored.change(lambda record, batch: record.policies.CopyFrom(policies)))
 
-    async def runs_after(by_itself: bool) -> int:
-        compaction.start(by_itself=by_itself)
+    async def runs_after(monitors: bool) -> int:
+        compaction.start(monitors=monitors)
         compaction.consider(topic)
         for _ in range(20):
             await asyncio.sleep(0)
         return len(runs(lab))
 
-    assert lab.run(runs_after(by_itself=False)) == 0
-    assert lab.run(runs_after(by_itself=True)) == 1
+    assert lab.run(runs_after(monitors=False)) == 0
+    assert lab.run(runs_after(monitors=True)) == 1

@@ -45,14 +45,14 @@ def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> No
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("nonsense", "write it as HOST:PORT"),
-        ("127.0.0.1", "write it as HOST:PORT"),
-        ("127.0.0.1:x", "write it as HOST:PORT"),
-        ("127.0.0.1:99999", "write it as HOST:PORT"),
-        (":7650", "write it as HOST:PORT"),
-        ("nohost.invalid:7650", "no such host"),
+        ("nonsense", "use HOST:PORT"),
+        ("127.0.0.1", "use HOST:PORT"),
+        ("127.0.0.1:x", "use HOST:PORT"),
+        ("127.0.0.1:99999", "use HOST:PORT"),
+        (":7650", "use HOST:PORT"),
+        ("nohost.invalid:7650", "unknown host"),
         # Of a network for documentation: no machine has it.
-        ("192.0.2.1:7650", "no address of this machine"),
+        ("192.0.2.1:7650", "not an address of this machine"),
     ],
 )
 def test_an_address_that_cannot_be_meant(
@@ -82,7 +82,7 @@ def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> Non
     """Otherwise every run would wait for nobody."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"ledgerfold: --compactor {compactor}: write local, off or HOST:PORT.\n"
+    assert ran.err == f"ledgerfold: --compactor {compactor}: use local, off or HOST:PORT.\n"
     assert not (tmp_path / "data").exists()
 
 

@@ -32,7 +32,7 @@ class Log:
         self.fails = False
         self.closed: Exception | None = None
 
-    def is_gone(self, position: Position) -> bool:
+    def is_deleted(self, position: Position) -> bool:
         return position in self.gone
 
     async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:

@@ -146,7 +146,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
         assert output is not None
         assert output.acked_request_ids == [5]
         assert topic.written[-1].mark_delete.entry_id == 0
-        assert caplog.text.count("will be tried again") == 1
+        assert caplog.text.count("will be retried") == 1
 
     run(test)
 

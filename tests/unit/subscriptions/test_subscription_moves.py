@@ -14,7 +14,7 @@ from ledgerfold.broker.subscriptions.cursor_operations import (
     closed_before,
     expire_all,
     expire_messages,
-    nth_behind,
+    nth_after,
     skip_messages,
 )
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -161,9 +161,9 @@ def test_expiry_that_would_do_nothing_is_refused_by_name(lab: BrokerLab) -> None
 def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -> None:
     subscription = subscribe(lab)
     publish(lab, 1)
-    with pytest.raises(InvalidRequest, match="the least"):
+    with pytest.raises(InvalidRequest, match="minimum"):
         lab.run(expire_messages(lab.topic, subscription, limit_ms))
-    with pytest.raises(InvalidRequest, match="the least"):
+    with pytest.raises(InvalidRequest, match="minimum"):
         lab.run(expire_all(lab.topic, limit_ms))
 
 
@@ -214,7 +214,7 @@ def test_what_is_acknowledged_already_is_not_counted(lab: BrokerLab) -> None:
         ([1, 3], 99, 5),
     ):
         ranges = [Range(_before(positions[each]), positions[each]) for each in acknowledged]
-        found = nth_behind(lab.topic.log, EARLIEST, ranges, count)
+        found = nth_after(lab.topic.log, EARLIEST, ranges, count)
         assert found == positions[expected], (acknowledged, count)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction, together
+from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction, combined_status
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import CompactionFailed, CompactionRunning, TopicNotFound
 from ledgerfold.storage.partition_names import partition_name
@@ -205,7 +205,7 @@ def test_the_status_of_the_partitions_together(
     found: list[CompactionStatus], expected: CompactionStatus
 ) -> None:
     """Running before failed before successful before never."""
-    whole = together([GetCompactionStatusResponse(status=each) for each in found])
+    whole = combined_status([GetCompactionStatusResponse(status=each) for each in found])
     assert whole.status == expected
 
 
@@ -213,11 +213,11 @@ def test_together_they_tell_the_first_error_and_the_furthest_progress() -> None:
     failed = GetCompactionStatusResponse(status=ERROR, last_error="no space")
     failed.run.topic = "t-partition-1"
     fine = GetCompactionStatusResponse(status=SUCCESS)
-    assert together([fine, failed, failed]).last_error == "t-partition-1: no space"
+    assert combined_status([fine, failed, failed]).last_error == "t-partition-1: no space"
     queued, at_work = (
         GetCompactionStatusResponse(
             status=RUNNING, progress=CompactionProgress(phase=phase, messages=messages)
         )
         for phase, messages in ((COMPACTION_PHASE_QUEUED, 0), (COMPACTION_PHASE_ONE, 7))
     )
-    assert together([queued, at_work, fine]).progress.messages == 7
+    assert combined_status([queued, at_work, fine]).progress.messages == 7

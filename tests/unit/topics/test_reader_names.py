@@ -63,7 +63,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
 def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
     """Whoever comes second hears of it: as in Pulsar a durable one is not allowed at all."""
     reader = opened(lab)
-    with pytest.raises(SubscriptionBusy, match="a reader or table view is connected"):
+    with pytest.raises(SubscriptionBusy, match="a reader or table view uses it"):
         lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))
     assert "view" not in lab.topic.subscriptions
     reader.detach()

@@ -38,7 +38,7 @@ def test_a_stream_that_is_one_too_many() -> None:
     """It is refused, counted, and the next one is taken when another has ended."""
     outgoing = Outgoing(streams_max=2)
     with outgoing.stream(), outgoing.stream():
-        with pytest.raises(Overloaded, match=r"serves 2 streams .*serve --streams-max"):
+        with pytest.raises(Overloaded, match=r"has 2 streams .*serve --streams-max"):
             outgoing.stream().__enter__()
         assert (outgoing.streams, outgoing.streams_refused) == (2, 1)
     with outgoing.stream():
@@ -140,7 +140,7 @@ def test_who_takes_nothing_is_ended(impatient: None) -> None:
         assert ended == ["longest"]
         error = shares["longest"].error
         assert error is not None
-        assert "taken nothing of 65536 bytes" in error.message
+        assert "read none of 65536 bytes" in error.message
         assert "serve --unsent-max" in error.message
         assert not one.done()
         outgoing._make_room()
