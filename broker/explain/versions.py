@@ -1,4 +1,4 @@
-"""A version of a key, and where it lies: in a raw ledger, in the compacted one, or in both. Pure.
+"""A version of a key, and its location: in a raw ledger, in the compacted one, or in both. Pure.
 
 >>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False)
 >>> found = Found(version, in_raw=True)
@@ -20,7 +20,7 @@ from ledgerfold.v1.records_pb2 import MessageId
 
 
 class Found(NamedTuple):
-    """A version and where it lies. `segment_last`: the last position of its compacted segment."""
+    """A version and its location. `segment_last`: the last position of its compacted segment."""
 
     version: KeyVersion
     in_raw: bool = False
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Published alone, not in a batch."""
+        """Whether it was published alone, not in a batch."""
         return self.version.batch_index < 0
 
     @property
@@ -47,7 +47,7 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its id, as every command takes it."""
+        """The id, as commands accept it."""
         return id_text(*self.position, self.partition, self.version.batch_index)
 
     @property
@@ -66,7 +66,10 @@ def found_in(
     compacted: Iterable[tuple[KeyVersion, Position]],
     partition: int = -1,
 ) -> Iterator[Found]:
-    """Both, which are in order of id, as one; `compacted` with the last position of the segment."""
+    """Merges both inputs, which are in order of id.
+
+    `compacted`: with the last position of the segment.
+    """
     both = merge(
         (Found(version, in_raw=True, partition=partition) for version in raw),
         (Found(version, False, True, last, partition) for version, last in compacted),
