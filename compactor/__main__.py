@@ -1,11 +1,10 @@
-"""`python -m ledgerfold.compactor`: the worker process (worker.py).
+"""The worker process (worker.py), started with `python -m ledgerfold.compactor`.
 
-LEDGERFOLD_COMPACTOR_SECRET in its environment is what every call must bring. A broker that starts a
-worker makes one up; for a worker that serves brokers which did not start it, set the same for all.
-
-Standard output carries JSON lines for the starter, nothing else; what Spark and its children print
-goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option, 3
-cannot work here (no Java, no pyspark), with the reason in an "unavailable" event.
+Every call must present the secret in the environment variable LEDGERFOLD_COMPACTOR_SECRET. A broker
+that starts a worker generates one; for a worker that serves other brokers, set the same value on
+all of them. Standard output carries JSON lines for the parent only; the output of Spark and its
+children goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option,
+3 no Java or pyspark, with the reason in an "unavailable" event.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
-    # Spark and what it starts need not know it.
+    # Spark and its child processes must not inherit it.
     secret = os.environ.pop(SECRET_VARIABLE, "")
     if not secret:
         parser.error(
-            f"set {SECRET_VARIABLE} in the environment, here and for the brokers to be served: "
-            "a worker carries out no plan of anybody else"
+            f"set {SECRET_VARIABLE} in the environment of this worker and of its brokers: it "
+            "accepts only calls with that secret"
         )
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    # What it writes is of data directories, which are their owner's alone.
+    # It writes into data directories, which only their owner may access.
     os.umask(0o077)
-    # Spark forks: gRPC must not try to make its threads survive that. Read when grpc is imported.
+    # Spark forks: gRPC must not try to keep its threads through it. Read when grpc is imported.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    # The JVM and its children inherit descriptor 1: a line of theirs must not pass for one of ours.
+    # The JVM and its children inherit descriptor 1: their output must not mix with the events.
     events = os.dup(1)
     os.dup2(2, 1)
     try:
@@ -68,7 +67,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
     except ImportError as error:
         raise CompactorUnavailable(
             f"Compaction needs PySpark, and {error.name} is missing. Install Ledgerfold with its "
-            "extra `spark`, from where it came: pip install 'WHEEL-OR-CHECKOUT[spark]'."
+            "extra `spark`, from the same source: pip install 'WHEEL-OR-CHECKOUT[spark]'."
         ) from error
 
     async def serve(local_dir: Path) -> int:
@@ -86,7 +85,7 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
         return await Worker(settings).run()
 
     if options.local_dir is not None:
-        # A folder of ours inside the given one: it is emptied.
+        # A subfolder of the given one, because it is emptied.
         return asyncio.run(serve(options.local_dir / "spark"))
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         return asyncio.run(serve(Path(folder) / "spark"))
@@ -96,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ledgerfold.compactor",
         description="Runs compactions on Spark for a Ledgerfold broker.",
-        epilog=f"{SECRET_VARIABLE} in the environment: a secret that its brokers know, too.",
+        epilog=f"The environment variable {SECRET_VARIABLE} is a secret shared with its brokers.",
     )
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default: %(default)s"
@@ -108,16 +107,19 @@ def _parser() -> argparse.ArgumentParser:
         "--local-dir",
         type=absolute_path,
         metavar="DIR",
-        help="for Spark's temporary files (emptied: DIR/spark)",
+        help="folder for Spark's temporary files (DIR/spark is emptied)",
     )
     parser.add_argument(
-        "--cache-dir", type=absolute_path, metavar="DIR", help="for the JVM's class-data archive"
+        "--cache-dir",
+        type=absolute_path,
+        metavar="DIR",
+        help="folder for the JVM's class-data archive",
     )
-    timeout = "how long a strategy of one's own may take for an answer; default: %(default)s"
+    timeout = "time limit for each answer of a user-defined strategy; default: %(default)s"
     parser.add_argument(
         "--strategy-timeout", type=float, default=60.0, metavar="SECONDS", help=timeout
     )
-    memory = "how much memory a task may take with it; default: 1 GiB"
+    memory = "memory limit of a task with a user-defined strategy; default: 1 GiB"
     parser.add_argument(
         "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
     )
@@ -127,8 +129,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_allowed,
         metavar="MODULE:CLASS",
-        help="a strategy of one's own that plans may name, beside the entry points of installed "
-        "packages; may be repeated",
+        help="allow plans to use this user-defined strategy, in addition to the entry points of "
+        "installed packages; may be repeated",
     )
     return parser
 
@@ -141,7 +143,7 @@ def _allowed(name: str) -> str:
 
 
 if __name__ == "__main__":
-    # Spark's threads may hang on a dead JVM: they do not keep the process.
+    # Spark's threads may hang on a dead JVM: they must not keep the process running.
     code = main()
     sys.stderr.flush()
     os._exit(code)

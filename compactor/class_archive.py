@@ -1,9 +1,9 @@
-"""The JVM's class-data archive: classes parsed and laid out once, mapped by every later start.
+"""The JVM's class-data archive: classes are parsed once and mapped by every later start.
 
-The first worker of a machine starts without one, with recording on; when it has warmed up it has
-the JVM dump what it loaded, and later workers start in half the time (measured: Spark up in 3.4 s
-instead of 7.6 s; the dump takes 3 s and 50 MB). An archive fits one JVM build, Spark and set of
-options only, which its name tells; one that does not fit is ignored by the JVM, not an error.
+The first worker of a machine starts without one, and records the loaded classes; after its warm-up
+the JVM dumps them, and later workers start in half the time (measured: Spark up in 3.4 s instead of
+7.6 s; the dump takes 3 s and 50 MB). An archive fits one JVM build, Spark version and set of
+options, which its name identifies; the JVM ignores one that does not fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClassArchive:
-    """`path` may not exist yet."""
+    """A class-data archive, which may not exist yet."""
 
     path: Path
 
@@ -45,7 +45,7 @@ class ClassArchive:
 
 
 def class_archive(cache_dir: Path, java: Java) -> ClassArchive:
-    """Where the archive of this Java and this Spark is, or will be."""
+    """Returns the archive for this Java and this Spark, existing or not."""
     spark_home = Path(pyspark.__file__).parent
     identity = hashlib.sha256(f"{java.home}\0{spark_home}".encode()).hexdigest()[:8]
     name = f"spark-{pyspark.__version__}-java-{java.version}-{identity}.jsa"
@@ -58,9 +58,9 @@ def default_cache_dir(environment: Mapping[str, str]) -> Path:
 
 
 def dump_archive(context: SparkContext, archive: ClassArchive, files: Files) -> None:
-    """Writes the archive, aside first. Stops the JVM for its time.
+    """Writes the archive to a temporary file, then renames it. Stops the JVM meanwhile.
 
-    What goes wrong is logged only: the next start is slower, nothing else.
+    Failures are only logged: the next start is slower, nothing else.
     """
     aside = archive.path.with_name(f"{archive.path.name}.{os.getpid()}.tmp")
     try:
@@ -76,16 +76,16 @@ def dump_archive(context: SparkContext, archive: ClassArchive, files: Files) -> 
 
 
 def _ask_jvm(context: SparkContext, command: str, arguments: list[str]) -> str:
-    """A command of the JVM's diagnostic bean: what `jcmd` sends, but a bare runtime has no jcmd."""
+    """Runs a command of the JVM's diagnostic bean, as `jcmd` does: a bare runtime has no jcmd."""
     jvm: Any = context._jvm
     new_array: Any = context._gateway.new_array  # type: ignore[union-attr]
     lang = jvm.java.lang
 
     def array(kind: Any, values: list[Any]) -> Any:
-        made = new_array(kind, len(values))
+        filled = new_array(kind, len(values))
         for at, value in enumerate(values):
-            made[at] = value
-        return made
+            filled[at] = value
+        return filled
 
     names = [
         "javax.management.ObjectName",

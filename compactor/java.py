@@ -1,9 +1,9 @@
-"""Which Java there is, and whether Spark can run on it.
+"""The search for a Java runtime that Spark can use.
 
-Looked up where Spark's launcher does: JAVA_HOME, else `java` on PATH, which also serves where
-JAVA_HOME does not fit. The answer comes from the runtime's `release` file, which every JDK since 9
-has, because starting a JVM to ask for its version takes a quarter of a second; one without that
-file is started and asked.
+The order is that of Spark's launcher: JAVA_HOME, else `java` on PATH, which is also used if
+JAVA_HOME is unsuitable. The version comes from the runtime's `release` file, which every JDK since
+9 has, because starting a JVM for its version takes a quarter of a second; a runtime without that
+file is started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from ledgerfold.storage.errors import CompactorUnavailable
 
 VERSION_MIN = 17
-# Spark's launcher adds it; runtimes that were cut down with jlink often lack it.
+# Spark's launcher adds it; runtimes reduced with jlink often lack it.
 _MODULE_NEEDED = "jdk.incubator.vector"
 _INSTALL = (
     f"Install Java {VERSION_MIN} or later (Debian, Ubuntu: apt install openjdk-17-jre-headless; "
@@ -36,20 +36,22 @@ class Java:
 
 
 def find_java(environment: MutableMapping[str, str]) -> Java:
-    """An unfit JAVA_HOME is taken out of `environment`, for Spark's launcher, where PATH has a fit
-    one. Raises CompactorUnavailable with a message that says what to install.
+    """Finds a suitable Java. Raises CompactorUnavailable, which says what to install.
+
+    Removes an unsuitable JAVA_HOME from `environment`, for Spark's launcher, if PATH has a suitable
+    Java.
     """
     home = environment.get("JAVA_HOME")
     if not home:
         return _on_path(environment)
     try:
-        return _fit(Path(home) / "bin" / "java")
-    except CompactorUnavailable as unfit:
+        return _checked(Path(home) / "bin" / "java")
+    except CompactorUnavailable as unsuitable:
         try:
             found = _on_path(environment)
         except CompactorUnavailable:
-            raise unfit from None
-        _log.warning("JAVA_HOME is passed over for %s: %s", found.home, unfit)
+            raise unsuitable from None
+        _log.warning("Using %s instead of JAVA_HOME: %s", found.home, unsuitable)
         del environment["JAVA_HOME"]
         return found
 
@@ -58,14 +60,14 @@ def _on_path(environment: Mapping[str, str]) -> Java:
     found = shutil.which("java", path=environment.get("PATH", ""))
     if found is None:
         raise CompactorUnavailable(f"Compaction needs Java, and none was found. {_INSTALL}")
-    return _fit(Path(found))
+    return _checked(Path(found))
 
 
-def _fit(executable: Path) -> Java:
-    """Raises CompactorUnavailable, which says what is wrong with it."""
+def _checked(executable: Path) -> Java:
+    """Returns the Java of `executable`. Raises CompactorUnavailable if Spark cannot use it."""
     if not executable.is_file():
         home = executable.parent.parent
-        raise CompactorUnavailable(f"JAVA_HOME is {home}, where no bin/java is. {_INSTALL}")
+        raise CompactorUnavailable(f"JAVA_HOME is {home}, which has no bin/java. {_INSTALL}")
     home = executable.resolve().parent.parent
     release = _release(home)
     version = release.get("JAVA_VERSION") or _ask(executable)
@@ -101,12 +103,12 @@ def _ask(executable: Path) -> str:
         raise CompactorUnavailable(f"{executable} does not run: {error}. {_INSTALL}") from error
     found = _VERSION.search(answer.stderr)
     if found is None:
-        raise CompactorUnavailable(f"{executable} does not tell its version. {_INSTALL}")
+        raise CompactorUnavailable(f"{executable} does not report its version. {_INSTALL}")
     return found.group(1)
 
 
 def _major(version: str) -> int:
-    """17 of "17.0.15", 8 of "1.8.0_412"."""
+    """Returns the major version: 17 for "17.0.15", 8 for "1.8.0_412"."""
     numbers = [int(part) for part in re.findall(r"\d+", version)]
     if not numbers:
         return 0

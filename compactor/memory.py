@@ -1,9 +1,9 @@
-"""Peak resident memory of a process and everything it started, from /proc.
+"""The peak resident memory of a process and its descendants, from /proc.
 
-The worker is three kinds of process: this one, the JVM, Spark's Python workers. The kernel keeps
-the peak of each (VmHWM) and forgets it on request, so a run can be measured by itself. Pages that
-the Python workers share since their fork count in each: the sum is an upper bound. Zero where there
-is no /proc (macOS).
+The worker has three kinds of processes: this one, the JVM, Spark's Python workers. The kernel
+records the peak of each (VmHWM) and resets it on request, so that each run can be measured. Pages
+that the Python workers share since their fork count in each: the sum is an upper bound. Zero
+without /proc (macOS).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _RESET_PEAK = "5"
 
 
 def reset_peaks() -> None:
-    """Begins a new measurement, where the kernel lets us."""
+    """Begins a new measurement, as far as the kernel permits."""
     for pid in process_tree(os.getpid()):
         try:
             (_PROC / str(pid) / "clear_refs").write_text(_RESET_PEAK, encoding="ascii")
         except OSError:
-            continue  # gone, or not ours to reset: then its peak is an older one
+            continue  # ended, or not permitted: then its peak is an older one
 
 
 def peak_bytes() -> int:
@@ -42,7 +42,7 @@ def _peak_of(pid: int) -> int:
 
 
 def process_tree(root: int) -> list[int]:
-    """It, and all that it started that still run."""
+    """Returns the process and all its running descendants."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.glob("[0-9]*"):
         parent = _parent_of(entry)

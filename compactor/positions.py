@@ -1,8 +1,8 @@
-"""A message's position within a run: one integer, which orders as the ids do.
+"""The position of a message within a run: one integer, in order of id.
 
     ordinal of the segment << ROW_BITS | row in that segment
 
-It takes 61 bits: beside it a strategy may keep two of its own in one number of a column.
+It takes 61 bits: a strategy may store two bits of its own in the same number.
 """
 
 from __future__ import annotations

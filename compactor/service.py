@@ -1,14 +1,13 @@
-"""The compactor service: runs plans on the one session, one after the other, and analyses between.
+"""The compactor service: runs plans on the one session, one at a time, and analyses in between.
 
-A Run call streams progress, at most ten times a second and only when it changed, then the manifest.
-A call that its client gave up ends its run as Cancel does.
+A Run call streams progress, at most ten times a second and only on a change, then the manifest. If
+the client abandons the call, its run ends as with Cancel.
 
-A strategy of one's own is tried before its run or its analysis begins, at CheckStrategy, and asked
-for its words at TellChoices (sandbox.py): none of these waits for other runs.
+A user-defined strategy is tried before its run or its analysis begins, and at CheckStrategy, and
+explains its choices at TellChoices (sandbox.py): none of these waits for other runs.
 
-Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files that are
-read, and a folder that is made and removed, so it is not taken from just any process that finds the
-port.
+Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files to read, and
+a folder to create and remove, so it is not accepted from any process that finds the port.
 """
 
 from __future__ import annotations
@@ -70,14 +69,16 @@ from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 NAME = "ledgerfold.v1.CompactorService"
-# Of one key.
+# The most messages of one key in a TellChoices call.
 CHOICES_MAX = 1_000
-# As compactor.proto has it.
+# The name in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
 
 
 class CompactorService(CompactorServiceServicer):
-    """`executor` has one thread, so that runs queue up. `session` is None until Spark is warm."""
+    """The service. `executor` has one thread, so that runs queue up. `session`: None until Spark is
+    warm.
+    """
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> None:
         self.session: Session | None = None
         self._trials = trials
-        # Of runs that have not begun, by run.
+        # The trials of strategies whose runs have not begun, by run.
         self._trying: dict[str, asyncio.Task[Own]] = {}
         self._secret = secret
         self._why_stopped = ""
@@ -162,7 +163,7 @@ class CompactorService(CompactorServiceServicer):
                 return AnalyzeResponse(found=await analysis.result())
             finally:
                 self._analyses.discard(analysis)
-                # A call that was given up ends here at once, what it asked for a moment later.
+                # An abandoned call ends here at once; its analysis ends a moment later.
                 analysis.cancel()
 
     async def GetCompactorInfo(  # noqa: N802
@@ -188,17 +189,17 @@ class CompactorService(CompactorServiceServicer):
             await self._check_secret(context)
             remember_request(request)
             if len(request.messages) > CHOICES_MAX:
-                raise InvalidRequest(f"{CHOICES_MAX} messages at most are asked about at once.")
+                raise InvalidRequest(f"A call asks about at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
-            told = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
-            answer = TellChoicesResponse(why=told.get("why", ""))
-            for left, right, words in told.get("choices", ()):
+            found = await self._trials.choices(name, settings, [*map(_as_json, request.messages)])
+            answer = TellChoicesResponse(why=found.get("why", ""))
+            for left, right, words in found.get("choices", ()):
                 answer.choices.add(left=left, right=right, words=words)
             return answer
         raise AssertionError("errors_told_to ends the call")
 
     async def stop(self, why: str) -> None:
-        """Fails all runs and waits for their ends: their files are gone then. Takes no more."""
+        """Fails all runs, accepts no more, and waits until their files are removed."""
         self._why_stopped = why
         for analysis in self._analyses:
             analysis.cancel()
@@ -213,20 +214,21 @@ class CompactorService(CompactorServiceServicer):
         given = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
         if not hmac.compare_digest(given, self._secret):
             refusal = NotAllowed(
-                "This worker serves those who know its secret: give the broker the same "
+                "The call does not have this worker's secret. Start the broker with the worker's "
                 "LEDGERFOLD_COMPACTOR_SECRET."
             )
             await abort_with(context, refusal, grpc.StatusCode.PERMISSION_DENIED)
 
     def _ready_session(self) -> Session:
         if self._why_stopped:
-            raise CompactorUnavailable(f"The compactor is ending: {self._why_stopped}.")
+            raise CompactorUnavailable(f"The compactor is stopping: {self._why_stopped}.")
         if self.session is None:
-            raise CompactorUnavailable("The compactor is starting. Try again when it serves.")
+            raise CompactorUnavailable("The compactor is starting. Try again when it is ready.")
         return self.session
 
     async def _own_of(self, plan: CompactionPlan) -> Own | None:
-        """The strategy of one's own that the plan names, tried.
+        """Tries the user-defined strategy that the plan names. Returns None if it names a built-in
+        one.
 
         Raises InvalidStrategy, CompactionCancelled, CompactorUnavailable.
         """
@@ -238,7 +240,7 @@ class CompactorService(CompactorServiceServicer):
         try:
             await asyncio.wait({trying})
         finally:
-            # Without effect when it is done; else the caller is gone.
+            # Without effect if it is done; else the caller has abandoned the call.
             trying.cancel()
             del self._trying[plan.run_id]
         if trying.cancelled():
@@ -247,7 +249,7 @@ class CompactorService(CompactorServiceServicer):
         return trying.result()
 
     async def _tried(self, strategies: Sequence[CompactionStrategy]) -> list[Tried]:
-        """Of each that is asked about."""
+        """Tries the user-defined ones among `strategies`."""
 
         async def tried(asked: CompactionStrategy) -> Tried:
             if listed(asked.name) is not None or not is_own(asked.name):
@@ -270,7 +272,7 @@ class CompactorService(CompactorServiceServicer):
     def _check_startable(self, run_id: str) -> Session:
         session = self._ready_session()
         if run_id in self._runs or run_id in self._trying:
-            raise InvalidRequest(f"Run {run_id!r} is on its way already.")
+            raise InvalidRequest(f"Run {run_id!r} is already in progress.")
         return session
 
     def _forget(self, run_id: str) -> None:
@@ -278,7 +280,7 @@ class CompactorService(CompactorServiceServicer):
 
 
 def _as_json(message: ToldMessage) -> dict[str, Any]:
-    """For the process of a trial (choices.py)."""
+    """Encodes a message for the process of a trial (choices.py)."""
     at = message.id
     return {
         "key": message.key.decode(errors="surrogateescape"),

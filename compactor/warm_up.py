@@ -1,11 +1,11 @@
 """A tiny compaction before the first real one.
 
 A fresh Spark takes seconds for its first job: the daemon of Python workers starts, the JVM loads
-what jobs need. Two small segments, compacted twice (as one task, then with shuffles on every core),
-take that over before health says SERVING. Executors elsewhere do not see our local folder: they are
-only made to start their Python workers.
+the classes of jobs. Two small segments, compacted twice (as one task, then with shuffles on every
+core), do that before health says SERVING. Executors elsewhere do not see our local folder: they
+only start their Python workers.
 
-Nothing survives it, so that it never gets to the steps at which a test lets a worker die.
+No message survives, so that the steps at which a test kills a worker are never reached.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEDGER, _COMPACTED = 1, 2
 
 
 def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
-    """Works in `folder`, which is gone afterwards. Raises what a job raises."""
+    """Warms up in `folder`, which is removed afterwards. Raises what a job raises."""
     ledgers_dir = folder.absolute() / LEDGERS
     if not session.is_local:
         session.context.parallelize(range(session.cores), session.cores).count()
@@ -54,7 +54,7 @@ def warm_up(session: Session, folder: Path, files: Files, clock: Clock) -> None:
 
 
 def _segment(ledgers_dir: Path, entry_id: int, files: Files) -> SegmentRecord:
-    """A file of one entry: first a value, then the same key's tombstone."""
+    """Writes a file of one entry: first a value, then the same key's tombstone."""
     builder = NativeBatchBuilder("warm-up")
     builder.add(None if entry_id else b"value", b"key")
     built = builder.build(sequence_id=entry_id, publish_time_ms=0)
@@ -69,6 +69,6 @@ def _segment(ledgers_dir: Path, entry_id: int, files: Files) -> SegmentRecord:
 
 
 def _spread(tasks: TaskPlan, cores: int) -> TaskPlan:
-    """The same with shuffles, and merge tasks for all cores."""
+    """Returns the same tasks with shuffles, and merge tasks for all cores."""
     single = tuple((segment,) for run in tasks.scans for segment in run)
     return replace(tasks, scans=single, buckets=max(2, cores), copies=single)

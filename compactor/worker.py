@@ -1,10 +1,10 @@
-"""The worker process: a gRPC server around one Spark.
+"""The worker process: a gRPC server and one Spark session.
 
-1. The port listens; one JSON line on standard output says which. Health says NOT_SERVING.
+1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
 2. Spark starts and warms up, on a thread. Health says SERVING.
-3. On the first start of a machine the JVM's class-data archive is written, for the next ones.
-4. The end: SIGTERM, SIGINT, or, where standard input is a pipe from the parent, its end of file
-   (the parent is gone). Health says NOT_SERVING, runs fail and say why, Spark is stopped. A second
+3. On a machine's first start the JVM's class-data archive is written, for later starts.
+4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
+   parent has ended). Health says NOT_SERVING, runs fail with the reason, Spark is stopped. A second
    signal exits at once. When the JVM dies, so does the worker: its parent starts another.
 """
 
@@ -47,10 +47,10 @@ from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_ser
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
-# A plan names every segment file; a manifest too.
+# A plan, or a manifest, names every segment file.
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 _GRACE_SECONDS = 2.0
-# For runs to end that were told to. A thread may hang on a JVM that is dead.
+# The time for cancelled runs to end. A thread may hang on a dead JVM.
 _RUN_END_SECONDS = 15.0
 _SPARK_STOP_SECONDS = 5.0
 _log = logging.getLogger(__name__)
@@ -58,8 +58,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`local_dir` is the worker's alone and is emptied. `announce` prints an event. `secret`: what
-    every call has to bring."""
+    """The settings of a worker. `local_dir` is used by this worker only and is emptied.
+
+    `announce` prints an event. `secret`: required in every call.
+    """
 
     listen: str
     spark_master: str
@@ -68,19 +70,19 @@ class WorkerSettings:
     archive: ClassArchive
     announce: Callable[[dict[str, object]], None]
     secret: bytes
-    # Of strategies of one's own: what a run may take, and which may be loaded at all.
+    # For user-defined strategies: the limits of a run, and the ones that may be loaded.
     limits: Limits
     allowed: AllowedStrategies
 
 
 class Worker:
-    """Serves until told to stop."""
+    """The worker. Serves until it is stopped."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._executor = ThreadPoolExecutor(1, "spark")
         self._stopping = asyncio.Event()
-        self._why_stopped = "the worker was told to stop"
+        self._why_stopped = "the worker was asked to stop"
         self._is_jvm_dead = False
         self._is_signalled = False
         self._health = cast(Any, health).aio.HealthServicer()
@@ -94,7 +96,7 @@ class Worker:
         )
 
     async def run(self) -> int:
-        """The exit code."""
+        """Serves until the end. Returns the exit code."""
         self._watch_signals()
         self._watch_parent()
         server = await self._listen()
@@ -105,13 +107,13 @@ class Worker:
         code = EXIT_DONE
         if not self._stopping.is_set():
             code = await self._serve(starting, stopping)
-        # At once: nobody is to take it for ready who looks while its runs end.
+        # At once: health checks must not find it ready while its runs end.
         await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
         try:
             async with asyncio.timeout(_RUN_END_SECONDS):
                 await self._service.stop(self._why_stopped)
         except TimeoutError:
-            _log.error("A run does not end; what it wrote is the broker's to remove")
+            _log.error("A run does not end; the broker removes its files")
         await server.stop(_GRACE_SECONDS)
         await self._stop_spark()
         return code
@@ -151,10 +153,10 @@ class Worker:
 
     def _start_spark(self) -> Session:
         settings = self._settings
-        # What a killed worker left.
+        # Remove the files of a killed worker.
         REAL.remove_dir(settings.local_dir)
         REAL.make_dir(settings.local_dir)
-        # Whatever we and what we start put aside goes with us.
+        # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(settings.local_dir)
         session = start_session(
             SessionSettings(
@@ -205,26 +207,30 @@ class Worker:
         self._watch("jvm", session.jvm_end, ended)
 
     def _watch(self, name: str, wait: Callable[[], object], then: Callable[[], None]) -> None:
-        """A daemon thread: it keeps neither the loop nor the process from ending."""
+        """Starts a daemon thread, which keeps neither the loop nor the process from ending."""
         loop = asyncio.get_running_loop()
 
         def watch() -> None:
             wait()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: we are ending anyway
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is ending
                 loop.call_soon_threadsafe(then)
 
         threading.Thread(target=watch, name=name, daemon=True).start()
 
 
 def _kill_all_started() -> None:
-    """A JVM that starts would end with its input, unless its temporary folder is gone first."""
+    """Kills all child processes. A starting JVM ends with its input, unless its temporary folder is
+    removed first.
+    """
     for pid in process_tree(os.getpid())[1:]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _is_pipe(descriptor: int) -> bool:
-    """Not so what a shell, a service manager or `nohup` gives: a terminal, /dev/null, nothing."""
+    """Returns whether it is a pipe: shells, service managers and `nohup` give a terminal or
+    /dev/null.
+    """
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:

@@ -1,13 +1,14 @@
-"""The files that are being appended to, of which only so many are open at a time.
+"""Append-only files, of which a bounded number is open at a time.
 
-A topic keeps its open segment for hours and writes to it now and then: a descriptor for each would
-run out at about a thousand topics. Here the file that was used longest ago is closed, and opened
-again when it is next written to. Rules:
+A topic keeps its open segment for hours and writes to it now and then: with a descriptor for each,
+the process would run out at about a thousand topics. Here the least recently used file is closed,
+and reopened before its next write. Rules:
 
-1. A file that holds unsynced bytes is synced before it is closed: an error of writing them back
-   could be told to nobody afterwards.
-2. A failed write or sync, also one of rule 1, ends that file for ever, and no other.
-3. A file that is in use is not closed: with more threads than the bound there is one for each.
+1. A file with unsynced bytes is synced before it is closed: afterwards, no caller would see a
+   writeback error.
+2. A write or sync that fails, including the sync of rule 1, disables that file permanently, and no
+   other.
+3. A file that is in use is not closed: with more threads than the bound, each thread may hold one.
 
     >>> from ledgerfold.storage.files import REAL
     >>> file = AppendFiles(REAL, open_max=256).create(folder / "0.log")
@@ -34,16 +35,16 @@ from ledgerfold.storage.files import AppendFile, Files
 
 
 class AppendFiles:
-    """One per store; threads may share it."""
+    """A pool of append-only files. One per store; threads may share it."""
 
     def __init__(self, files: Files, open_max: int) -> None:
         self._files, self._open_max = files, open_max
-        # By last use, longest ago first.
+        # Least recently used first.
         self._open: OrderedDict[_KeptFile, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def create(self, path: Path) -> AppendFile:
-        """A new file. Raises DiskFailure, also when there is one."""
+        """Creates a file. Raises DiskFailure, also if the file exists."""
         kept = _KeptFile(self, path)
         with kept.lock:
             kept.file = self._opened(lambda: self._files.create(path))
@@ -62,7 +63,7 @@ class AppendFiles:
         return opening()
 
     def used(self, kept: _KeptFile) -> None:
-        """`kept` is open; its lock is held."""
+        """Marks `kept`, which is open, as most recently used. The caller holds its lock."""
         with self._lock:
             self._open[kept] = None
             self._open.move_to_end(kept)
@@ -73,18 +74,18 @@ class AppendFiles:
             self._open.pop(kept, None)
 
     def close_idle(self, kept_max: int) -> int:
-        """Closes files that nobody uses until `kept_max` are open; how many it closed."""
+        """Closes idle files until `kept_max` are open. Returns the number of files closed."""
         count = 0
         while (idle := self._take_idle(kept_max)) is not None:
             try:
-                idle.let_go()
+                idle.suspend()
             finally:
                 idle.lock.release()
             count += 1
         return count
 
     def _take_idle(self, kept_max: int) -> _KeptFile | None:
-        """The one used longest ago, out of the list, with its lock held."""
+        """Removes the least recently used idle file from the list; its lock is held on return."""
         with self._lock:
             if len(self._open) > kept_max:
                 for kept in self._open:
@@ -95,7 +96,7 @@ class AppendFiles:
 
 
 class _KeptFile:
-    """An AppendFile that is open or not. `lock` is held while it is used, opened or closed."""
+    """An AppendFile that may be closed between uses. Callers hold `lock` to use or close it."""
 
     def __init__(self, owner: AppendFiles, path: Path) -> None:
         self._owner, self._path = owner, path
@@ -138,8 +139,8 @@ class _KeptFile:
                 self._failure = error
                 raise
 
-    def let_go(self) -> None:
-        """Closes it for a while. A failure is told to the next who uses it. Holding the lock."""
+    def suspend(self) -> None:
+        """Closes the file until its next use, which raises any failure. The caller holds `lock`."""
         file, self.file = self.file, None
         if file is None:
             return

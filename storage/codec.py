@@ -1,7 +1,8 @@
-"""Codecs: how the sections of an entry are read.
+"""Codecs, which interpret the sections of an entry.
 
-Storage, and the broker's publish and read paths, handle entries whole. What must look inside (a
-client, a command that prints messages, key-shared dispatch) asks the codec that the header names.
+Storage, and the broker's publish and read paths, handle whole entries. Code that must look inside
+(a client, a command that prints messages, key-shared dispatch) uses the codec that the header
+names.
 
     >>> from ledgerfold.storage.native import NativeBatchBuilder
     >>> builder = NativeBatchBuilder("p")
@@ -31,7 +32,7 @@ def codec_of(header: EntryHeader) -> EntryCodec:
 
 
 def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
-    """The messages of a whole entry. Checksums of the sections are the caller's business."""
+    """Returns the messages of a whole entry. The caller verifies the sections' checksums."""
     header = header or read_header(entry)
     view = memoryview(entry)
     keys_at = header.header_bytes
@@ -42,16 +43,16 @@ def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
 
 
 def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
-    """Of a whole entry's last message, whose values nobody looks at. Raises InvalidRequest."""
+    """Returns the last message's batch index, without values. Raises InvalidRequest."""
     keys = memoryview(entry)[header.header_bytes : header.header_bytes + header.key_bytes]
     return codec_of(header).last_batch_index(header, keys)
 
 
 @contextmanager
 def decoding(path: str, offset: int = 0) -> Iterator[None]:
-    """Around the decoding of an entry that was stored: what does not decode is damaged.
+    """Raises Corruption if the body cannot decode a stored entry.
 
-    Raises Corruption. (Of an entry that a client is about to publish, it is the client's mistake.)
+    Entries that a client is about to publish are not wrapped: there, the client is at fault.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Integer columns as they are stored: little-endian, fixed width, as Arrow lays them out.
+"""Stored integer columns: little-endian, fixed width, in Arrow's layout.
 
-Codes are those of the module `array`: "I" is 4 bytes without sign, "q" is 8 bytes with one. Source:
-docs/FORMATS.md, "Native codec".
+Codes are those of the module `array`: "I" is an unsigned 4-byte integer, "q" a signed 8-byte
+integer. Source: docs/FORMATS.md, "Native codec".
 
 >>> to_column("I", [1, 2]).hex(), list(from_column("I", bytes.fromhex("01000000")))
 ('0100000002000000', [1])
@@ -30,17 +30,21 @@ def to_column(code: str, values: Sequence[int]) -> bytes:
 
 
 def from_column(code: str, column: bytes) -> array[int]:
-    """Raises InvalidRequest when `column` is no whole number of integers."""
+    """Decodes a column. Raises InvalidRequest if `column` is not a whole number of integers."""
     values: array[int] = array(code)
     try:
         values.frombytes(column)
     except ValueError as error:
-        raise InvalidRequest(f"A native column of {len(column)} bytes.") from error
+        raise InvalidRequest(
+            f"A native column of {len(column)} bytes is not a multiple of {values.itemsize}."
+        ) from error
     if sys.byteorder == "big":
         values.byteswap()
     return values
 
 
 def offsets_of(lengths: Sequence[int]) -> list[int]:
-    """Where each of the values begins when they lie end to end, and where the last one ends."""
+    """Returns the start offset of each value in their concatenation, then the end of the last
+    value.
+    """
     return list(accumulate(lengths, initial=0))

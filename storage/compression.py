@@ -1,8 +1,8 @@
 """Compression of value sections.
 
 A compressed section is the uncompressed size as a little-endian u32, then the compressed bytes
-(docs/FORMATS.md, "Value section"). The size bounds what a damaged or hostile section can make us
-allocate.
+(docs/FORMATS.md, "Value section"). The size bounds the memory that a damaged or hostile section can
+make the reader allocate.
 
     >>> section = compress(Compression.ZSTD, b"a" * 1000)
     >>> len(section) < 100, decompress(Compression.ZSTD, section) == b"a" * 1000
@@ -21,10 +21,10 @@ from lz4 import block as lz4_block
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, Compression
 from ledgerfold.storage.errors import InvalidRequest
 
-# A section this much larger than any entry is a bomb, not data.
+# A section this much larger than any entry is a decompression bomb.
 UNCOMPRESSED_BYTES_MAX = 8 * ENTRY_BYTES_MAX
 _ZSTD_LEVEL = 1  # ratio 6.1 at 213 MB/s on JSON-like text; level 3 is slower and no smaller
-# For the rare section that has to become as small as it can: seconds for the largest.
+# For the rare section that must be as small as possible: takes seconds for the largest.
 _ZSTD_LEVEL_TIGHT = 12
 _ZLIB_LEVEL = 1
 _DECOMPRESSION_ERRORS = (
@@ -36,7 +36,7 @@ _DECOMPRESSION_ERRORS = (
 
 
 def compress(compression: int, data: bytes) -> bytes:
-    """`data` as a value section; as it is under NONE."""
+    """Compresses `data` into a value section. Returns `data` unchanged under NONE."""
     if compression == Compression.NONE:
         return data
     if compression == Compression.ZSTD:
@@ -53,7 +53,7 @@ def compress(compression: int, data: bytes) -> bytes:
 
 
 def compress_tightly(data: bytes) -> bytes:
-    """`data` as a value section under ZSTD, as small as seconds can make it."""
+    """Compresses `data` into a ZSTD value section of minimal size. May take seconds."""
     return _section(data, zstandard.ZstdCompressor(level=_ZSTD_LEVEL_TIGHT).compress(data))
 
 
@@ -62,18 +62,18 @@ def _section(data: bytes, packed: bytes) -> bytes:
 
 
 def decompress(compression: int, section: Buffer) -> bytes:
-    """The reverse. Raises InvalidRequest when the section does not hold what it says."""
+    """Decompresses a value section. Raises InvalidRequest if its size is not the recorded one."""
     if compression == Compression.NONE:
         return bytes(section)
     size = int.from_bytes(section[:4], "little")
     if len(section) < 4 or size > UNCOMPRESSED_BYTES_MAX:
-        raise InvalidRequest(f"A compressed section that speaks of {size} bytes.")
+        raise InvalidRequest(f"A compressed section declares a bad size: {size}.")
     packed = section[4:]
     try:
         if compression == Compression.ZSTD:
-            # The frame's own size, when it names one, is what would be allocated.
+            # The decompressor allocates the frame's own size, if the frame records one.
             if zstandard.frame_content_size(packed) not in (-1, size):
-                raise InvalidRequest("A zstd frame of another size than its section speaks of.")
+                raise InvalidRequest("A zstd frame does not have the size its section declares.")
             data = zstandard.ZstdDecompressor().decompress(packed, max_output_size=size)
         elif compression == Compression.LZ4:
             data = lz4_block.decompress(packed, uncompressed_size=size)
@@ -81,16 +81,16 @@ def decompress(compression: int, section: Buffer) -> bytes:
             stream = zlib.decompressobj()
             data = stream.decompress(packed, size + 1)
             if not stream.eof:
-                raise InvalidRequest("A zlib stream of another size than its section speaks of.")
+                raise InvalidRequest("A zlib stream does not have the size its section declares.")
         elif compression == Compression.SNAPPY:
-            # The block's own size is what would be allocated.
+            # The decompressor allocates the block's own size.
             if snappy.decompress_raw_len(packed) != size:
-                raise InvalidRequest("A snappy block of another size than its section speaks of.")
+                raise InvalidRequest("A snappy block does not have the size its section declares.")
             data = bytes(snappy.decompress_raw(packed))
         else:
             raise InvalidRequest(f"Unknown compression {compression}.")
     except _DECOMPRESSION_ERRORS as error:
-        raise InvalidRequest(f"A compressed section that does not decompress: {error}") from error
+        raise InvalidRequest(f"A compressed section does not decompress: {error}") from error
     if len(data) != size:
-        raise InvalidRequest(f"A compressed section of {len(data)} bytes that speaks of {size}.")
+        raise InvalidRequest(f"A compressed section holds {len(data)} bytes and declares {size}.")
     return bytes(data)

@@ -1,10 +1,10 @@
-"""Named places where a process can be made to die, so that tests can show it does not matter.
+"""Named points where a test can kill the process, to show that a crash there does no harm.
 
 `LEDGERFOLD_CRASH_AT=commit.before-batch` makes the process kill itself (SIGKILL, as the kernel
-would) the first time it gets there; `name@3` the third time. Without the variable a point costs one
-look-up.
+would) the first time it reaches the point; `name@3` the third time. Without the variable, a point
+costs one lookup.
 
-The names are listed here so that a test can go through all of them.
+The names are listed here so that a test can iterate over them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POINTS = (
     "commit.after-batch",
     "commit.before-delete",
     "commit.after-delete",
-    # broker: a round of Kafka's cleaner
+    # broker: a run of Kafka's cleaner
     "clean.planned",
     "clean.manifest-received",
     "clean.before-batch",
@@ -64,7 +64,7 @@ _armed = _from_environment()
 
 
 def reach(point: str) -> None:
-    """Dies here when the environment says so."""
+    """Kills the process if LEDGERFOLD_CRASH_AT names this point."""
     if not _armed:
         return
     with _lock:

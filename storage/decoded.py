@@ -1,4 +1,4 @@
-"""An entry's messages, decoded: what every codec gives, and what it must know how to do."""
+"""The interface of a decoded entry, and of the codecs that decode entries."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ledgerfold.storage.entry import Buffer, EntryHeader
 
 
 def key_bytes(key: bytes | str) -> bytes:
-    """A key as it is stored. A file name, say, that is no text keeps its bytes."""
+    """Returns a key as stored. Undecodable bytes in a string, as in file names, are preserved."""
     return key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
 
 
 class StoredMessage(NamedTuple):
-    """One message of an entry, decoded. `batch_index` -1: published alone."""
+    """A decoded message of an entry. `batch_index` is -1 if it was published alone."""
 
     batch_index: int
     batch_size: int
@@ -33,7 +33,7 @@ class StoredMessage(NamedTuple):
 
 
 class DecodedBatch(Protocol):
-    """An entry's messages, column by column; rows are 0..rows-1 in order of batch index."""
+    """The decoded messages of an entry, by column. Rows 0..rows-1 are in order of batch index."""
 
     @property
     def rows(self) -> int: ...
@@ -45,7 +45,7 @@ class DecodedBatch(Protocol):
     def schema_version(self) -> bytes: ...
 
     def batch_index(self, row: int) -> int:
-        """-1 for a message that was published alone."""
+        """Returns the batch index; -1 for a message that was published alone."""
         ...
 
     def key(self, row: int) -> bytes | None: ...
@@ -53,21 +53,21 @@ class DecodedBatch(Protocol):
     def key_is_base64(self, row: int) -> bool: ...
 
     def value(self, row: int) -> bytes:
-        """Empty for a null value."""
+        """Returns the value; empty for a null value."""
         ...
 
     def value_bytes(self, row: int) -> int:
-        """The value's size. Needs no value section."""
+        """Returns the size of the value. Does not need the value section."""
         ...
 
     def contents(self) -> list[bytes]:
-        """All values, in order of rows."""
+        """Returns all values, in order of rows."""
         ...
 
     def is_null(self, row: int) -> bool: ...
 
     def event_time_ms(self, row: int) -> int:
-        """0 when not set."""
+        """Returns the event time; 0 if not set."""
         ...
 
     def sequence_id(self, row: int) -> int: ...
@@ -80,16 +80,16 @@ class DecodedBatch(Protocol):
 
 
 class EntryCodec(Protocol):
-    """What a codec must know how to do."""
+    """A codec for the key and value sections of an entry."""
 
     def decode(
         self, header: EntryHeader, key_section: Buffer, value_section: Buffer
     ) -> DecodedBatch: ...
 
     def first_key(self, key_section: Buffer) -> bytes | None:
-        """The key that key-shared dispatch goes by: the first message's."""
+        """Returns the first message's key, which key-shared dispatch uses."""
         ...
 
     def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
-        """That of the last message; -1 for one that was published alone."""
+        """Returns the batch index of the last message; -1 if it was published alone."""
         ...

@@ -1,11 +1,11 @@
 """The entry record: a fixed header, a key section, a value section.
 
 An entry is what a producer sends at once: a batch of 1..n messages. It is the unit of storage and
-of acknowledgement. Storage never looks into the sections; a codec does (storage/codec.py). The same
-bytes travel from the producer, lie in a segment and go to a reader: the broker only stamps the
+of acknowledgement. Storage never looks into the sections; a codec does (storage/codec.py). The
+producer sends, a segment stores and a reader receives the same bytes: the broker only stamps the
 header.
 
-The layout is drawn in docs/FORMATS.md, "Entry record", with an example that a test reads.
+docs/FORMATS.md, "Entry record", shows the layout, with an example that a test reads.
 
     >>> frame = build_entry(b"keys", b"values", EntryFields(message_count=1, sequence_id=7))
     >>> header = read_header(stamp(frame, 12, 3, append_time_ms=1000, producer_number=0))
@@ -31,40 +31,41 @@ from ledgerfold.storage.errors import (
 Buffer = bytes | bytearray | memoryview
 
 FORMAT_VERSION = 2
-# What every version begins with: crc32c | version, codec, compression, flags | ledger, entry |
+# The prefix of all versions: crc32c | version, codec, compression, flags | ledger, entry |
 # publish ms, append ms | sequence id | producer number, message count | key length, key crc |
-# value length, value crc. The checksum is of these 72 bytes alone in every version: a build that
-# does not know a version can tell it from damage.
+# value length, value crc. In every version the checksum covers these 72 bytes only: a build that
+# does not know a version can distinguish it from damage.
 _BASE = struct.Struct("<I4B2q2qq2I4I")
 _BASE_BODY = struct.Struct("<4B2q2qq2I4I")
-# Version 2 goes on with: durable entries | crc32c of all that is before.
+# Version 2 continues with: durable entries | crc32c of everything before it.
 _HEADER = struct.Struct("<I4B2q2qq2I6I")
 _U32 = struct.Struct("<I")
 _CHECKED_BYTES = _HEADER.size - 4
-# Of the version that is written, and of any: a property of a header (EntryHeader.header_bytes).
+# The size in the version that is written, and the smallest size in any version.
+# EntryHeader.header_bytes is the size of a given header.
 HEADER_BYTES = _HEADER.size
 HEADER_BYTES_MIN = _BASE.size
 assert (HEADER_BYTES_MIN, HEADER_BYTES) == (72, 80)
 _DURABLE_ENTRIES_MAX = 2**32 - 1
-# A whole entry: bounds what one read, one frame and one Spark row must hold.
+# The size of a whole entry: bounds one read, one frame and one Spark row.
 ENTRY_BYTES_MAX = 16 * 1024 * 1024
-# What a compaction adds to a batch that it takes messages from: 4 bytes for each message's index in
-# it (batch_indexes), and this for the tags and lengths of the new fields.
+# The bytes that a compaction adds to a batch from which it removes messages: for each message's
+# index in the batch (batch_indexes), and for the tags and lengths of the new fields.
 _REBUILD_MESSAGE_BYTES = 4
 _REBUILD_BYTES = 16
-# Sent alone, not as a batch (not even of one): its message id has no batch index.
+# Sent alone, not as a batch (not even of one message): the message id has no batch index.
 FLAG_PLAIN = 1
 
 
 class Codec(IntEnum):
-    """How the sections are read. On-disk values."""
+    """The encoding of the sections. On-disk values."""
 
     NATIVE = 1
     KAFKA = 2
 
 
 class Compression(IntEnum):
-    """What compresses the value section. On-disk values, numbered as Pulsar's CompressionType."""
+    """The compression of the value section. On-disk values; numbers of Pulsar's CompressionType."""
 
     NONE = 0
     LZ4 = 1
@@ -74,7 +75,9 @@ class Compression(IntEnum):
 
 
 class Position(NamedTuple):
-    """The place of an entry, ordered as published. `entry_id` -1: before its ledger's first."""
+    """The position of an entry, in order of publication. `entry_id` -1 is before the ledger's
+    first.
+    """
 
     ledger_id: int
     entry_id: int
@@ -92,7 +95,7 @@ LATEST = Position(2**63 - 1, 2**63 - 1)
 
 
 class EntryFields(NamedTuple):
-    """What a producer decides about an entry's header."""
+    """The fields of an entry's header that the producer sets."""
 
     message_count: int
     sequence_id: int = 0
@@ -103,7 +106,9 @@ class EntryFields(NamedTuple):
 
 
 class EntryHeader(NamedTuple):
-    """A decoded header. Times in ms since the epoch; `message_count` is the rows stored."""
+    """A decoded header. Times are in ms since the epoch; `message_count` is the number of stored
+    rows.
+    """
 
     crc: int
     version: int
@@ -114,7 +119,7 @@ class EntryHeader(NamedTuple):
     entry_id: int
     publish_time_ms: int
     append_time_ms: int
-    # That of the batch's last message.
+    # The sequence id of the batch's last message.
     sequence_id: int
     # 0 until the broker stamps it.
     producer_number: int
@@ -123,10 +128,10 @@ class EntryHeader(NamedTuple):
     key_crc: int
     value_bytes: int
     value_crc: int
-    # Of its ledger, when the entry was written; in version 1 nobody knows, and in what a producer
-    # sends: 0.
+    # The entries of the ledger that were durable when this one was written. 0 in version 1 and in
+    # what a producer sends: unknown.
     durable_entries: int = 0
-    # Of the whole header; none in version 1.
+    # The checksum of the whole header; absent in version 1.
     header_crc: int = 0
 
     @property
@@ -135,7 +140,7 @@ class EntryHeader(NamedTuple):
 
     @property
     def last_durable_entry_id(self) -> int:
-        """The last entry of the ledger that was synced when this one was written; -1: none known.
+        """The last entry of the ledger that was synced when this one was written; -1: unknown.
 
         BookKeeper's last add confirmed.
         """
@@ -147,13 +152,13 @@ class EntryHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole entry, header included."""
+        """The size of the whole entry, header included."""
         header_bytes = HEADER_BYTES if self.version >= FORMAT_VERSION else HEADER_BYTES_MIN
         return header_bytes + self.key_bytes + self.value_bytes
 
     @property
     def stored_bytes(self) -> int:
-        """Of the whole entry once it is stamped, under whatever version it came."""
+        """The size of the whole entry once it is stamped, whichever version it was sent in."""
         return HEADER_BYTES + self.key_bytes + self.value_bytes
 
     @property
@@ -162,15 +167,15 @@ class EntryHeader(NamedTuple):
 
 
 def entry_bytes_after_rebuild_max(size_bytes: int, messages: int) -> int:
-    """How large an entry of that size and message count can be once messages were taken from it.
+    """Returns how large an entry of that size can be once a compaction has removed messages.
 
-    A client splits its batches by it: what is above the broker's limit is not taken, because the
-    compacted view keeps it, too.
+    Clients split their batches by it: the broker rejects an entry above its limit, because the
+    compacted view must be able to store it, too.
 
     >>> entry_bytes_after_rebuild_max(1000, 1), entry_bytes_after_rebuild_max(1000, 10)
     (1000, 1056)
     """
-    # One message survives whole or not at all.
+    # A single message survives whole or not at all.
     if messages <= 1:
         return size_bytes
     return size_bytes + _REBUILD_MESSAGE_BYTES * messages + _REBUILD_BYTES
@@ -182,7 +187,7 @@ def crc32c(data: Buffer) -> int:
 
 
 def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
-    """A header of the version that `body` begins with."""
+    """Encodes a header of the version that `body` begins with."""
     packed = _BASE_BODY.pack(*body)
     packed = _U32.pack(google_crc32c.value(packed)) + packed
     if body[0] < FORMAT_VERSION:
@@ -192,7 +197,7 @@ def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
 
 
 def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -> bytes:
-    """An entry as a producer sends it: no position, no append time, no producer number."""
+    """Builds an entry as a producer sends it: without position, append time and producer number."""
     header = _pack(
         (
             FORMAT_VERSION,
@@ -219,9 +224,9 @@ def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -
 def rebuild_header(
     header: EntryHeader, key_section: bytes, value_section: bytes, rows: int
 ) -> bytes:
-    """The header of an entry of which only `rows` messages are left; everything else stays.
+    """Returns the header of an entry that retains only `rows` messages; all other fields stay.
 
-    The version too: nobody knows what an entry of an older one does not tell.
+    The version stays, too: an older version lacks fields that cannot be reconstructed.
     """
     return _pack(
         (
@@ -237,7 +242,7 @@ def rebuild_header(
 
 
 def has_header(buffer: Buffer, offset: int) -> bool:
-    """Whether all of the header at `offset`, good or not, is in `buffer`."""
+    """Returns whether `buffer` holds all bytes of the header at `offset`, valid or not."""
     left = len(buffer) - offset
     if left >= HEADER_BYTES:
         return True
@@ -247,7 +252,7 @@ def has_header(buffer: Buffer, offset: int) -> bool:
 def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHeader:
     """Decodes and verifies the header at `offset`, of any version. `path` is for the error.
 
-    Raises Corruption (also when not all of it is left), IncompatibleFormat.
+    Raises Corruption (also if the header is cut off), IncompatibleFormat.
     """
     if len(buffer) - offset < HEADER_BYTES or buffer[offset + 4] != FORMAT_VERSION:
         return _read_old_header(buffer, offset, path)
@@ -259,7 +264,7 @@ def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHe
 
 
 def _read_old_header(buffer: Buffer, offset: int, path: str) -> EntryHeader:
-    """One of version 1; or what is wrong with another."""
+    """Decodes a header of version 1. Raises the error that describes any other header."""
     left = len(buffer) - offset
     if left < HEADER_BYTES_MIN:
         raise Corruption(path, offset, f"a header of {HEADER_BYTES_MIN} bytes", f"{left} bytes")
@@ -281,7 +286,7 @@ def verify_sections(
     path: str = "entry",
     keys_only: bool = False,
 ) -> tuple[bytes, bytes]:
-    """Checks the sections' checksums, and gives the copies that it takes of them.
+    """Verifies the sections' checksums. Returns the copies that it makes of the sections.
 
     Raises Corruption, with the section's own offset.
     """
@@ -308,9 +313,9 @@ def verify_sections(
 
 
 def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
-    """Verifies an entry that came from outside: whole, undamaged, in bounds.
+    """Verifies an entry from outside: complete, undamaged, within bounds.
 
-    `bytes_max` bounds it also when a compaction has taken messages from it. Raises InvalidRequest,
+    `bytes_max` also bounds its size after a compaction removes messages. Raises InvalidRequest,
     MessageTooLarge.
     """
     return checked_entry(frame, bytes_max)[0]
@@ -319,12 +324,12 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
 def checked_entry(
     frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX
 ) -> tuple[EntryHeader, bytes, bytes]:
-    """The same; and copies of the sections."""
+    """Verifies an entry as check_entry does. Returns also copies of its sections."""
     try:
         header = read_header(frame)
         if header.size_bytes != len(frame):
             raise InvalidRequest(
-                f"The entry's header speaks of {header.size_bytes} bytes, {len(frame)} came."
+                f"The entry's header declares {header.size_bytes} bytes; {len(frame)} were sent."
             )
         keys, values = verify_sections(frame, header)
     except (Corruption, IncompatibleFormat) as error:
@@ -333,7 +338,7 @@ def checked_entry(
     if largest > bytes_max:
         raise MessageTooLarge(header.stored_bytes, header.message_count, largest, bytes_max)
     if header.message_count < 1:
-        raise InvalidRequest("An entry without messages.")
+        raise InvalidRequest("The entry has no messages. Send at least one.")
     if header.codec not in Codec._value2member_map_:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
     if header.compression not in Compression._value2member_map_:
@@ -349,7 +354,7 @@ def stamped_header(
     producer_number: int,
     durable_entries: int = 0,
 ) -> bytes:
-    """The bytes of a header of FORMAT_VERSION with what only the broker knows filled in."""
+    """Returns a header of FORMAT_VERSION with the fields that only the broker knows."""
     return _pack(
         (
             FORMAT_VERSION,
@@ -362,7 +367,7 @@ def stamped_header(
             producer_number,
             *header[11:16],
         ),
-        # Where there are more, fewer are claimed: what is claimed stays true.
+        # A lower bound stays true.
         min(durable_entries, _DURABLE_ENTRIES_MAX),
     )
 
@@ -375,7 +380,9 @@ def stamp(
     producer_number: int,
     durable_entries: int = 0,
 ) -> bytes:
-    """The whole entry, stamped. (The publish path writes stamped_header and the frame's rest.)"""
+    """Returns the whole entry, stamped. (The publish path writes stamped_header and the frame's
+    rest.)
+    """
     header = read_header(frame)
     stamped = stamped_header(
         header, ledger_id, entry_id, append_time_ms, producer_number, durable_entries

@@ -1,4 +1,4 @@
-"""An error as it travels: its stable reason, its sentence, and what of it a machine may ask for.
+"""The encoding of errors on the wire: a stable reason, a message, and machine-readable attributes.
 
     >>> from ledgerfold.storage.errors import Corruption
     >>> reason, message, attributes = encode_error(Corruption("1/0.log", 72, "its CRC", "another"))
@@ -7,9 +7,9 @@
     >>> type(decode_error(reason, message, attributes)).__name__
     'Corruption'
 
-Pure, and of no protocol: each door to the broker binds it to its own. gRPC's is
-ledgerfold/rpc_errors.py. Whatever the error says, it has the size of a header: what has not, an
-HTTP/2 client drops, and tells its caller of a "Stream removed".
+Pure, and independent of any protocol: each protocol binds it to its own. gRPC's binding is
+ledgerfold/rpc_errors.py. An encoded error always fits into a header: HTTP/2 clients drop larger
+ones and report "Stream removed" to the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ledgerfold.storage.errors import LedgerfoldError
 
-# Attributes that travel, as text, and what makes them of it again.
+# The attributes that are sent, as text, and the functions that parse them.
 _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
     "topic": str,
     "subscription": str,
@@ -35,19 +35,17 @@ _ATTRIBUTES: dict[str, Callable[[str], str | int]] = {
 }
 
 
-# As a header of HTTP/2 counts them: a byte that is no plain ASCII is written as three.
+# Sizes in an HTTP/2 header, where a byte that is not printable ASCII takes three.
 MESSAGE_BYTES_MAX = 2500
 ATTRIBUTE_BYTES_MAX = 250
 _OMITTED = " ... "
-# What a terminal or a log would heed.
+# Control characters, which a terminal or a log would interpret.
 _CONTROL = {each: f"\\x{each:02x}" for each in (*range(0x20), *range(0x7F, 0xA0))}
-_UNHEEDED = str.maketrans(
-    {each: text for each, text in _CONTROL.items() if chr(each) not in "\n\t"}
-)
+_ESCAPES = str.maketrans({each: text for each, text in _CONTROL.items() if chr(each) not in "\n\t"})
 
 
 class WireError(NamedTuple):
-    """What is told of an error at the other end."""
+    """An error as it is sent."""
 
     reason: str
     message: str
@@ -55,7 +53,7 @@ class WireError(NamedTuple):
 
 
 def _classes() -> dict[str, type[LedgerfoldError]]:
-    """One class per reason: the one that brought it in, where others inherit it."""
+    """Returns one class per reason: the base class that introduced it."""
     found: dict[str, type[LedgerfoldError]] = {}
     queue: list[type[LedgerfoldError]] = [LedgerfoldError]
     while queue:
@@ -71,18 +69,18 @@ CLASSES = _classes()
 def encode_error(
     error: LedgerfoldError, shortened: Callable[[str], str] = lambda text: text
 ) -> WireError:
-    """`shortened`: what the caller's door leaves of a text."""
-    told = {name: str(getattr(error, name)) for name in _ATTRIBUTES if hasattr(error, name)}
+    """Encodes `error`. `shortened` abridges each text as the caller's protocol needs."""
+    texts = {name: str(getattr(error, name)) for name in _ATTRIBUTES if hasattr(error, name)}
     attributes = {
-        name: _bounded(shortened(text), ATTRIBUTE_BYTES_MAX) for name, text in told.items()
+        name: _bounded(shortened(text), ATTRIBUTE_BYTES_MAX) for name, text in texts.items()
     }
     message = _bounded(shortened(error.message), MESSAGE_BYTES_MAX)
     return WireError(error.reason, message, attributes)
 
 
 def _bounded(text: str, most: int) -> str:
-    """The text, without its midst if it is too long: an error says at its end what to do."""
-    text = text.translate(_UNHEEDED)
+    """Elides the middle of a text that is too long: an error's advice is at its end."""
+    text = text.translate(_ESCAPES)
     if _header_bytes(text) <= most:
         return text
     half = (most - len(_OMITTED)) // 2
@@ -90,7 +88,7 @@ def _bounded(text: str, most: int) -> str:
 
 
 def _beginning(text: str, most: int) -> str:
-    """As much of it as a header of that size holds."""
+    """Returns the longest prefix that a header of `most` bytes can hold."""
     text = text[:most]
     while (over := _header_bytes(text) - most) > 0:
         # No character takes more than twelve.
@@ -104,12 +102,12 @@ def _header_bytes(text: str) -> int:
 
 
 def decode_error(reason: str, message: str, attributes: Mapping[str, str]) -> LedgerfoldError:
-    """The broker's error again: of the class whose reason it is, with what attributes came along.
+    """Restores the broker's error: of the class that has its reason, with the attributes sent.
 
-    A reason that nobody knows, of a newer version, makes a LedgerfoldError.
+    An unknown reason, of a newer version, becomes a LedgerfoldError.
     """
     cls = CLASSES.get(reason, LedgerfoldError)
-    # Its own constructor makes the message of attributes; here the message is there already.
+    # The class's constructor builds the message from attributes; here the message exists already.
     error = cls.__new__(cls, message)
     Exception.__init__(error, message)
     error.from_broker = True

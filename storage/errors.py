@@ -3,42 +3,42 @@
     LedgerfoldError
     ├── RequestError                 the caller's: change the request
     │   ├── InvalidRequest           malformed name, frame, policy, position
-    │   │   ├── UnknownStrategy      a worker has no such way to compact
-    │   │   ├── InvalidStrategy      one of your own cannot be loaded, or does not answer
-    │   │   │   └── StrategyNotAllowed   nobody who started the broker has allowed its code
-    │   │   ├── InvalidUrl           no address of a broker
-    │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
+    │   │   ├── UnknownStrategy      the worker does not have the strategy
+    │   │   ├── InvalidStrategy      a user-defined strategy cannot be loaded, or does not answer
+    │   │   │   └── StrategyNotAllowed   the operator has not allowed its code
+    │   │   ├── InvalidUrl           not the address of a broker
+    │   │   └── MessageTooLarge      a message, or its batch, exceeds the broker's limit
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
     │   ├── TopicBusy                producers or consumers are connected
-    │   ├── TopicTerminated          nothing is published to it any more
+    │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
     │   ├── SubscriptionExists
-    │   ├── SubscriptionBusy         exclusive, or of another type, or being moved
+    │   ├── SubscriptionBusy         exclusive, of another type, or being moved
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
-    │   ├── NotAllowed               read-compacted on a shared subscription, and the like
-    │   ├── ProducerBusy             that producer name is connected
-    │   ├── KafkaError               what Kafka refuses, with its protocol's code and its class
-    │   │   └── RecordsRefused       records of a batch, the first ones with the reason
+    │   ├── NotAllowed               read-compacted on a shared subscription, for example
+    │   ├── ProducerBusy             a producer with that name is connected
+    │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
+    │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
     │   ├── AddressInUse             another process listens there
     │   └── CompactionRunning        one run per topic at a time
     ├── StorageError                 the disk's or the data's
-    │   ├── Corruption               damaged data: file, offset, what was expected
-    │   ├── IncompatibleFormat       written by a version this one cannot read
-    │   │   └── UnknownFeatures      the directory uses what this build does not know
-    │   ├── MetadataLost             entries of a topic are there, and no record names them
-    │   ├── MissingFile              metadata names a file that is not there
-    │   ├── CompactedLedgerDamaged   what was compacted cannot be read; there is a way back
-    │   ├── DiskFailure              a write or sync failed; the file is not used any more
+    │   ├── Corruption               damaged data: file, offset, expected value
+    │   ├── IncompatibleFormat       written by a version that this one cannot read
+    │   │   └── UnknownFeatures      the directory uses features that this build does not know
+    │   ├── MetadataLost             entries of a topic exist, but no record names them
+    │   ├── MissingFile              the metadata name a file that does not exist
+    │   ├── CompactedLedgerDamaged   the compacted view cannot be read; it can be repaired
+    │   ├── DiskFailure              a write or sync failed; the file is no longer used
     │   └── DirectoryLocked          another process owns the data directory
     ├── CompactionError              a run's
-    │   ├── CompactionFailed         the job or its worker failed; the old view stands
-    │   │   ├── SegmentIndexFull     of a segment that a cleaning wrote; a defect of Kafka's
-    │   │   └── StrategyFailed       the strategy's own code raised, or answered nonsense
+    │   ├── CompactionFailed         the job or its worker failed; the old view stays in use
+    │   │   ├── SegmentIndexFull     a segment that the cleaner writes; a defect of Kafka's
+    │   │   └── StrategyFailed       the strategy's own code raised, or returned nonsense
     │   ├── CompactionCancelled
-    │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
-    │   ├── EntryTooLarge            what it leaves of a batch does not fit into an entry
+    │   ├── CompactionFenced         the topic was unloaded or deleted during the run
+    │   ├── EntryTooLarge            the remaining messages of a batch do not fit into an entry
     │   ├── CompactorUnavailable     no worker: starting, restarting, or Java is missing
     │   └── CompactionQueueFull
     └── ServiceError                 between the two ends of a connection
@@ -48,9 +48,9 @@
         ├── AlreadyClosed
         └── Overloaded               a bound was reached
 
-Each class has a `reason`, a stable name that travels in google.rpc.ErrorInfo, and `retryable`. The
-attributes hold the data; the message is made of them and says what to do. The gRPC code of each
-reason is in ledgerfold/rpc_errors.py. Users find all of it in `ledgerfold.errors`.
+Each class has a `reason`, a stable name that is sent in google.rpc.ErrorInfo, and `retryable`. The
+attributes hold the data; the message is built from them and says what to do. The gRPC code of each
+reason is in ledgerfold/rpc_errors.py. Users import all of it from `ledgerfold.errors`.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ from ledgerfold.version import __version__
 
 
 class LedgerfoldError(Exception):
-    """The root. `reason` is stable and for machines, the message is for people."""
+    """The base class. `reason` is stable and for machines; the message is for people."""
 
     reason: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
-    # Whether it came over the wire; else it was raised in this process.
+    # True if the error came over the wire; else this process raised it.
     from_broker: bool = False
 
     @property
@@ -84,13 +84,13 @@ class RequestError(LedgerfoldError):
 
 
 class InvalidRequest(RequestError):
-    """Malformed: a name, a frame, a policy, a position."""
+    """A malformed name, frame, policy or position."""
 
     reason = "INVALID_REQUEST"
 
 
 class UnknownStrategy(InvalidRequest):
-    """The broker asks for one that the worker does not know: they are of different builds."""
+    """A strategy of the broker's that the worker does not know: they are of different builds."""
 
     reason = "UNKNOWN_STRATEGY"
 
@@ -99,13 +99,13 @@ class UnknownStrategy(InvalidRequest):
         asked = f"{name!r} version {version}" if version else repr(name)
         super().__init__(
             f"This compactor has no strategy {asked}. It has: {listed}. If the name is right, "
-            "give the broker a compactor of its own version."
+            "use a compactor of the broker's version."
         )
         self.name, self.version, self.known = name, version, known
 
 
 class InvalidStrategy(InvalidRequest):
-    """One of the user's own. `why`: a sentence without its end."""
+    """A user-defined strategy that cannot be used. `why` is a sentence without its full stop."""
 
     reason = "INVALID_STRATEGY"
 
@@ -115,7 +115,7 @@ class InvalidStrategy(InvalidRequest):
 
 
 class StrategyNotAllowed(InvalidStrategy):
-    """Loading it would run code that no operator has allowed (ledgerfold/strategies/allowed.py)."""
+    """A strategy whose code no operator has allowed (ledgerfold/strategies/allowed.py)."""
 
     reason = "STRATEGY_NOT_ALLOWED"
 
@@ -125,15 +125,16 @@ class MessageTooLarge(InvalidRequest):
 
     def __init__(self, size_bytes: int, messages: int, after_rebuild: int, most_bytes: int) -> None:
         what = "A message" if messages == 1 else f"A batch of {messages} messages"
-        more = "" if messages == 1 else f", up to {after_rebuild} when a compaction takes some away"
+        more = "" if messages == 1 else f", up to {after_rebuild} after a compaction removes some"
         super().__init__(
-            f"{what} makes an entry of {size_bytes} bytes{more}. The broker takes up to "
-            f"{most_bytes}: what its --max-message-size says, and 10 KiB for keys and properties."
+            f"{what} needs an entry of {size_bytes} bytes{more}. The broker accepts up to "
+            f"{most_bytes}: its --max-message-size plus 10 KiB for keys and properties. Send "
+            "smaller messages or batches, or raise --max-message-size."
         )
 
 
 class InvalidUrl(InvalidRequest):
-    """Not the address of a broker."""
+    """A string that is not the address of a broker."""
 
     reason = "INVALID_URL"
 
@@ -147,15 +148,15 @@ class TopicNotFound(RequestError):
 
 
 class TopicIsPartitioned(TopicNotFound):
-    """There are its partitions, and no topic of that very name."""
+    """A partitioned topic, named where one of its partitions is needed."""
 
     reason = "TOPIC_IS_PARTITIONED"
 
     def __init__(self, topic: str, partitions: int) -> None:
         RequestError.__init__(
             self,
-            f"Topic {topic} is divided into {counted(partitions, 'partition')}, and has no data "
-            f"of its own. Name a partition, {topic}-partition-0 or another.",
+            f"Topic {topic} has {counted(partitions, 'partition')} and no data of its own. Name a "
+            f"partition, for example {topic}-partition-0.",
         )
         self.topic, self.partitions = topic, partitions
 
@@ -164,7 +165,7 @@ class TopicExists(RequestError):
     reason = "TOPIC_EXISTS"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic} exists already.")
+        super().__init__(f"Topic {topic} already exists.")
         self.topic = topic
 
 
@@ -184,7 +185,7 @@ class TopicTerminated(RequestError):
     reason = "TOPIC_TERMINATED"
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"Topic {topic} was terminated: nothing can be published to it any more.")
+        super().__init__(f"Topic {topic} is terminated and accepts no more messages.")
         self.topic = topic
 
 
@@ -200,12 +201,12 @@ class SubscriptionExists(RequestError):
     reason = "SUBSCRIPTION_EXISTS"
 
     def __init__(self, topic: str, subscription: str) -> None:
-        super().__init__(f"Topic {topic} has a subscription {subscription!r} already.")
+        super().__init__(f"Topic {topic} already has a subscription {subscription!r}.")
         self.topic, self.subscription = topic, subscription
 
 
 class SubscriptionBusy(RequestError):
-    """Someone else's consumer stands in the way; closing it helps."""
+    """A conflict with another consumer of the subscription, which must be closed first."""
 
     reason = "SUBSCRIPTION_BUSY"
 
@@ -215,14 +216,14 @@ class SubscriptionBusy(RequestError):
 
 
 class NothingExpired(RequestError):
-    """There was nothing to do, and nobody would notice. Pulsar's HTTP 409."""
+    """An expiry request without effect, which is reported as an error. Pulsar's HTTP 409."""
 
     reason = "NOTHING_EXPIRED"
 
     def __init__(self, topic: str, subscription: str) -> None:
         super().__init__(
-            f"Subscription {subscription!r} of {topic}: nothing was expired. It has no backlog, or "
-            "is nearly caught up."
+            f"No message of subscription {subscription!r} of {topic} was expired: it has no "
+            "backlog, or has nearly caught up."
         )
         self.topic, self.subscription = topic, subscription
 
@@ -236,7 +237,8 @@ class ProducerBusy(RequestError):
 
     def __init__(self, topic: str, producer: str) -> None:
         super().__init__(
-            f"A producer named {producer!r} is connected to {topic}. Close it, or use another name."
+            f"A producer named {producer!r} is already connected to {topic}. Close it, or use "
+            "another name."
         )
         self.topic, self.producer = topic, producer
 
@@ -246,24 +248,24 @@ class AddressInUse(RequestError):
 
     def __init__(self, address: str, option: str) -> None:
         super().__init__(
-            f"Another process listens on {address}. Stop it, or let {option} name another port."
+            f"Another process listens on {address}. Stop it, or choose another port with {option}."
         )
 
 
 class CompactionRunning(RequestError):
-    """Pulsar's HTTP 409."""
+    """A request for a run while another run of the topic is in progress. Pulsar's HTTP 409."""
 
     reason = "COMPACTION_RUNNING"
 
     def __init__(self, topic: str, run_number: int) -> None:
         super().__init__(
-            f"Compaction run {run_number} of {topic} is on its way. Wait for it, or cancel it."
+            f"Compaction run {run_number} of {topic} is in progress. Wait for it, or cancel it."
         )
         self.topic, self.run_number = topic, run_number
 
 
 class KafkaErrorKind(Enum):
-    """An error of Kafka's protocol: its code there, and the class that Kafka's client raises."""
+    """An error of Kafka's protocol: its code, and the class that Kafka's client raises."""
 
     OFFSET_OUT_OF_RANGE = (1, "OffsetOutOfRangeException")
     CORRUPT_MESSAGE = (2, "CorruptRecordException")
@@ -288,7 +290,7 @@ class KafkaErrorKind(Enum):
 
 
 class KafkaError(RequestError):
-    """What Kafka refuses on a topic of its kind. `kafka_code` and `kafka_class` tell which error.
+    """A request that Kafka rejects. `kafka_code` and `kafka_class` identify the error.
 
     >>> error = KafkaError(KafkaErrorKind.INVALID_RECORD, "One or more records have been rejected")
     >>> error.kafka_code, error.kafka_class, error.kind.name
@@ -303,14 +305,16 @@ class KafkaError(RequestError):
 
     @property
     def kind(self) -> KafkaErrorKind | None:
-        """None when a newer broker tells one that is not known here."""
+        """The kind; None for an error of a newer broker that is unknown here."""
         return next((kind for kind in KafkaErrorKind if kind.code == self.kafka_code), None)
 
 
 class RecordsRefused(KafkaError):
-    """`records`: index and reason of the first three that cannot be taken. Nothing of it was.
+    """A rejected batch, of which nothing was appended. `records`: index and reason of the first
+    three.
 
-    `keyless`: of how many in all that is a missing key. They do not travel: the message tells.
+    `keyless`: how many of its records lack a key. Neither is sent over the wire; the message
+    describes them.
     """
 
     reason = "KAFKA_RECORDS"
@@ -333,15 +337,15 @@ class StorageError(LedgerfoldError):
 
 
 _WAY_BACK = (
-    "With the broker stopped, `ledgerfold verify DATA` tells all there is, and `ledgerfold repair "
-    "DATA` what can be kept."
+    "Stop the broker; then `ledgerfold verify DATA` lists all damage, and `ledgerfold repair DATA` "
+    "shows what can be kept."
 )
 
 
 class Corruption(StorageError):
-    """Damaged data. Nothing was repaired, nothing was skipped. `fact`: the message without advice.
+    """Damaged data. Nothing was repaired or skipped. `fact` is the message without advice.
 
-    `path` is that of a file or a record; without a slash it is of what came over the wire.
+    `path` names a file or a record; without a slash, data that came over the wire.
     """
 
     reason = "DATA_CORRUPT"
@@ -363,7 +367,7 @@ class IncompatibleFormat(StorageError):
 
 
 class UnknownFeatures(IncompatibleFormat):
-    """The directory is a later build's. `features`: those of it that are unknown here."""
+    """A data directory of a later build. `features`: those that are unknown here."""
 
     reason = "UNKNOWN_FEATURES"
 
@@ -378,33 +382,33 @@ class UnknownFeatures(IncompatibleFormat):
 
 
 class MetadataLost(StorageError):
-    """The metadata have lost records of a topic, whose entries are there: it is not served."""
+    """Records of a topic that are missing while its entries exist. The topic is not served."""
 
     reason = "METADATA_LOST"
 
     def __init__(self, topic: str, ledger_ids: Sequence[int]) -> None:
         folders = ", ".join(f"ledgers/{each}" for each in ledger_ids)
         super().__init__(
-            f"The metadata have lost records of {topic}: no record names what is in {folders} of "
-            f"the data directory. Nothing of the topic is read or written until its records are "
-            f"put back. {_WAY_BACK}"
+            f"The metadata have lost records of {topic}: no record names the files in {folders} of "
+            f"the data directory. The topic cannot be read or written until its records are "
+            f"restored. {_WAY_BACK}"
         )
         self.topic, self.ledger_ids = topic, tuple(ledger_ids)
 
 
 class MissingFile(StorageError):
-    """A file, or a part of one. `fact`: the message without advice."""
+    """A missing or truncated file. `fact` is the message without advice."""
 
     reason = "DATA_MISSING"
 
     def __init__(self, path: str, named_by: str) -> None:
-        self.fact = f"{path}, which {named_by} names, is missing or has not the recorded size."
+        self.fact = f"{path}, which {named_by} names, is missing or not of the recorded size."
         super().__init__(f"{self.fact} {_WAY_BACK}")
         self.path, self.named_by = path, named_by
 
 
 class CompactedLedgerDamaged(StorageError):
-    """Raw reads are not concerned, nor are subscriptions without read-compacted."""
+    """Damage of a compacted ledger. Affects only read-compacted subscriptions and readers."""
 
     reason = "COMPACTED_LEDGER_DAMAGED"
 
@@ -412,8 +416,8 @@ class CompactedLedgerDamaged(StorageError):
         fact = getattr(cause, "fact", cause)
         super().__init__(
             f"The compacted ledger {ledger_id} of {topic} cannot be read: {fact} {_WAY_BACK} Or "
-            "restore its files and unload the topic. Or give it up at once: unload the topic, "
-            "delete the subscription __compaction, then compact what raw data are left."
+            "restore its files and unload the topic. Or discard it: unload the topic, delete the "
+            "subscription __compaction, then compact the remaining raw data."
         )
         self.topic, self.ledger_id, self.cause = topic, ledger_id, cause
 
@@ -422,10 +426,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class DiskFailure(StorageError):
-    """A write or sync failed. What was not acknowledged may be lost; the file is left alone."""
+    """A write or sync that failed. Unacknowledged data may be lost; the file is no longer used."""
 
     reason = "DISK_FAILURE"
-    # Whether what was to be written may yet be found after a crash. (Does not travel.)
+    # False if the data cannot be found after a crash. (Not sent over the wire.)
     may_be_durable: bool = True
 
     def __init__(
@@ -447,16 +451,16 @@ class DiskFailure(StorageError):
 
 def _advice(error: int | None) -> str:
     if error in _FULL:
-        return "Free space there, and try again."
+        return "Free space on its file system, and try again."
     if error == errno.EMFILE:
         return (
-            "The disk is not to blame: the process may not open more files. Let it open more "
-            "(ulimit -n, LimitNOFILE) and start it again, or close connections."
+            "The disk is not at fault: the process has reached its limit of open files. Raise it "
+            "(ulimit -n, LimitNOFILE) and restart the process, or close connections."
         )
     if error == errno.ENFILE:
         return (
-            "The disk is not to blame: the machine may not open more files. Raise fs.file-max, or "
-            "end what holds so many."
+            "The disk is not at fault: the machine has reached its limit of open files. Raise "
+            "fs.file-max, or stop processes that hold many."
         )
     return "Check the health of the disk."
 
@@ -475,11 +479,14 @@ class DirectoryLocked(StorageError):
 
 
 class CompactionError(LedgerfoldError):
-    """Of a run."""
+    """An error of a run."""
 
 
 class CompactionFailed(CompactionError):
-    """The old view stands; a new run may succeed. `worker_died`: which may be nobody's fault."""
+    """A failed run; the old view stays in use, and a new run may succeed.
+
+    `worker_died`: the worker ended, which may have a cause outside the run.
+    """
 
     reason = "COMPACTION_FAILED"
     retryable = True
@@ -491,14 +498,14 @@ class CompactionFailed(CompactionError):
 
 
 class SegmentIndexFull(CompactionFailed):
-    """Where that defect of Kafka's is wanted: the segments before that one are in place."""
+    """A full segment index, where Kafka's defect is emulated. Earlier segments are in place."""
 
     reason = "SEGMENT_INDEX_FULL"
     retryable = False
 
 
 class StrategyFailed(CompactionFailed):
-    """A strategy's own code: the same run would fail again. The old view stands."""
+    """A failure in a strategy's code: the same run would fail again. The old view stays in use."""
 
     reason = "STRATEGY_FAILED"
     retryable = False
@@ -518,15 +525,15 @@ class CompactionFenced(CompactionError):
 
 
 class EntryTooLarge(CompactionError):
-    """The same run would fail again."""
+    """An entry that would exceed the limit after a run. The same run would fail again."""
 
     reason = "ENTRY_TOO_LARGE"
 
     def __init__(self, path: str, position: str, size_bytes: int, most_bytes: int) -> None:
         super().__init__(
             f"Entry {position} in {path} would take {size_bytes} bytes in the compacted ledger; "
-            f"{most_bytes} is the most. Publish its messages anew in smaller batches: compaction "
-            "then keeps nothing of it."
+            f"the limit is {most_bytes}. Publish its messages again in smaller batches: compaction "
+            "then removes all of this entry."
         )
         self.path, self.position, self.size_bytes = path, position, size_bytes
 
@@ -542,7 +549,7 @@ class CompactionQueueFull(CompactionError):
 
     def __init__(self, queued: int) -> None:
         super().__init__(
-            f"{counted(queued, 'topic waits', 'topics wait')} for compaction already. Try again "
+            f"{counted(queued, 'topic is', 'topics are')} already queued for compaction. Try again "
             "when some are done."
         )
         self.queued = queued

@@ -1,4 +1,4 @@
-"""The part of a file that is in memory while it is gone through from front to back.
+"""The part of a file that is in memory during a sequential scan.
 
     >>> data = b"0123456789"
     >>> window = Window(lambda size, offset: data[offset : offset + size], len(data))
@@ -6,7 +6,7 @@
     >>> bytes(window.view[at : at + 2])
     b'45'
 
-Bounds: the last read, which is what was asked for or what is needed where that is larger.
+Bounds: the last read, which is the wanted or the needed size, whichever is larger.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from ledgerfold.storage.entry import Buffer
 
 
 class Window:
-    """`view` holds the file's bytes from `base` on."""
+    """A window of a file: `view` holds the file's bytes from `base` on."""
 
     def __init__(self, pread: Callable[[int, int], Buffer], size_bytes: int) -> None:
         self._pread, self._size_bytes = pread, size_bytes
         self.view, self.base = memoryview(b""), 0
 
     def place(self, offset: int, size: int, wanted: int) -> int:
-        """Where in `view` the `size` bytes at `offset` begin; a read that it takes is `wanted`.
+        """Returns the index in `view` of the `size` bytes at `offset`; if needed, reads `wanted`
+        bytes.
 
-        There are fewer bytes than `size` at the end of the file only.
+        Fewer than `size` bytes follow only at the end of the file.
         """
         if offset - self.base + size > len(self.view):
             wanted = min(max(size, wanted), self._size_bytes - offset)

@@ -1,10 +1,11 @@
-"""The seam to the file system: the one module that opens, writes, syncs, renames and deletes.
+"""The file system interface: the one module that opens, writes, syncs, renames and deletes files.
 
 Rules:
-1. A new file is durable when it and its folder are synced; a rename when the folder is.
-2. A write or sync that failed may have lost what was written before it: the file refuses everything
-   from then on (DiskFailure). Nothing is retried.
-3. Tests put a double in place of REAL that forgets what was not synced.
+
+1. A new file is durable once it and its folder are synced; a rename, once the folder is.
+2. A failed write or sync may have lost earlier writes: the file rejects every later operation
+   (DiskFailure). Nothing is retried.
+3. Tests replace REAL with a double that loses unsynced writes.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from typing import Any, Protocol
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
 
-# A folder that somebody else still writes to is not empty when it should be.
+# Another thread may still create files in a folder while it is being removed.
 _REMOVAL_TRIES = 3
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
-# Read and written at once.
+# The bytes read and written at once.
 _REWRITE_BYTES = 1024 * 1024
-# Linux; elsewhere no read is known to be in memory.
+# Linux only; elsewhere no read is known to be served from memory.
 _CACHED_ONLY = getattr(os, "RWF_NOWAIT", -1)
 
 
 class AppendFile(Protocol):
-    """A file that only grows."""
+    """An append-only file."""
 
     @property
     def path(self) -> str: ...
@@ -41,11 +42,11 @@ class AppendFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """All of it. Raises DiskFailure, and always from then on."""
+        """Writes all buffers. Raises DiskFailure, and then on every later call."""
         ...
 
     def sync(self) -> None:
-        """fdatasync. Raises DiskFailure, and always from then on."""
+        """Calls fdatasync. Raises DiskFailure, and then on every later call."""
         ...
 
     def close(self) -> None: ...
@@ -56,76 +57,77 @@ class ReadFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Fewer bytes than `size` only at the end of the file. Raises DiskFailure."""
+        """Reads `size` bytes; fewer only at the end of the file. Raises DiskFailure."""
         ...
 
     def pread_cached(self, buffer: memoryview, offset: int) -> bool:
-        """Fills `buffer` if the system has all of it in memory; never goes to the disk."""
+        """Fills `buffer` if the page cache holds all of it; never reads from the disk."""
         ...
 
     def close(self) -> None: ...
 
 
 class Files(Protocol):
-    """What storage asks of a file system."""
+    """The file system operations that storage uses."""
 
     def create(self, path: Path) -> AppendFile:
-        """A new file. Raises DiskFailure, also when there is one."""
+        """Creates a file. Raises DiskFailure, also if the file exists."""
         ...
 
     def open_append(self, path: Path, size_bytes: int) -> AppendFile:
-        """A file of that very size, to go on with. Raises DiskFailure, also when it is not so."""
+        """Opens a file for appending. Raises DiskFailure, also if it is not `size_bytes` long."""
         ...
 
     def open_read(self, path: Path) -> ReadFile:
-        """Raises FileNotFoundError, DiskFailure."""
+        """Opens a file for reading. Raises FileNotFoundError, DiskFailure."""
         ...
 
     def map(self, path: Path) -> AbstractContextManager[Buffer]:
-        """A whole file, not empty, mapped for reading. Raises FileNotFoundError."""
+        """Maps a whole, non-empty file for reading. Raises FileNotFoundError."""
         ...
 
     def free_bytes(self, path: Path) -> int:
-        """How much there is room for on the file system of `path`."""
+        """Returns the free space on the file system of `path`."""
         ...
 
     def exists(self, path: Path) -> bool: ...
     def size(self, path: Path) -> int: ...
     def listdir(self, path: Path) -> list[str]: ...
     def make_dir(self, path: Path) -> None:
-        """With its parents; fine when it is there."""
+        """Creates a folder and its parents, if missing."""
         ...
 
     def sync_dir(self, path: Path) -> None: ...
     def replace(self, source: Path, target: Path) -> None: ...
     def remove(self, path: Path) -> None:
-        """Fine when it is gone."""
+        """Removes a file, if it exists."""
         ...
 
     def remove_dir(self, path: Path) -> None:
-        """With all that is in it; fine when it is gone, or goes meanwhile.
+        """Removes a folder with its contents, if it exists; it may disappear meanwhile.
 
-        Raises DiskFailure, also when files go on to be put into it.
+        Raises DiskFailure, also if files are still being created in it.
         """
         ...
 
     def truncate(self, path: Path, size_bytes: int) -> None:
-        """Durably."""
+        """Truncates a file durably."""
         ...
 
     def rewrite(self, path: Path, offset: int) -> None:
-        """Makes durable what the file shows from `offset` on, by writing it once more.
+        """Makes the file's visible bytes from `offset` on durable, by writing them again.
 
-        A sync alone would not do: after one that failed, the system may show what it never wrote.
+        A sync alone is not enough: after a failed sync, the system may show bytes that it never
+        wrote.
         """
         ...
 
     def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
-        """Writes into a file that is there; without `sync` a power loss may undo it."""
+        """Overwrites bytes of an existing file; without `sync`, a power loss may undo it."""
         ...
 
     def copy(self, source: Path, target: Path) -> None:
-        """Durably, but for the folder's entry. A copy that failed leaves nothing."""
+        """Copies a file durably, except for the folder's entry. A failed copy leaves nothing."""
         ...
 
 
@@ -140,7 +142,7 @@ def _disk(path: str, operation: str) -> Iterator[None]:
 
 
 class RealAppendFile:
-    """An AppendFile on a descriptor."""
+    """An AppendFile on a file descriptor."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._descriptor = -1
@@ -162,7 +164,7 @@ class RealAppendFile:
         written = os.writev(self._descriptor, buffers)
         self.size_bytes += written
         while written < wanted:
-            # A short write, on a nearly full disk for one: the rest, which fails with the reason.
+            # A short write, as on a nearly full disk: writing the rest fails with the reason.
             rest = b"".join(buffers)[written:]
             count = os.write(self._descriptor, rest)
             self.size_bytes += count
@@ -198,7 +200,7 @@ def _raise_unless_gone(function: object, path: str, info: tuple[Any, BaseExcepti
 
 
 class RealReadFile:
-    """A ReadFile on a descriptor; threads may share it."""
+    """A ReadFile on a file descriptor; threads may share it."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
@@ -225,8 +227,8 @@ class RealReadFile:
         try:
             return os.preadv(self._descriptor, [buffer], offset, _CACHED_ONLY) == len(buffer)
         except OSError:
-            # The usual EAGAIN, but also a file system that knows no such reads, or a true error: a
-            # read that may wait tells them apart.
+            # The usual EAGAIN, but also a file system without support for cached reads, or a real
+            # error: a blocking read distinguishes them.
             return False
 
     def close(self) -> None:
@@ -252,7 +254,7 @@ class RealFiles:
             raise DiskFailure(str(path), "Opening a file", error) from error
         if file.size_bytes != size_bytes:
             file.close()
-            cause = OSError(0, f"it has {file.size_bytes} bytes, and had {size_bytes}")
+            cause = OSError(0, f"it has {file.size_bytes} bytes instead of {size_bytes}")
             raise DiskFailure(str(path), "Opening a file", cause)
         return file
 
@@ -270,18 +272,18 @@ class RealFiles:
             yield view
 
     def free_bytes(self, path: Path) -> int:
-        with _disk(str(path), "A look at the disk"):
+        with _disk(str(path), "Reading the free space"):
             return shutil.disk_usage(path).free
 
     def exists(self, path: Path) -> bool:
         return path.exists()
 
     def size(self, path: Path) -> int:
-        with _disk(str(path), "A look at a file"):
+        with _disk(str(path), "Reading a file's size"):
             return path.stat().st_size
 
     def listdir(self, path: Path) -> list[str]:
-        with _disk(str(path), "A look into a folder"):
+        with _disk(str(path), "Listing a folder"):
             return sorted(os.listdir(path))
 
     def make_dir(self, path: Path) -> None:
@@ -289,7 +291,7 @@ class RealFiles:
             path.mkdir(parents=True, exist_ok=True)
 
     def sync_dir(self, path: Path) -> None:
-        with _disk(str(path), "A folder's sync"):
+        with _disk(str(path), "Syncing a folder"):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
@@ -351,9 +353,10 @@ REAL: Files = RealFiles()
 
 
 def make_durable_dir(path: Path, files: Files = REAL) -> None:
-    """A folder with its parents, each of them durable. Raises DiskFailure.
+    """Creates a folder and its parents durably. Raises DiskFailure.
 
-    One that is there may be what a process made that died before it synced the parent.
+    An existing folder is synced, too: the process that created it may have died before it synced
+    the parent.
     """
     missing = []
     while not files.exists(path):
@@ -363,7 +366,7 @@ def make_durable_dir(path: Path, files: Files = REAL) -> None:
         try:
             files.sync_dir(path.parent)
         except DiskFailure as error:
-            # Whoever may not even look into the parent has not made the folder.
+            # A process that may not read the parent has not created the folder.
             if error.cause.errno not in (errno.EACCES, errno.EPERM):
                 raise
     for each in reversed(missing):

@@ -1,9 +1,9 @@
-"""The CRC32C of two pieces end to end, from those of the pieces: the second is not read again.
+"""The CRC32C of two concatenated pieces, from those of the pieces: the second is not read again.
 
-A checksum is linear: that of the first piece, carried past as many zeros as the second has bytes,
-and that of the second, added without carry, are the whole's. To carry it past so many zeros takes a
-table of 128 numbers, which is made when a length comes for the second time; till then the second
-piece is read.
+A checksum is linear: the checksum of the first piece, advanced by as many zero bytes as the second
+has, XOR the checksum of the second is the checksum of the whole. Advancing takes a table of 128
+numbers, which is built when a length occurs for the second time; until then the second piece is
+read.
 
     >>> crcs, value = JoinedCrcs(), google_crc32c.value
     >>> joined = [crcs.joined(value(b"head"), b"body", value(b"body")) for _ in range(3)]
@@ -17,23 +17,23 @@ from __future__ import annotations
 
 import google_crc32c
 
-# Lengths whose tables are kept: 4 KB of memory each.
+# The number of lengths whose tables are kept: 4 KB of memory each.
 LENGTHS_MAX = 256
 _ONES = 2**32 - 1
-# CRC32C's, the lowest power in the highest bit.
+# The polynomial of CRC32C, with the lowest power in the highest bit.
 _POLYNOMIAL = 0x82F63B78
-# Of four bits each, the lowest ones first: what each value of them becomes.
+# A row for each four bits, the lowest bits first: the result for each value of them.
 _Table = list[list[int]]
 
 
 class JoinedCrcs:
-    """Remembers the lengths that come again."""
+    """Joins checksums, with a cache of tables for recurring lengths."""
 
     def __init__(self) -> None:
         self._tables: dict[int, _Table | None] = {}
 
     def joined(self, first_crc: int, second: bytes, second_crc: int) -> int:
-        """That of both pieces. `second_crc` was verified."""
+        """Returns the checksum of both pieces. `second_crc` is verified already."""
         length, tables = len(second), self._tables
         table = tables.get(length)
         if table is None:
@@ -66,10 +66,10 @@ _NEVER_SEEN: _Table = []
 
 
 def _table(length: int) -> _Table:
-    """What carries a checksum past so many zeros."""
+    """Builds the table that advances a checksum by `length` zero bytes."""
     carried = google_crc32c.extend(1 << 31 ^ _ONES, bytes(length)) ^ _ONES
     bits = [carried]
-    # Each bit below stands for a power more.
+    # Each lower bit represents the next higher power.
     for _ in range(31):
         carried = carried >> 1 ^ (_POLYNOMIAL if carried & 1 else 0)
         bits.append(carried)

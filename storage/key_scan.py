@@ -1,7 +1,7 @@
-"""Going through the keys of a segment, without reading its values.
+"""A scan of a segment's keys, without its values.
 
-Reads header after header with the key section behind it, in blocks; values larger than a block are
-hopped over. Headers and key sections are verified, and that ids rise; damage is an error.
+Reads each header with its key section, in blocks, and skips values larger than a block. Verifies
+headers and key sections, and that entry ids rise; damage is an error.
 
     >>> from ledgerfold.storage.entry import stamp
     >>> from ledgerfold.storage.native import NativeBatchBuilder
@@ -16,7 +16,7 @@ hopped over. Headers and key sections are verified, and that ids rise; damage is
     ...         print(version.position, version.value_bytes)
     7:0 2
 
-Bounds: one block, or one key section where that is larger.
+Bounds: one block, or one key section if that is larger.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from ledgerfold.storage.segment import shifted
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 256 * 1024
-# What is read at a place behind which nothing else is wanted: a header and a short key section.
+# The read size where only one header and a short key section are needed.
 HOP_BYTES = 4096
 
 
 class KeyVersion(NamedTuple):
-    """A message as its key section tells of it. `batch_index` -1: published alone."""
+    """A message as its key section describes it. `batch_index` -1: published alone."""
 
     position: Position
     batch_index: int
     publish_time_ms: int
     # 0 when not set.
     event_time_ms: int
-    # 0 is a tombstone, where there is a key.
+    # 0 is a tombstone, if the message has a key.
     value_bytes: int
     key_is_base64: bool
 
@@ -60,9 +60,9 @@ class KeyVersion(NamedTuple):
 def scan_keys(
     pread: Callable[[int, int], Buffer], segment: SegmentRecord
 ) -> Iterator[tuple[EntryHeader, memoryview]]:
-    """Of each entry that `segment` records, in order: header and key section, good until the next.
+    """Yields the header and key section of each entry of `segment`, in order.
 
-    Raises Corruption.
+    A key section is valid until the next one is yielded. Raises Corruption.
     """
     window = Window(pread, segment.size_bytes)
     offset, last, wanted = 0, Position(-1, -1), BLOCK_BYTES
@@ -83,8 +83,8 @@ def scan_keys(
 
 
 def versions_of(header: EntryHeader, keys: Buffer, key: bytes | None) -> Iterator[KeyVersion]:
-    """The messages of an entry that have this key; None: those that have none."""
-    # Native key sections hold their keys as they are: most entries need no decoding.
+    """Yields an entry's messages with this key; None: the messages without a key."""
+    # Native key sections hold keys verbatim: most entries need no decoding.
     if key is not None and header.codec == Codec.NATIVE and key not in bytes(keys):
         return
     with decoding(f"entry {header.position}"):

@@ -1,7 +1,7 @@
-"""The key-value store below the metadata: its contract, and a twin in memory of the real one.
+"""The interface of the key-value store for the metadata, and an implementation in memory.
 
-Keys and values are bytes; one write is one atomic, synced batch. There is one writer, so nothing
-here compares before it writes. The real one is RocksDB (storage/rocks.py).
+Keys and values are bytes; one write is one atomic, synced batch. The store has one writer, so
+writes are unconditional. The persistent implementation uses RocksDB (storage/rocks.py).
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Protocol
 
 
 class KeyValueStore(Protocol):
-    """Threads may share it: a read sees all of a write, or nothing."""
+    """A key-value store. Threads may share it: a read sees all of a write, or none of it."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """All pairs whose key begins with `prefix`, in order of key."""
+        """Returns all pairs whose key begins with `prefix`, in order of key."""
         ...
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
-        """All or nothing, durable on return. Raises DiskFailure; reads show nothing of it then."""
+        """Writes atomically and durably. Raises DiskFailure; then reads show nothing of it."""
         ...
 
     def close(self) -> None: ...
 
 
 class MemoryKeyValue:
-    """A KeyValueStore that is a dictionary: what was written survives as long as the object."""
+    """A KeyValueStore on a dictionary; the data live as long as the object."""
 
     def __init__(self) -> None:
         self._pairs: dict[bytes, bytes] = {}
@@ -49,4 +49,4 @@ class MemoryKeyValue:
             self._pairs.update(puts)
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""

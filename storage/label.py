@@ -1,4 +1,4 @@
-"""The label of a ledger: a small file in its folder that says whose it is, if the metadata cannot.
+"""A ledger's label: a small file in its folder that names its topic, in case the metadata are lost.
 
     >>> from ledgerfold.storage.files import REAL
     >>> record = LedgerRecord(ledger_id=7, kind=LEDGER_KIND_RAW, topic="persistent://a/b/t")
@@ -7,13 +7,14 @@
     'persistent://a/b/t'
 
 Rules (docs/FORMATS.md, "Label"):
-1. A raw ledger has its label before its first entry; one that a truncation writes aside gets it
-   when it is complete.
-2. A compacted ledger gets its label when its files are verified, before the write that publishes
-   it. It holds the records that this write puts, so that the ledger can be put back in its place:
-   the ledger's, and the run's, or the segment's of a Kafka log.
-3. Nothing reads labels while the metadata are whole. A start that finds that they are not names the
-   topics that miss something by labels (storage/losses.py); a repair puts ledgers back by them.
+
+1. A raw ledger gets its label before its first entry; one that a truncation creates, when it is
+   complete.
+2. A compacted ledger gets its label once its files are verified, before the write that publishes
+   it. The label holds the records of that write, so that the ledger can be restored: the ledger's
+   record, and the run's, or that of the segment of a Kafka log.
+3. Nothing reads labels while the metadata are intact. If they are not, a start finds the affected
+   topics by their labels (storage/losses.py), and a repair restores ledgers from them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 LABEL_VERSION = 1
-# A topic's name and the record of 10,000 segments take less.
+# A topic's name and the record of 10,000 segments need less.
 LABEL_BYTES_MAX = 4 * 1024 * 1024
 _KINDS = {"raw": LEDGER_KIND_RAW, "compacted": LEDGER_KIND_COMPACTED}
 _KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -51,9 +52,9 @@ M = TypeVar("M", bound=Message)
 
 
 class Label(NamedTuple):
-    """`partitions`: of the partitioned topic that it belongs to, when it was written; 0: of none.
+    """The label of a ledger. `partitions` of its partitioned topic when it was written; 0: none.
 
-    `record`, `run`, `segment`: a compacted ledger's own, and what published it.
+    `record`, `run`, `segment`: a compacted ledger's record, and the records that publish it.
     """
 
     ledger_id: int
@@ -90,7 +91,7 @@ def label_of(
 def label_in_place(
     record: LedgerRecord, topic: TopicRecord, runs: Iterable[RunRecord], partitions: int
 ) -> Label:
-    """Returns the label of a ledger that is in its topic's record."""
+    """Returns the label of a ledger that its topic's record names."""
     ledger_id = record.ledger_id
     if record.kind != LEDGER_KIND_COMPACTED:
         return label_of(record, partitions=partitions)
@@ -100,9 +101,11 @@ def label_in_place(
     if not topic.HasField("compacted") or topic.compacted.ledger_id != ledger_id:
         return label_of(record, partitions=partitions)
     number = topic.compacted.run_number
-    made = RunRecord(topic=topic.name, number=number, state=RUN_STATE_SUCCESS, ledger_id=ledger_id)
-    made.horizon.CopyFrom(topic.compacted.horizon)
-    run = next((each for each in runs if each.number == number), made)
+    rebuilt = RunRecord(
+        topic=topic.name, number=number, state=RUN_STATE_SUCCESS, ledger_id=ledger_id
+    )
+    rebuilt.horizon.CopyFrom(topic.compacted.horizon)
+    run = next((each for each in runs if each.number == number), rebuilt)
     return label_of(record, partitions=partitions, run=run)
 
 
@@ -119,7 +122,7 @@ def write_label(ledger_dir: Path, label: Label, files: Files) -> None:
 
 
 def read_label(ledger_dir: Path, files: Files) -> Label | None:
-    """Returns None if there is none. Raises Corruption, DiskFailure."""
+    """Returns the folder's label, or None if it has none. Raises Corruption, DiskFailure."""
     path = ledger_dir / LABEL
     try:
         file = files.open_read(path)
@@ -156,7 +159,7 @@ def _encode(label: Label) -> bytes:
 def _decode(data: bytes) -> Label:
     line, _, checksum = data.partition(b"\n")
     if checksum != _checksum(line):
-        raise ValueError("its checksum is another")
+        raise ValueError("its checksum does not match")
     content = json.loads(line)
     if content["version"] != LABEL_VERSION:
         raise ValueError(f"version {content['version']}")

@@ -1,7 +1,8 @@
-"""All ledgers of a data directory: making, opening, adopting, deleting them.
+"""The ledgers of a data directory: creates, opens, adopts and deletes them.
 
-A ledger's record is written before anything that needs it, and its files go before its record does:
-after a crash recovery (storage/recovery.py) sees either all of a ledger or what is to be removed.
+A ledger's record is written before anything that needs it, and its files are deleted before its
+record: after a crash, recovery (storage/recovery.py) sees either a complete ledger or one to
+remove.
 
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
     >>> metadata = MetadataStore(MemoryKeyValue())
@@ -13,7 +14,7 @@ after a crash recovery (storage/recovery.py) sees either all of a ledger or what
     1
 
 Bounds: OPEN_FILES_MAX descriptors for reading, OPEN_WRITERS_MAX for writing; READERS_MAX readers,
-with the offsets they remember.
+with the offsets that they cache.
 """
 
 from __future__ import annotations
@@ -65,14 +66,15 @@ OPEN_FILES_MAX = 256
 OPEN_WRITERS_MAX = 256
 READERS_MAX = 1024
 SCRATCH_BYTES = 1024 * 1024
-# What must be free before a disk that was full is written to again: room for any entry.
+# The free space needed before writing to a disk that was full: room for any entry.
 ROOM_BYTES = ENTRY_BYTES_MAX
 
 
 class LedgerStore:
-    """One per data directory. Threads may share it, but for what a LedgerWriter says.
+    """The ledger store, one per data directory. Threads may share it, except as LedgerWriter
+    states.
 
-    What changes a topic's ledgers is called by one thread at a time; anybody may read meanwhile.
+    One thread at a time changes a topic's ledgers; any thread may read meanwhile.
     """
 
     def __init__(
@@ -91,25 +93,25 @@ class LedgerStore:
         self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
         self._clock_ms = clock_ms
-        # NOTE: of these three only one key is looked at or changed at a time, in one step.
+        # NOTE: these three need no lock: each access reads or changes one key, atomically.
         self._writers: dict[int, LedgerWriter] = {}
-        # Open ledgers that recovery found damaged and left as they are, as far as they are known.
+        # Open ledgers that recovery found damaged and left unchanged: their readable part.
         self._damaged: dict[int, LedgerRecord] = {}
         self._damage: dict[int, StorageError] = {}
         self._unrecorded: dict[str, MetadataLost] = {}
         self._readers = LruCache[int, LedgerReader](READERS_MAX)
         self._open_files = LruCache[str, ReadFile](OPEN_FILES_MAX)
-        # Reads that do not wait go here: fresh memory costs more than the copy out of it.
+        # The buffer of non-blocking reads: allocating memory costs more than copying from this.
         self._scratch = bytearray(SCRATCH_BYTES)
-        # Folders that could not be removed: tried again with the next one, by who takes them out.
+        # Folders whose removal failed. The thread that takes them out tries again, with its own.
         self._left: set[int] = set()
         self._left_lock = threading.Lock()
         make_durable_dir(self.ledgers_dir, files)
 
     def recover(self, *, is_same_boot: bool = False) -> RecoveryReport:
-        """At start, before anything else. See storage/recovery.py.
+        """Recovers all ledgers, before any other use. See storage/recovery.py.
 
-        `is_same_boot`: the machine did not stop since the last process wrote here.
+        `is_same_boot`: the machine has not stopped since the last process wrote here.
         """
         report = recovery.recover_all(
             self.ledgers_dir, self._metadata, self._files, self._clock_ms(), is_same_boot
@@ -124,22 +126,22 @@ class LedgerStore:
 
     @property
     def unrecorded(self) -> Mapping[str, MetadataLost]:
-        """The topics of which the metadata have lost records. Nearly always none."""
+        """The topics whose records the metadata have lost. Nearly always empty."""
         return self._unrecorded
 
     def damaged_ids(self) -> Collection[int]:
-        """The ledgers that have damage now. Nearly always none."""
+        """Returns the damaged ledgers. Nearly always empty."""
         return tuple(self._damage)
 
     def damage_of(self, ledger_id: int) -> StorageError | None:
-        """What recovery found wrong with a ledger, until it is deleted."""
+        """Returns the damage that recovery found in a ledger, until the ledger is deleted."""
         return self._damage.get(ledger_id)
 
     def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
-        """Closes those that still have a writer at their last durable entry.
+        """Closes those ledgers that still have a writer, at their last durable entry.
 
-        So after one of them failed: what is queued behind a failed flush must not be written
-        either, in whatever ledger. Raises DiskFailure.
+        Called after a writer has failed: entries queued after a failed flush must not be written,
+        in any of the ledgers. Raises DiskFailure.
         """
         for ledger_id in ledger_ids:
             writer = self._writers.get(ledger_id)
@@ -151,19 +153,19 @@ class LedgerStore:
                 self._forget(ledger_id)
 
     def drop_writer(self, ledger_id: int) -> None:
-        """Of a ledger that did not come into being: nothing that waits in it is written."""
+        """Discards the writer of a ledger whose creation failed, with its pending entries."""
         writer = self._writers.pop(ledger_id, None)
         if writer is not None:
             writer.abandon()
 
     def has_room(self) -> bool:
-        """Whether the disk is not full, or room was made for a deletion."""
+        """Returns whether the disk has room, or the reserve is released for a deletion."""
         return self.reserve.is_lent or self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
     def create_ledger(self, topic: str, batch: MetadataBatch | None = None) -> LedgerWriter:
-        """A new raw ledger. Its record goes into `batch`; its files come with the first flush.
+        """Creates a raw ledger. Its record is added to `batch`; the first flush creates its files.
 
-        Without a batch the caller makes its record durable before that.
+        Without a batch, the caller makes its record durable before the first flush.
         """
         writer = self._create(topic, LEDGER_STATE_OPEN)
         if batch is not None:
@@ -171,9 +173,11 @@ class LedgerStore:
         return writer
 
     def create_aside(self, topic: str) -> LedgerWriter:
-        """A raw ledger that nobody names before it is finished: a start deletes it until then.
+        """Creates a raw ledger that nothing names until it is finished: a start deletes it before
+        that.
 
-        The caller ends it with finish() and puts its record in a batch, or calls delete_files().
+        The caller completes it with finish() and puts its record in a batch, or calls
+        delete_files().
         """
         return self._create(topic, LEDGER_STATE_DELETING)
 
@@ -202,9 +206,9 @@ class LedgerStore:
         self._writers.pop(ledger_id, None)
 
     def record(self, ledger_id: int) -> LedgerRecord:
-        """What is durable of the ledger now; final once it is closed.
+        """Returns the record of the ledger's durable part; final once the ledger is closed.
 
-        Nobody may change it. Raises MissingFile when there is no such ledger.
+        Callers must not change it. Raises MissingFile if the ledger does not exist.
         """
         writer = self._writers.get(ledger_id)
         if writer is not None:
@@ -215,15 +219,17 @@ class LedgerStore:
         return record
 
     def open_reader(self, ledger_id: int, closed: LedgerRecord | None = None) -> LedgerReader:
-        """The ledger's reader, shared by everybody. Damage shows when what is damaged is read.
+        """Returns the ledger's shared reader. Damage is reported when the damaged part is read.
 
-        `closed`: its record, if the ledger is closed and the caller has it at hand: then nothing
-        is read to make the reader. Raises MissingFile when there is no such ledger.
+        `closed`: the record of a closed ledger, if the caller has it: then nothing is read to
+        create the reader. Raises MissingFile if the ledger does not exist.
         """
         return self._readers.get(ledger_id, lambda: self._make_reader(ledger_id, closed))
 
     def missing_of(self, ledger_id: int) -> StorageError | None:
-        """What a closed ledger lacks, if it does: its record, or a file, or the end of one."""
+        """Returns the error for a closed ledger's missing record or file, or a truncated file, if
+        any.
+        """
         record = self._metadata.ledger(ledger_id)
         if record is None:
             return MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
@@ -237,10 +243,10 @@ class LedgerStore:
         return LedgerReader(lambda: record, self._open_file, self._scratch)
 
     def _open_file(self, relative: str) -> ReadFile:
-        """It is closed when it is not kept and the last read that uses it is over."""
-        return self._open_files.get(relative, lambda: self._open_anew(relative))
+        """Opens a file. It is closed once it leaves the cache and no read uses it."""
+        return self._open_files.get(relative, lambda: self._open_uncached(relative))
 
-    def _open_anew(self, relative: str) -> ReadFile:
+    def _open_uncached(self, relative: str) -> ReadFile:
         path = self.ledgers_dir / relative
         try:
             return self._files.open_read(path)
@@ -248,7 +254,7 @@ class LedgerStore:
             raise MissingFile(str(path), "a ledger's record") from error
 
     def headers(self, segment: SegmentRecord) -> Iterator[EntryHeader]:
-        """Of a sealed segment's entries, in order. Raises Corruption, MissingFile."""
+        """Yields the headers of a sealed segment, in order. Raises Corruption, MissingFile."""
         for header, _ in scan_segment(self.ledgers_dir / segment.path, segment, self._files):
             yield header
 
@@ -258,16 +264,17 @@ class LedgerStore:
     def verify_compacted(
         self, ledger_id: int, topic: str, segments: Sequence[SegmentRecord]
     ) -> LedgerRecord:
-        """The record of a compacted ledger whose files are what `segments` say. Writes nothing.
+        """Verifies that a compacted ledger's files match `segments`. Returns its record; writes
+        nothing.
 
-        Raises CompactionFailed when one of them is not in its folder, Corruption, MissingFile,
+        Raises CompactionFailed if a segment is not in the ledger's folder, Corruption, MissingFile,
         EntryTooLarge.
         """
         last = None
         for segment in segments:
             number = parse_segment_name(Path(segment.path).name)
             if number is None or segment.path != segment_path(ledger_id, number):
-                where = f"it names {segment.path!r}, which is no segment of ledger {ledger_id}"
+                where = f"it names {segment.path!r}, which is not a segment of ledger {ledger_id}"
                 raise CompactionFailed("manifest", where)
             found = tally_segment(self.ledgers_dir / segment.path, segment, self._files)
             if found != segment:
@@ -293,9 +300,9 @@ class LedgerStore:
         run: RunRecord | None = None,
         segment: KafkaSegment | None = None,
     ) -> None:
-        """Labels a verified compacted ledger, before what is given publishes it.
+        """Labels a verified compacted ledger, before the given run or segment publishes it.
 
-        One that is empty has no folder, and needs none. Raises DiskFailure.
+        An empty ledger has no folder and needs no label. Raises DiskFailure.
         """
         if not record.segments:
             return
@@ -306,16 +313,16 @@ class LedgerStore:
         self._files.sync_dir(folder)
 
     def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
-        """In `batch`: nobody names the ledger any more. Its files stay until delete_files()."""
+        """Marks the ledger as being deleted, in `batch`. Its files stay until delete_files()."""
         record = self._metadata.ledger(ledger_id)
         if record is not None:
             record.state = LEDGER_STATE_DELETING
             batch.put_ledger(record)
 
     def delete_files(self, ledger_id: int) -> None:
-        """Deletes files, folder, then the record. Fine when any of them is gone, or never was.
+        """Deletes the files, the folder, then the record, as far as they exist.
 
-        Raises DiskFailure; the next call, or the next start, tries again what could not be removed.
+        Raises DiskFailure; the next call, or the next start, retries what could not be removed.
         """
         writer = self._writers.get(ledger_id)
         if writer is not None:
@@ -327,7 +334,7 @@ class LedgerStore:
             self._delete(ledger_id)
             failed.clear()
         finally:
-            # Not before: who reads meanwhile would have it kept anew.
+            # Not earlier: a concurrent reader would put it into the cache again.
             self._forget(ledger_id)
             failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
@@ -339,11 +346,11 @@ class LedgerStore:
         except DiskFailure as error:
             if not error.is_short_of_descriptors:
                 raise
-            self._let_go_of_files()
+            self._close_idle_files()
             delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
 
-    def _let_go_of_files(self) -> None:
-        """Closes whatever is open and not in use: it is opened again when it is needed."""
+    def _close_idle_files(self) -> None:
+        """Closes all open files that are not in use; they are reopened when needed."""
         self._appending.close_idle(0)
         self._open_files.forget(lambda _: True)
 
@@ -351,7 +358,7 @@ class LedgerStore:
         self._writers.pop(ledger_id, None)
         self._damaged.pop(ledger_id, None)
         self._damage.pop(ledger_id, None)
-        # What is asked for from here on knows nothing of them.
+        # Later lookups do not find the ledger in the caches.
         self._readers.forget(lambda each: each == ledger_id)
         self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
 

@@ -1,11 +1,12 @@
-"""One process owns a data directory.
+"""The lock that gives one process ownership of a data directory.
 
-The lock is an flock on DATA/lock, so it goes with its process however that ends. The file says who
-holds it: for people, and for the error of the second one. Once the owner has recovered the
-directory the file also says under which boot of the machine (Linux tells): the next owner then
-knows whether what was written and never synced can have been lost.
+The lock is an flock on DATA/lock, so it ends with its process in every case. The file names its
+holder: for people, and for the error that a second process raises. Once the owner has recovered the
+directory, the file also records the machine's boot id (Linux only): with it, the next owner knows
+whether unsynced writes can have been lost.
 
-While a process holds it, whatever that creates is its user's alone (storage/owner_only.py).
+While a process holds the lock, the files it creates are accessible to its user only
+(storage/owner_only.py).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class DirectoryLock:
-    """A context manager. Raises DirectoryLocked, which names the owner, and DiskFailure.
+    """A context manager that holds the lock. Raises DirectoryLocked with the owner, and
+    DiskFailure.
 
-    `is_same_boot`: the machine did not stop since the last owner recovered the directory.
+    `is_same_boot`: the machine has not stopped since the last owner recovered the directory.
     """
 
     def __init__(self, data_dir: Path, version: str) -> None:
@@ -48,7 +50,7 @@ class DirectoryLock:
             raise DirectoryLocked(str(self._data_dir), owner) from None
         self.is_same_boot = bool(self._boot_id) and self._read().get("boot_id") == self._boot_id
         try:
-            # A boot that is not recovered from yet must not be taken for one that is.
+            # The file must not name this boot before the directory is recovered.
             self._write(self._boot_id if self.is_same_boot else None)
         except DiskFailure:
             self._close()
@@ -56,7 +58,7 @@ class DirectoryLock:
         return self
 
     def record_boot(self) -> None:
-        """Call it when the directory is recovered. Raises DiskFailure."""
+        """Records that the directory is recovered under this boot. Raises DiskFailure."""
         self._write(self._boot_id)
 
     def _read(self) -> dict[str, object]:
@@ -70,7 +72,7 @@ class DirectoryLock:
         owner = {"pid": os.getpid(), "version": self._version}
         content = json.dumps({**owner, "boot_id": boot_id} if boot_id else owner) + "\n"
         try:
-            # In this order: on a full disk, what the file has is what there is.
+            # In this order: on a full disk, only existing bytes can be overwritten.
             os.pwrite(self._descriptor, content.encode(), 0)
             os.ftruncate(self._descriptor, len(content))
         except OSError as error:

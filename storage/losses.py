@@ -1,16 +1,15 @@
-"""What the metadata have lost, as a start finds it.
+"""Detection of lost metadata writes, at a start.
 
-RocksDB opens without a word when the end of its log is gone: the store is then as it was some
-writes ago. Each of these proves it:
+RocksDB opens without an error when the end of its log is missing: the store is then in the state of
+some writes ago. Each of these proves it:
 
-* The store counts fewer writes than the mark beside it (storage/write_mark.py), or there is no mark
-  where there was one.
-* A ledger's folder has an id that was never given out: ids are reserved before they are used.
+* The store counts fewer writes than the write mark (storage/write_mark.py), or the mark is missing.
+* A ledger's folder has an id that was never allocated: ids are reserved before they are used.
 * A raw segment that no record names has entries (storage/unnamed.py).
 
-The store record says so from then on (`is_incomplete`), until a repair: nothing that holds an entry
-is removed. A topic of which a ledger has entries that no record tells of is not served: reads would
-end early, and without a word. Everything else goes on.
+The store record then has `is_incomplete`, until a repair: nothing that holds an entry is removed. A
+topic is not served if one of its ledgers has entries that no record describes: reads would end
+early, without an error. All other topics are served.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ def find_losses(
     files: Files,
     report: RecoveryReport,
 ) -> list[UnnamedFile]:
-    """Fills in what is lost, durably; returns the files that no record names. Raises DiskFailure.
+    """Records losses durably; returns the files that no record names. Raises DiskFailure.
 
-    From here on the metadata's writes are counted beside them.
+    From here on the metadata's writes are counted in the write mark.
     """
     data_dir = ledgers_dir.parent
     unnamed = unnamed_files(ledgers_dir, ledgers, files, split_by_unfinished(data_dir, files))
@@ -58,15 +57,15 @@ def find_losses(
         metadata.follow(mark)
     if signs and not was_known:
         _log.error(
-            "The metadata in %s have lost what was written last (%s). Nothing that holds an entry "
-            "is removed. With the broker stopped, `ledgerfold verify` tells what is missing, and "
-            "`ledgerfold repair` puts back what the ledgers tell.",
+            "The metadata in %s have lost their last writes (%s). Nothing that holds an entry is "
+            "removed. Stop the broker; then `ledgerfold verify` lists what is missing, and "
+            "`ledgerfold repair` restores records from the ledgers.",
             data_dir,
             "; ".join(signs),
         )
         metadata.change_store(_set_incomplete)
     if mark is None:
-        # NOTE: not before the store record says that one was missing.
+        # NOTE: only after the store record states that the mark was missing.
         metadata.follow(WriteMark.create(write_mark_path(data_dir), metadata.writes, files))
     metadata.skip_ledger_ids(highest_id)
     report.is_incomplete = bool(signs) or was_known
@@ -80,7 +79,7 @@ def _set_incomplete(store: StoreRecord) -> None:
 
 
 def load_mark(data_dir: Path, files: Files) -> WriteMark | None:
-    """Returns None if there is none, or none that can be read."""
+    """Returns the write mark; None if it is missing or unreadable."""
     try:
         return WriteMark.load(write_mark_path(data_dir), files)
     except FileNotFoundError:
@@ -97,22 +96,22 @@ def signs_of_loss(
     marked: int | None,
     stored: int,
 ) -> list[str]:
-    """Returns what proves that the metadata have lost writes, in words.
+    """Returns descriptions of what proves that the metadata have lost writes.
 
-    `highest_id`: of the ledgers' folders, 0 if there is none. `marked`, `stored`: how many writes
-    the mark and the store count; None: there is no mark.
+    `highest_id`: the highest id of a ledger's folder, 0 if there are no folders. `marked`,
+    `stored`: the writes that the mark and the store count; None: the mark is missing.
     """
     signs = []
     if store is None:
         if highest_id:
-            signs.append(f"ledger {highest_id} is there, and no store record")
+            signs.append(f"ledger {highest_id} exists, but no store record")
         store = StoreRecord(next_ledger_id=highest_id + 1)
     if marked is None and LABELS in store.features:
-        signs.append("the count of writes beside them is missing")
+        signs.append("the write mark is missing")
     if marked is not None and marked > stored:
-        signs.append(f"{marked} writes were made, and {stored} are there")
+        signs.append(f"{marked} writes were made, but only {stored} are stored")
     if store.next_ledger_id <= highest_id:
-        signs.append(f"ledger {highest_id} is there, and {store.next_ledger_id} was to be the next")
+        signs.append(f"ledger {highest_id} exists, but the next id is {store.next_ledger_id}")
     raw = sorted({each.ledger_id for each in unnamed if each.is_raw})
     if raw:
         listed = ", ".join(map(str, raw))
@@ -126,7 +125,7 @@ def _name_topics(
     files: Files,
     report: RecoveryReport,
 ) -> None:
-    """Finds whose the entries are that no record names."""
+    """Reports the topics of the entries that no record names."""
     found: dict[str, set[int]] = {}
     for each in unnamed:
         topic = _topic_of(each, ledgers.get(each.ledger_id), files) if each.holds_entries else ""
@@ -138,7 +137,7 @@ def _name_topics(
 
 
 def _topic_of(file: UnnamedFile, record: LedgerRecord | None, files: Files) -> str:
-    """Returns "" where nobody knows, and for what a run left that was never published."""
+    """Returns the file's topic; "" if it is unknown, or if a run left the file unpublished."""
     if record is not None:
         is_its = file.is_raw and record.state != LEDGER_STATE_DELETING
         return record.topic if is_its else ""

@@ -1,9 +1,9 @@
-"""What was asked for last, made when somebody first asks for it, and only so much of it.
+"""A bounded, thread-safe LRU cache; values are built on first use.
 
-Threads may share it. Its lock is held to look and to keep, never while something is made or let go
-of, for either may wait for the disk: so two who ask at the same time may both make one, and both
-get the one that is kept first. What was begun before something was forgotten is not kept, for it
-may be of what is gone now; whoever asked for it may use it.
+The lock is held for lookups and insertions, never while a value is built or released, which may
+wait for the disk: two threads may build the same value, and both get the one that is inserted
+first. A value whose building began before an invalidation is not cached, since it may be stale; its
+caller may use it.
 
     >>> squares = LruCache[int, int](2)
     >>> [squares.get(number, lambda: number**2) for number in (1, 2, 3, 3)]
@@ -23,12 +23,12 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    """At most `kept_max` values; the one that was asked for longest ago goes first."""
+    """A cache of at most `kept_max` values, which evicts the least recently used one."""
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
         self._kept: OrderedDict[K, V] = OrderedDict()
-        # How often something was forgotten.
+        # Counts the calls of forget().
         self._forgettings = 0
         self._lock = threading.Lock()
 
@@ -36,29 +36,32 @@ class LruCache(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Raises what `make` raises; then nothing is kept."""
+        """Returns the cached value, or builds it. Raises what `make` raises; then nothing is
+        cached.
+        """
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None:
                 self._kept.move_to_end(key)
                 return kept
             forgettings = self._forgettings
-        made = make()
-        gone = None
+        built = make()
+        evicted = None
         with self._lock:
             if self._forgettings != forgettings:
-                return made
-            kept = self._kept.setdefault(key, made)
+                return built
+            kept = self._kept.setdefault(key, built)
             self._kept.move_to_end(key)
             if len(self._kept) > self._kept_max:
-                # Let go of at the end of this call, without the lock.
-                gone = self._kept.popitem(last=False)
-        del gone
+                # Released at the end of this call, without the lock.
+                evicted = self._kept.popitem(last=False)
+        del evicted
         return kept
 
-    def forget(self, is_meant: Callable[[K], bool]) -> None:
-        """A caller that has one of them may go on with it."""
+    def forget(self, matches: Callable[[K], bool]) -> None:
+        """Removes all values whose key matches. Callers that hold one may continue to use it."""
         with self._lock:
             self._forgettings += 1
-            gone = [self._kept.pop(key) for key in [*self._kept] if is_meant(key)]
-        del gone
+            removed = [self._kept.pop(key) for key in [*self._kept] if matches(key)]
+        # Released without the lock.
+        del removed

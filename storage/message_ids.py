@@ -1,8 +1,8 @@
-"""Message ids as people write and read them: one spelling, in and out, Pulsar's.
+"""Message ids in text form, as Pulsar writes them.
 
     LEDGER:ENTRY:PARTITION:INDEX
 
-A partition of -1 is none, an index of -1 is no batch's; what is -1 at the end is left out.
+A partition of -1 means no partition, an index of -1 no batch; -1 at the end is omitted.
 
 >>> id_text(12, 40), id_text(12, 40, batch_index=3), id_text(12, 40, 0), id_text(12, 40, 0, 3)
 ('12:40', '12:40:-1:3', '12:40:0', '12:40:0:3')
@@ -28,7 +28,7 @@ def id_text(ledger_id: int, entry_id: int, partition: int = -1, batch_index: int
 
 
 def parsed_id(text: str) -> tuple[int, int, int, int] | None:
-    """Ledger, entry, partition and index; None: it is no id."""
+    """Returns ledger, entry, partition and index; None if the text is not a message id."""
     match = _ID.fullmatch(text)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""The metadata: typed records in a key-value store, changed in batches that are counted.
+"""The metadata: typed records in a key-value store, written in counted batches.
 
-Everything that must change together goes into one batch, which is one synced write:
+All changes that must be atomic are put into one batch, which is one synced write:
 
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
     >>> metadata = MetadataStore(MemoryKeyValue())
@@ -10,9 +10,8 @@ Everything that must change together goes into one batch, which is one synced wr
     >>> metadata.ledger(7).topic
     't'
 
-Keys and values: storage/records.py. Each batch raises the record `writes` by one, and a file beside
-the store repeats that count (storage/write_mark.py): so a store that has lost its last writes is
-known as one.
+Keys and values: storage/records.py. Each batch increments the record `writes`, and a file next to
+the store repeats that count (storage/write_mark.py), so that a loss of the last writes is detected.
 """
 
 from __future__ import annotations
@@ -52,18 +51,19 @@ from ledgerfold.v1.records_pb2 import (
     WriteCountRecord,
 )
 
-# Ids are handed out from blocks: one synced write a block.
+# Ids are allocated from blocks, which take one synced write each.
 _LEDGER_IDS_PER_BLOCK = 64
-# So few free ones are a reason for the next block.
+# With fewer free ids than this, the next block is reserved.
 _LEDGER_IDS_LOW = 32
-# Kafka's producer ids, as Kafka's broker asks for them.
+# Kafka's producer ids, in blocks of the size that Kafka's brokers use.
 _PRODUCER_IDS_PER_BLOCK = 1000
 
 
 class MetadataBatch:
     """Puts and deletes that become durable together, or not at all.
 
-    `marks_deleting`: it puts a ledger in state DELETING, whose files may go once it is durable.
+    `marks_deleting`: it puts a ledger in state DELETING, whose files may be removed once the batch
+    is durable.
     """
 
     def __init__(self, store: KeyValueStore) -> None:
@@ -110,14 +110,14 @@ class MetadataBatch:
         self._put(record)
 
     def delete_topic(self, name: str) -> None:
-        """Deletes its cursors, producers and runs, too; its ledgers are the caller's business."""
+        """Deletes a topic with its cursors, producers and runs; the caller deletes its ledgers."""
         self._delete(key("topic", name))
         for kind in ("cursor", "producer", "run"):
             for at, _ in self._store.scan(key(kind, name, "")):
                 self._delete(at)
 
     def delete_partitioned_topic(self, name: str) -> None:
-        """Deletes the record alone; its partitions are topics."""
+        """Deletes only the record; the partitions are topics of their own."""
         self._delete(key("partitioned", name))
 
     def delete_ledger(self, ledger_id: int) -> None:
@@ -134,15 +134,17 @@ class MetadataBatch:
 
 
 class MetadataStore:
-    """Reads answer from the last batch that was written. Threads may share it, but no batch."""
+    """The metadata store. Reads return the last written batch. Threads may share it, but not a
+    batch.
+    """
 
     def __init__(self, store: KeyValueStore) -> None:
-        """Raises Corruption, IncompatibleFormat."""
+        """Opens the metadata in `store`. Raises Corruption, IncompatibleFormat."""
         self._store = store
         self._mark: WriteMark | None = None
         self._free_ledger_ids: deque[int] = deque()
         self._free_producer_ids: deque[int] = deque()
-        # NOTE: held while a block is reserved, on the disk: whoever comes meanwhile needs it, too.
+        # NOTE: held while a block is reserved, on the disk: other callers need that block, too.
         self._ids_lock = threading.Lock()
         # Held while a batch is written: batches are counted in the order in which they are durable.
         self._write_lock = threading.Lock()
@@ -153,14 +155,14 @@ class MetadataStore:
 
     @property
     def writes(self) -> int:
-        """How many batches were written, as far as the store tells."""
+        """The number of written batches, as far as the store records it."""
         return self._writes
 
     def follow(self, mark: WriteMark) -> None:
-        """Counts writes in the mark, too, from now on. Lost ones stay counted."""
+        """Counts writes in the mark, too, from now on. Lost writes stay counted."""
         self._mark = mark
         self._writes = max(self._writes, mark.highest)
-        # Any of those before this process may have allowed it.
+        # Any write of an earlier process may have allowed a removal.
         self._deleting_write = self._writes
 
     def _get(self, kind: type[M], at: bytes) -> M | None:
@@ -171,8 +173,9 @@ class MetadataStore:
         return [decode(kind, at, value) for at, value in self._store.scan(prefix)]
 
     def store(self) -> StoreRecord | None:
-        """None in a directory in which no ledger was ever made. Raises IncompatibleFormat when a
-        later build has made the store its own.
+        """Returns the store record; None if no ledger was ever created in the directory.
+
+        Raises IncompatibleFormat if a later build has upgraded the store.
         """
         return self._get(StoreRecord, STORE_KEY)
 
@@ -189,10 +192,7 @@ class MetadataStore:
         return self._all(PartitionedTopicRecord, b"partitioned/")
 
     def siblings(self, topic: str) -> int:
-        """Returns how many partitions there are of the topic that this one is a partition of.
-
-        0: it is none.
-        """
+        """Returns the partition count of this partition's topic; 0 if it is not a partition."""
         partition = parse_partition(topic)
         parent = None if partition is None else self.partitioned_topic(partition.topic)
         return 0 if parent is None else parent.partitions
@@ -213,22 +213,24 @@ class MetadataStore:
         return self._all(ProducerRecord, key("producer", topic, ""))
 
     def runs(self, topic: str | None = None) -> list[RunRecord]:
-        """Oldest first within a topic."""
+        """Returns the runs of a topic or of all, oldest first within a topic."""
         return self._all(RunRecord, key("run", topic, "") if topic is not None else b"run/")
 
     @contextmanager
     def batch(self) -> Iterator[MetadataBatch]:
-        """Written when the block ends well; nothing is, when it raises. Raises DiskFailure."""
+        """Writes the yielded batch when the block ends; if the block raises, nothing. Raises
+        DiskFailure.
+        """
         batch = self.begin()
         yield batch
         self.write(batch)
 
     def begin(self) -> MetadataBatch:
-        """An empty one, for write()."""
+        """Returns an empty batch for write()."""
         return MetadataBatch(self._store)
 
     def write(self, batch: MetadataBatch) -> None:
-        """Returns when it is durable; one that is empty costs nothing. Raises DiskFailure."""
+        """Writes a batch durably; an empty one costs nothing. Raises DiskFailure."""
         if not (batch.puts or batch.deletes):
             return
         with self._write_lock:
@@ -236,9 +238,9 @@ class MetadataStore:
         self._top_up()
 
     def change(self, edit: Callable[[MetadataBatch], object]) -> None:
-        """Writes what `edit` puts into a batch; no other write comes between its reads and that.
+        """Writes the batch that `edit` fills; no other write comes between its reads and this one.
 
-        Raises DiskFailure, and what `edit` raises; nothing has changed then.
+        Raises DiskFailure, and what `edit` raises; then nothing has changed.
         """
         with self._write_lock:
             batch = self.begin()
@@ -249,20 +251,20 @@ class MetadataStore:
 
     def _top_up(self) -> None:
         if 0 < len(self._free_ledger_ids) < _LEDGER_IDS_LOW:
-            # Who waits for the disk anyway spares those who would have to when all are used up;
-            # they hear of it if it fails.
+            # This thread has waited for the disk anyway; so later ones, which may not, need not
+            # wait when all ids are used up. If it fails, they get the error.
             with suppress(DiskFailure):
                 self._reserve_ledger_ids(_LEDGER_IDS_LOW)
 
     def allocate_ledger_id(self) -> int:
-        """An id that was never given out and never will be again, not even after a crash."""
+        """Returns an id that was never allocated before and never will be, even after a crash."""
         while True:
             with suppress(IndexError):
                 return self._free_ledger_ids.popleft()
             self._reserve_ledger_ids(1)
 
     def _commit(self, batch: MetadataBatch) -> None:
-        """Writes and counts it, with the lock of writes held."""
+        """Writes and counts the batch. The caller holds the write lock."""
         writes = self._writes + 1
         counted = encode_record(WriteCountRecord(writes=writes))
         self._store.write({**batch.puts, WRITES_KEY: counted}, batch.deletes)
@@ -273,10 +275,10 @@ class MetadataStore:
             self._mark.note(writes)
 
     def allow_removal(self) -> None:
-        """Makes durable that the writes that marked ledgers as DELETING were made.
+        """Makes the count of the writes that marked ledgers as DELETING durable.
 
-        Called before files are removed: a start that finds fewer writes knows by that what may be
-        missing in the records, and removes nothing. Raises DiskFailure.
+        Called before files are removed: a start that finds fewer writes then knows that records may
+        be missing, and removes nothing. Raises DiskFailure.
         """
         if self._mark is not None:
             with self._write_lock:
@@ -284,12 +286,12 @@ class MetadataStore:
                     self._mark.sync(self._writes)
 
     def change_store(self, edit: Callable[[StoreRecord], object]) -> None:
-        """Changes the store record, and writes it if it is another then. Raises DiskFailure."""
+        """Changes the store record, and writes it if it differs. Raises DiskFailure."""
         with self._ids_lock:
             self._change_store(edit)
 
     def _change_store(self, edit: Callable[[StoreRecord], object]) -> StoreRecord:
-        """Changes it with the lock of the ids held."""
+        """Changes the store record. The caller holds the lock of the ids."""
         before = self.store()
         record = new_store_record()
         if before is not None:
@@ -303,7 +305,7 @@ class MetadataStore:
         return record
 
     def need_feature(self, feature: str) -> None:
-        """Makes builds that do not know it leave the directory alone. Raises DiskFailure."""
+        """Makes builds that do not know `feature` refuse the directory. Raises DiskFailure."""
 
         def edit(record: StoreRecord) -> None:
             if feature not in record.features:
@@ -311,11 +313,11 @@ class MetadataStore:
 
         self.change_store(edit)
 
-    def skip_ledger_ids(self, upto: int) -> None:
-        """Counts ids up to there as taken, whatever the store record says."""
+    def skip_ledger_ids(self, through: int) -> None:
+        """Treats ids up to and including `through` as allocated, whatever the store record says."""
 
         def edit(record: StoreRecord) -> None:
-            record.next_ledger_id = max(record.next_ledger_id, upto + 1)
+            record.next_ledger_id = max(record.next_ledger_id, through + 1)
 
         self.change_store(edit)
 
@@ -329,7 +331,7 @@ class MetadataStore:
                 self._free_ledger_ids.extend(range(end - _LEDGER_IDS_PER_BLOCK, end))
 
     def allocate_producer_id(self) -> int:
-        """Of a Kafka producer: never given out before, nor will it be again. Raises DiskFailure."""
+        """Returns a Kafka producer id that is never allocated again. Raises DiskFailure."""
 
         def edit(record: StoreRecord) -> None:
             record.next_producer_id += _PRODUCER_IDS_PER_BLOCK

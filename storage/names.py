@@ -1,4 +1,4 @@
-"""Every name below a data directory, in one place (docs/FORMATS.md, "The data directory").
+"""The names of all files and folders in a data directory (docs/FORMATS.md, "The data directory").
 
 >>> segment_path(12, 0)
 '12/00000000000000000000.log'
@@ -14,21 +14,21 @@ LOCK = "lock"
 METADATA = "metadata"
 LEDGERS = "ledgers"
 RESERVE = "reserve"
-# How many writes the metadata have had, beside them.
+# The file that counts the writes of the metadata (storage/write_mark.py).
 WRITE_MARK = "writes"
-# The worker's: its log, and the folders of those that run.
+# The workers' log, and the folders of running workers.
 COMPACTOR = "compactor"
-# What repairs did, and copies of what they changed.
+# Manifests of repairs, and copies of the data they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
-# Being written; renamed when complete.
+# A file that is being written; it is renamed when complete.
 ASIDE_SUFFIX = ".tmp"
-# What starts of version 0.1 added to the names of raw segments with entries that no record named.
+# Version 0.1 added this to the names of raw segments with entries that no record named.
 KEPT_SUFFIX = ".kept"
-# In each ledger's folder: whose it is.
+# The file in each ledger's folder that names its topic (storage/label.py).
 LABEL = "label"
-# What a crash left at the end of a segment, before it was cut off.
+# A copy of a segment, taken before its torn tail was cut off.
 TORN_SUFFIX = ".torn"
 
 
@@ -53,23 +53,27 @@ def write_mark_path(data_dir: Path) -> Path:
 
 
 def segment_name(number: int) -> str:
-    """`number`: the first entry id in a raw ledger, the index in a compacted one."""
+    """Returns the file name of a segment. `number`: a raw segment's first entry id, a compacted
+    one's index.
+    """
     return f"{number:020d}{SEGMENT_SUFFIX}"
 
 
 def segment_path(ledger_id: int, number: int) -> str:
-    """Relative to the ledgers folder, as a SegmentRecord has it."""
+    """Returns a segment's path relative to the ledgers folder, as in a SegmentRecord."""
     return f"{ledger_id}/{segment_name(number)}"
 
 
 def parse_segment_name(name: str) -> int | None:
-    """The number in a segment's name, None for any other name."""
+    """Returns the number in a segment's name; None for any other name."""
     stem = name.removesuffix(SEGMENT_SUFFIX)
     return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
 
 
 def segment_number(path: str) -> int | None:
-    """Returns the number in the path of a segment, also of one that a start has kept aside."""
+    """Returns the number in the path of a segment, including one that a start of version 0.1 has
+    renamed.
+    """
     return parse_segment_name(path.rpartition("/")[2].removesuffix(KEPT_SUFFIX))
 
 

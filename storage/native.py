@@ -1,15 +1,14 @@
 """The native codec: columns in Arrow's layout inside two protobuf messages.
 
-The sections are ledgerfold.v1.NativeKeys and NativeValues (proto/ledgerfold/v1/entry.proto, drawn
-in docs/FORMATS.md, "Native codec"). A client builds and slices them with nothing but the standard
-library; the compactor wraps the same bytes as Arrow arrays. Columns of nothing but defaults are
-left out.
+The sections are ledgerfold.v1.NativeKeys and NativeValues (proto/ledgerfold/v1/entry.proto, shown
+in docs/FORMATS.md, "Native codec"). A client builds and slices them with the standard library only;
+the compactor wraps the same bytes as Arrow arrays. Columns that hold only defaults are omitted.
 
 Rules:
 * A zero value size is a tombstone, whether the value was null or empty.
-* Whole batch: row == batch index, `batch_size` is the row count. After a compaction took messages
-  away, `batch_indexes` and `batch_size` say where the rest stood.
-* Sequence ids rise by one, in batch order, up to the header's, unless the column says otherwise.
+* In a whole batch, row == batch index, and `batch_size` is the row count. After a compaction has
+  removed messages, `batch_indexes` and `batch_size` give the original indexes and size.
+* Sequence ids rise by one, in batch order, up to the header's, unless the column is present.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ KEY_IS_BASE64 = int(NATIVE_FLAG_KEY_IS_BASE64)
 
 
 def _joined(keys: Sequence[bytes | str]) -> tuple[bytes, list[int]]:
-    """The keys end to end, and their sizes in bytes."""
+    """Returns the concatenated keys, and their sizes in bytes."""
     try:
         text = "".join(keys)  # type: ignore[arg-type]
     except TypeError:
@@ -54,11 +53,11 @@ def _joined(keys: Sequence[bytes | str]) -> tuple[bytes, list[int]]:
 
 
 class NativeBatchBuilder:
-    """Collects messages and builds one entry of them. Not for use by several threads at once.
+    """A builder that collects messages for one entry. Not thread-safe.
 
-    Producers that care for every tenth of a microsecond append to `keys` and `values` themselves: a
-    key as str (joined and encoded in one go) or as bytes, and no flags. Rows at the end without
-    flags have a key and a value. `size_bytes` then is theirs to keep.
+    Producers for which every tenth of a microsecond matters append to `keys` and `values` directly:
+    a key as str (all are encoded at once) or as bytes, without flags. Rows at the end without flags
+    have a key and a value. These producers maintain `size_bytes` themselves, if they need it.
     """
 
     def __init__(self, producer_name: str = "", schema_version: bytes = b"") -> None:
@@ -92,7 +91,7 @@ class NativeBatchBuilder:
     ) -> None:
         """Adds one message. `value` None is a null value.
 
-        Either all messages of a batch name a sequence id or none does.
+        Either all messages of a batch set a sequence id, or none does.
         """
         row = len(self.values)
         self.complete_flags()
@@ -115,7 +114,7 @@ class NativeBatchBuilder:
         self.size_bytes += len(key or b"") + len(value or b"") + 9
 
     def complete_flags(self) -> None:
-        """Gives flags to the rows that were appended without: a key and a value."""
+        """Sets the flags of rows that were appended without: they have a key and a value."""
         missing = len(self.values) - len(self.flags)
         if missing:
             self.flags.extend(bytes((HAS_KEY,)) * missing)
@@ -128,12 +127,12 @@ class NativeBatchBuilder:
         compression: int = Compression.NONE,
         plain: bool = False,
     ) -> bytes:
-        """The entry. `sequence_id` is the last message's; `plain`: one message, no batch."""
+        """Builds the entry. `sequence_id`: the last message's; `plain`: one message, no batch."""
         rows = len(self.values)
         if plain and rows != 1:
             raise InvalidRequest(f"A plain entry holds one message, not {rows}.")
         if self.sequence_ids and len(self.sequence_ids) != rows:
-            raise InvalidRequest("Either all messages of a batch name a sequence id or none does.")
+            raise InvalidRequest("Set a sequence id on all messages of a batch, or on none.")
         self.complete_flags()
         key_blob, key_sizes = _joined(self.keys)
         keys = NativeKeys(

@@ -1,4 +1,4 @@
-"""The native codec (storage/native.py), read: an entry's columns, and its messages from them."""
+"""The reading half of the native codec (storage/native.py): an entry's columns and messages."""
 
 from __future__ import annotations
 
@@ -54,26 +54,24 @@ class NativeBatch:
             and (self.event_times is None or len(self.event_times) == rows)
             and (self.batch_indexes is None or len(self.batch_indexes) == rows)
         ):
-            raise InvalidRequest("The columns of a native key section do not fit together.")
+            raise InvalidRequest("The columns of a native key section do not match.")
         self._values: NativeValues | None = None
         self._section = value_section
         self.value_blob = b""
 
     @property
     def values(self) -> NativeValues:
-        """The value section; its blob is `value_blob` from here on."""
+        """The parsed value section. Once it is parsed, `value_blob` is its blob."""
         if self._values is None:
             try:
                 self._values = NativeValues.FromString(
                     decompress(self.header.compression, self._section)
                 )
             except DecodeError as error:
-                raise InvalidRequest(
-                    f"A native value section that does not parse: {error}"
-                ) from error
+                raise InvalidRequest(f"A native value section does not parse: {error}") from error
             self.value_blob = self._values.values
             if len(self.value_blob) != self.value_offsets[-1]:
-                raise InvalidRequest("The value sizes of a native entry do not fit its values.")
+                raise InvalidRequest("The value sizes of a native entry do not match its values.")
         return self._values
 
     @property
@@ -85,7 +83,7 @@ class NativeBatch:
         return self.values.schema_version
 
     def batch_index(self, row: int) -> int:
-        """-1 for a message that was published alone."""
+        """Returns the batch index; -1 for a message that was published alone."""
         if self.header.is_plain:
             return -1
         return row if self.batch_indexes is None else self.batch_indexes[row]
@@ -131,7 +129,7 @@ class NativeBatch:
             return {}
         first, end = _pair(values.property_offsets, row)
         if end > len(values.property_name_offsets) // 4:
-            raise InvalidRequest("The property columns of a native entry do not fit together.")
+            raise InvalidRequest("The property columns of a native entry do not match.")
         try:
             return {
                 _slice(values.property_names, values.property_name_offsets, pair).decode(): _slice(
@@ -177,16 +175,16 @@ def _slice(blob: bytes, offsets: bytes, row: int) -> bytes:
 
 
 def parse_keys(key_section: Buffer) -> NativeKeys:
-    """The key section. Raises InvalidRequest."""
+    """Parses a key section. Raises InvalidRequest."""
     try:
         keys: NativeKeys = NativeKeys.FromString(bytes(key_section))
         return keys
     except DecodeError as error:
-        raise InvalidRequest(f"A native key section that does not parse: {error}") from error
+        raise InvalidRequest(f"A native key section does not parse: {error}") from error
 
 
 class NativeCodec:
-    """The codec object that storage/codec.py hands out."""
+    """The native implementation of EntryCodec, which storage/codec.py provides."""
 
     def decode(
         self, header: EntryHeader, key_section: Buffer, value_section: Buffer
@@ -205,7 +203,7 @@ class NativeCodec:
         keys = parse_keys(key_section)
         rows, column = len(keys.flags), keys.batch_indexes
         if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
-            raise InvalidRequest("The columns of a native key section do not fit together.")
+            raise InvalidRequest("The columns of a native key section do not match.")
         return int.from_bytes(column[-4:], "little") if column else rows - 1
 
 

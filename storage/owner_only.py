@@ -1,8 +1,9 @@
-"""A data directory is its owner's alone: folders 0700, files 0600.
+"""Owner-only access to a data directory: folders 0700, files 0600.
 
-What a process creates while it holds the directory's lock (storage/lock.py) has no rights for
-others, for its umask says so; so has what it starts, a worker and its JVM. A directory with wider
-rights, of an earlier version or made by hand, is narrowed once: then nobody else gets into it.
+A process that holds the directory's lock (storage/lock.py) has a umask that denies others all
+access to the files it creates; so have its child processes, a worker and its JVM. A directory with
+wider permissions, of an earlier version or created by hand, is narrowed once; then no other user
+can enter it.
 
     >>> (folder / "data" / "ledgers").mkdir(parents=True)
     >>> narrow(folder / "data")
@@ -34,18 +35,19 @@ _log = logging.getLogger(__name__)
 
 
 def narrow(data_dir: Path) -> None:
-    """Takes from others what rights they have on it, and on all that is ours in it.
+    """Removes other users' permissions on the directory and on our files in it.
 
-    What is not ours to change, a mount point say, stays as it is, and the log says so.
+    Files that the process cannot change, a mount point for example, stay as they are and are
+    logged.
     """
     if not _is_wide(data_dir):
         return
-    # The folder itself last: as long as it is wide, a start that was cut off does all of it again.
+    # The folder itself last: while it is wide, the start after an interrupted one repeats all.
     narrowed = [_narrow(path) for path in _paths(data_dir)]
     if not _narrow(data_dir) or not all(narrowed):
         _log.warning(
-            "%s belongs to another user in part: others may have rights on it. Give it to the "
-            "user that runs the broker, with mode 0700.",
+            "Parts of %s belong to another user: others may have access to them. Change the owner "
+            "to the user that runs the broker, and the mode to 0700.",
             data_dir,
         )
 
@@ -58,7 +60,7 @@ def _paths(data_dir: Path) -> Iterator[Path]:
 
 
 def _narrow(path: Path) -> bool:
-    """Whether others have no rights on it any more."""
+    """Removes others' permissions on `path`. Returns whether they have none now."""
     try:
         if not path.is_symlink() and path.exists() and _is_wide(path):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS)

@@ -1,4 +1,4 @@
-"""Names of partitions, as Pulsar's: `<topic>-partition-<index>`.
+"""The names of partitions, which are Pulsar's: `<topic>-partition-<index>`.
 
 >>> partition_name("orders", 2), parse_partition("orders-partition-2")
 ('orders-partition-2', Partition(topic='orders', index=2))
@@ -16,7 +16,7 @@ _PARTITION = re.compile(rf"(.*){PARTITION_SUFFIX}(0|[1-9][0-9]{{0,8}})", re.ASCI
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What the name of a partition says: whose partition, and which."""
+    """A partition, as its name identifies it: its topic, and its index."""
 
     topic: str
     index: int
@@ -27,12 +27,12 @@ def partition_name(topic: str, index: int) -> str:
 
 
 def parse_partition(name: str) -> Partition | None:
-    """None for a name that is no partition's. (Whether there is such a one, it cannot tell.)"""
+    """Returns the partition that the name denotes, existing or not; None if it is no such name."""
     match = _PARTITION.fullmatch(name)
     return None if match is None else Partition(match[1], int(match[2]))
 
 
 def partition_index(name: str) -> int:
-    """As message ids have it: -1 for a name that is no partition's."""
+    """Returns the index as in message ids: -1 if the name is not a partition's."""
     partition = parse_partition(name)
     return -1 if partition is None else partition.index

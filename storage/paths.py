@@ -1,7 +1,7 @@
-"""Paths that come from outside become absolute there, once.
+"""The conversion of paths from outside to absolute paths.
 
-A path is handed on to threads, to the compactor's process and to Spark's, and some of them check
-that it is absolute. `..` is followed through symbolic links; other links stay as they are named.
+Paths are passed to threads, to the compactor's process and to Spark's; some require absolute ones.
+`..` is resolved through symbolic links; other links are kept.
 
 >>> absolute_path("/data/./ledgers"), absolute_path("/usr/../data")
 (PosixPath('/data/ledgers'), PosixPath('/data'))
@@ -16,6 +16,8 @@ from pathlib import Path
 
 
 def absolute_path(path: str | os.PathLike[str]) -> Path:
-    """Raises FileNotFoundError for a relative path when the working directory is gone."""
+    """Returns the absolute path. Raises FileNotFoundError if `path` is relative and the working
+    directory no longer exists.
+    """
     found = Path(path).absolute()
     return found.resolve() if ".." in found.parts else found

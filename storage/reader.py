@@ -1,11 +1,12 @@
-"""Reading a ledger: raw or compacted, open or closed. Damage is an error, never a gap.
+"""A ledger reader: raw or compacted, open or closed. Damage is an error, never a gap.
 
-Entries are found by id: the segment by binary search over the records, the entry in it by hopping
-over headers from the nearest known offset. Known are every INDEX_EVERY-th entry met and where the
-last few reads ended, so reading on is one pread.
+Entries are found by id: the segment by binary search over the records, the entry in it by skipping
+from header to header, from the nearest known offset. The reader knows the offset of every
+INDEX_EVERY-th entry that it has met and the ends of the last few reads, so a sequential read is one
+pread.
 
-Bounds: INDEX_EVERY entries are hopped over at most once an index is there; NEXT_MAX ends of reads
-are remembered a ledger; an index costs two numbers for each INDEX_EVERY entries.
+Bounds: at most INDEX_EVERY entries are skipped once they are indexed; NEXT_MAX ends of reads are
+cached per ledger; an index costs two numbers for each INDEX_EVERY entries.
 """
 
 from __future__ import annotations
@@ -36,24 +37,24 @@ from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, Segme
 
 INDEX_EVERY = 32
 NEXT_MAX = 64
-# One hop's read: several headers when entries are small, one when they are large.
+# The size of one read in a scan of headers: several headers if entries are small, else one.
 _HOP_BYTES = 4096
-# ReadFile.pread, which may wait or not.
+# ReadFile.pread, blocking or not.
 Pread = Callable[[int, int], Buffer]
 
 
 class StoredEntry(NamedTuple):
-    """`data` is the whole entry, header included; everything in it is verified."""
+    """A stored entry. `data` is the whole entry, header included; everything in it is verified."""
 
     header: EntryHeader
     data: bytes
 
 
 class _Index:
-    """Offsets of some entries of one segment, in order. Threads may share it."""
+    """The offsets of some entries of one segment, in order. Threads may share it."""
 
     def __init__(self) -> None:
-        # One list of pairs: two lists could be seen, or grown by two threads, out of step.
+        # One list of pairs: with two lists, threads could see them out of step.
         self._known: list[tuple[Position, int]] = []
         self._lock = threading.Lock()
 
@@ -68,7 +69,7 @@ class _Index:
 
 
 class LedgerReader:
-    """Made by LedgerStore.open_reader(); threads may share it."""
+    """A reader of one ledger, created by LedgerStore.open_reader(). Threads may share it."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class LedgerReader:
 
     @property
     def record(self) -> LedgerRecord:
-        """What is durable now, as a record that nobody changes any more."""
+        """The record of the durable part, which is never modified."""
         return self._record()
 
     @property
@@ -117,11 +118,12 @@ class LedgerReader:
     def read(
         self, start: Position, *, bytes_max: int, end: Position, wait: bool = True
     ) -> list[StoredEntry]:
-        """Entries p with start <= p <= end, in order: at least one if there is one.
+        """Returns entries p with start <= p <= end, in order: at least one if any exists.
 
         Stops after about `bytes_max`, and before damage: then the next read raises Corruption, or
-        MissingFile. Without `wait` it never goes to the disk, and raises BlockingIOError when the
-        first entry is not in memory; only one thread may read so, of all readers of the store.
+        MissingFile. Without `wait` it never reads from the disk, and raises BlockingIOError if the
+        first entry is not in memory; only one thread at a time may read so, among all readers of
+        the store.
         """
         found: list[StoredEntry] = []
         segments = self._segments()
@@ -135,8 +137,8 @@ class LedgerReader:
                 if found:
                     break
                 raise
-            # NOTE: a read may stop short of the segment's end with bytes to spare, when the next
-            # entry does not fit in them; the next segment must wait then.
+            # NOTE: a read may end before the segment does, with bytes to spare, if the next entry
+            # does not fit in them; then the next segment must not be read yet.
             is_whole = found and found[-1].header.position >= record_position(segment, last=True)
             if found and (bytes_max <= 0 or not is_whole):
                 break
@@ -151,7 +153,7 @@ class LedgerReader:
         found: list[StoredEntry],
         wait: bool,
     ) -> int:
-        """Appends to `found`; the bytes it took."""
+        """Appends entries to `found`. Returns their size in bytes."""
         path, taken = segment.path, 0
         last = record_position(segment, last=True)
         end = min(end, last)
@@ -159,7 +161,7 @@ class LedgerReader:
         pread = file.pread if wait else functools.partial(self._pread_cached, file)
         offset = self._offset_of(segment, pread, start)
         expected = max(start, record_position(segment, last=False))
-        # The file may be longer: what follows is being written, or was never acknowledged.
+        # The file may be longer: the bytes after it are being written, or never were acknowledged.
         wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
         block, base = pread(wanted, offset), offset
         for entry in self._entries(pread, path, block, base, end, bool(found)):
@@ -171,7 +173,7 @@ class LedgerReader:
             expected = position.next
             if position >= end:
                 break
-        # Between two entries of a compacted ledger there may be nothing to read.
+        # A compacted ledger may have no entry between two others.
         is_there = expected <= end and (not self._is_compacted or end == last)
         if is_there and not found:
             raise Corruption(path, offset, f"entry {expected}", "no such entry")
@@ -180,7 +182,7 @@ class LedgerReader:
         return taken
 
     def _pread_cached(self, file: ReadFile, size: int, offset: int) -> memoryview:
-        """Good until the next one. Raises BlockingIOError."""
+        """Returns a view that is valid until the next call. Raises BlockingIOError."""
         view = memoryview(self._scratch if size <= len(self._scratch) else bytearray(size))[:size]
         if not file.pread_cached(view, offset):
             raise BlockingIOError
@@ -189,7 +191,9 @@ class LedgerReader:
     def _entries(
         self, pread: Pread, path: str, block: Buffer, offset: int, end: Position, some: bool
     ) -> Iterator[StoredEntry]:
-        """Whole entries of a block that was read at `offset`; one more read for a large first."""
+        """Yields the whole entries of a block read at `offset`; reads once more for a large first
+        one.
+        """
         at, view = 0, memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
             header = _header(view, at, offset, path)
@@ -220,7 +224,7 @@ class LedgerReader:
             raise Corruption(segment.path, offset, f"entry {expected}", f"entry {position}")
 
     def _offset_of(self, segment: SegmentRecord, pread: Pread, start: Position) -> int:
-        """Of the first entry at or after `start`, which the segment holds."""
+        """Returns the offset of the first entry at or after `start`, which the segment holds."""
         if start <= record_position(segment, last=False):
             return 0
         known = self._next.get(start)
@@ -260,21 +264,23 @@ class LedgerReader:
                 return
 
     def keys(self, segment: SegmentRecord) -> Iterator[tuple[EntryHeader, memoryview]]:
-        """Headers and key sections of one of its segments, as it was when its record was taken.
+        """Yields headers and key sections of a segment, as of the time of its record.
 
         Raises Corruption, MissingFile.
         """
         return scan_keys(self._open_file(segment.path).pread, segment)
 
     def last_entry(self) -> StoredEntry | None:
-        """The last durable one."""
+        """Returns the last durable entry."""
         last = self.last
         if last is None:
             return None
         return self.read(last, bytes_max=1, end=last)[0]
 
     def position_at_time(self, publish_time_ms: int, start: Position = EARLIEST) -> Position | None:
-        """The first durable entry published at or after, ms since the epoch; not before `start`."""
+        """Finds the first durable entry from `start` on that was published at or after
+        `publish_time_ms`.
+        """
         for segment in self._segments():
             end = record_position(segment, last=True)
             if end < start or segment.publish_time_max_ms < publish_time_ms:

@@ -1,4 +1,4 @@
-"""Metadata records as keys and values, and which builds may read them.
+"""The encoding of metadata records as keys and values, and its compatibility checks.
 
 A key begins with the kind of its record (docs/FORMATS.md, "Metadata"): store, writes,
 namespace/<tenant>/<ns>, topic/<name>, partitioned/<name>, ledger/<id, 20 digits>,
@@ -10,8 +10,8 @@ value is a version byte and a protobuf message of ledgerfold.v1.records.
     >>> decode_record(b"topic/t", encode_record(TopicRecord(name="t"))).name
     't'
 
-The store record says what the directory holds that a build must know (docs/FORMATS.md, "Versions"):
-a store version up to 2, and from 3 on the names of features.
+The store record lists what a build must support to read the directory (docs/FORMATS.md,
+"Versions"): a store version up to 2, and from 3 on the names of features.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ledgerfold.v1.records_pb2 import (
     WriteCountRecord,
 )
 
-# Of the value of every record, but for the store's: builds from before features were told read
-# version 1 only, and refuse the directory by that.
+# The version of every record but the store's: builds from before features were recorded read only
+# version 1, and therefore refuse the directory.
 RECORD_VERSION = 1
 STORE_RECORD_VERSION = 2
-# Of all records together. Versions 1 and 2 (there is a Kafka topic) told no features.
+# The version of the whole store. Versions 1 and 2 (a Kafka topic exists) recorded no features.
 STORE_VERSION = 3
 # Every ledger folder has a label (storage/label.py), and the writes are counted.
 LABELS = "ledger-labels"
@@ -45,12 +45,12 @@ KAFKA_TOPICS = "kafka-topics"
 FEATURES = frozenset({LABELS, KAFKA_TOPICS})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
-# A strategy's name in run records from before strategies had names of their own.
+# A strategy's name in run records from before each strategy had a name.
 _OLD_STRATEGY, _ITS_NAME = "latest", "publishing-order"
 
 M = TypeVar("M", bound=Message)
 
-# What begins a key, and what its value is.
+# The type of the value for each prefix of a key.
 _KINDS: dict[str, type[Message]] = {
     "store": StoreRecord,
     "writes": WriteCountRecord,
@@ -73,7 +73,7 @@ def ledger_key(ledger_id: int) -> bytes:
 
 
 def key_of(record: Message) -> bytes:
-    """Returns the key under which a record is kept."""
+    """Returns the key under which a record is stored."""
     match record:
         case NamespaceRecord():
             return key("namespace", record.name)
@@ -132,7 +132,7 @@ def _check_readable(store: StoreRecord) -> None:
 
 
 def decode_record(record_key: bytes, value: bytes) -> Message:
-    """Decodes a record of any kind, which must be that of its key.
+    """Decodes a record of any kind, which must match its key.
 
     Raises Corruption, IncompatibleFormat (a later build wrote it).
     """
@@ -142,12 +142,12 @@ def decode_record(record_key: bytes, value: bytes) -> Message:
     record = decode(kind, record_key, value)
     if key_of(record) != record_key:
         name = f"metadata record {record_key.decode(errors='replace')!r}"
-        raise Corruption(name, 1, "the record of that key", f"that of {key_of(record)!r}")
+        raise Corruption(name, 1, "a record with that key", f"one with {key_of(record)!r}")
     return record
 
 
 def new_store_record(next_ledger_id: int = 1) -> StoreRecord:
-    """Returns the store record that a new directory begins with."""
+    """Returns the store record of a new directory."""
     return StoreRecord(
         next_ledger_id=next_ledger_id, store_version=STORE_VERSION, features=[LABELS]
     )

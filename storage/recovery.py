@@ -1,26 +1,26 @@
-"""What happens at start to what a crash left.
+"""Recovery of all ledgers, at start.
 
-1. Raw ledgers that were open are closed. Their last segment is scanned up to the first bad entry.
-   A good header behind it proves that the bad one was acknowledged, when it says that this was
-   synced before it was written itself: then there is damage, and nothing is touched. (A header of
-   version 1 says nothing of the kind and counts as proof.) Without a proof all from the bad entry
-   on is a torn tail, or was written by a flush that never ended; it is cut after a copy (.torn).
-   A process that died on a machine that did not leaves everything as it wrote it: under the same
-   boot only an entry that reaches beyond the end of the file is a torn tail, which is cut without a
-   copy where a disk is too full for one, and for what is kept for deletions.
-2. Every file that a record names must be there and have its size; a ledger of which that is not so
-   is reported. The broker starts all the same: what is whole can be read, and whoever reads what is
-   not gets the error.
+1. Open raw ledgers are closed. Their last segment is scanned up to the first bad entry. A good
+   header after it proves that the bad entry was acknowledged, if it records that the bad entry was
+   synced before the header itself was written: then there is damage, and nothing is changed. (A
+   header of version 1 does not record this and counts as proof.) Without proof, everything from the
+   bad entry on is a torn tail, or was written by a flush that never ended; it is cut after a copy
+   (.torn). If only the process died, and not the machine, everything it wrote is there: under the
+   same boot, only an entry that extends beyond the end of the file is a torn tail. It is cut
+   without a copy if the disk has no room for the copy in addition to the reserve for deletions.
+2. Every file that a record names must exist and have its size; other ledgers are reported as
+   damaged. The broker starts nevertheless: intact data can be read, and reads of the rest raise the
+   error.
 3. Ledgers in state DELETING are deleted; files and folders that no record names are removed. What
-   cannot be removed now (a process that lives on may still write there) is left for later. Nothing
-   that holds an entry is removed while a ledger is damaged, or the metadata have lost writes
-   (storage/losses.py); a directory with ledgers and without a store record is not started at all.
-4. What is recorded as sealed is synced before, whatever its writer had synced.
+   cannot be removed now (a surviving process may still write there) is left for later. Nothing that
+   holds an entry is removed while a ledger is damaged, or the metadata have lost writes
+   (storage/losses.py); a directory with ledgers but without a store record is not started at all.
+4. Segments are synced before they are recorded as sealed, whatever their writer had synced.
 
-A ledger whose writer failed is closed without a restart at its last durable entry: nobody was told
-of what came after, and after a failed sync what a read shows is not what the disk holds.
+A ledger whose writer failed is closed without a restart at its last durable entry: later entries
+were never acknowledged, and after a failed sync a read may show what is not on the disk.
 
-Sources: BookKeeper's ledger recovery; etcd's wal/repair.go for the copy kept aside.
+Sources: BookKeeper's ledger recovery; etcd's wal/repair.go for the copy.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ from ledgerfold.v1.records_pb2 import (
     SegmentRecord,
 )
 
-# Read at once from an open segment, or one entry where that is larger.
+# The size of one read of an open segment, or one entry if that is larger.
 _BLOCK_BYTES = 256 * 1024
 _TALLIED_AT_ONCE = 1024
-# Read at once in the search for good entries behind a bad one.
+# The size of one read in the search for good entries after a bad one.
 _SEARCH_BYTES = 4 * 1024 * 1024
 _MAX_MS = 2**63 - 1
 _log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def recover_all(
     now_ms: int,
     is_same_boot: bool = False,
 ) -> RecoveryReport:
-    """Does all of the above. Raises DiskFailure, and what the metadata raises."""
+    """Recovers all ledgers. Raises DiskFailure, and the metadata's errors."""
     report = RecoveryReport(is_same_boot=is_same_boot)
     _check_metadata(ledgers_dir, metadata, files)
     ledgers = {record.ledger_id: record for record in metadata.ledgers()}
@@ -94,7 +94,7 @@ def recover_all(
             continue
         report.ledgers += 1
         if record.ledger_id in unrecorded:
-            # It has entries that its record does not tell of: nobody knows where it ends.
+            # It has entries that its record does not describe: its end is unknown.
             error = None
         elif record.state == LEDGER_STATE_OPEN:
             error = _close_ledger(record, ledgers_dir, metadata, files, now_ms, report)
@@ -109,8 +109,9 @@ def recover_all(
 
 
 def _check_metadata(ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Before anything changes: a later build's metadata are left alone, and without any that are
-    there every ledger would be a file that nobody names.
+    """Rejects the metadata of a later build, and missing metadata, before anything changes.
+
+    Without metadata, every ledger would be removed as a file that no record names.
     """
     store = metadata.store()
     folders = [each for each in files.listdir(ledgers_dir) if parse_ledger_dir(each) is not None]
@@ -128,7 +129,7 @@ def _delete(
     files: Files,
     report: RecoveryReport,
 ) -> None:
-    """Goes on with a deletion, unless a lost write may have changed what made it right."""
+    """Continues a deletion, unless a lost write may have cancelled its reason."""
     if report.is_incomplete and files.exists(ledgers_dir / str(record.ledger_id)):
         report.kept.append(str(ledgers_dir / str(record.ledger_id)))
     elif delete_left({record.ledger_id}, ledgers_dir, metadata, files):
@@ -138,7 +139,9 @@ def _delete(
 
 
 def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> StorageError | None:
-    """What is missing of a closed ledger. Only names and sizes are looked at."""
+    """Returns the error for a closed ledger's first missing file, if any. Checks names and sizes
+    only.
+    """
     for segment in record.segments:
         path = ledgers_dir / segment.path
         if not files.exists(path) or files.size(path) != segment.size_bytes:
@@ -154,7 +157,7 @@ def _close_ledger(
     now_ms: int,
     report: RecoveryReport,
 ) -> StorageError | None:
-    """Closes an open raw ledger if it is whole; the error if it is damaged."""
+    """Closes an open raw ledger if it is intact. Returns the error if it is damaged."""
     found: list[SegmentRecord] = []
     damage: StorageError | None = None
     for segment in record.segments:
@@ -166,7 +169,7 @@ def _close_ledger(
     if damage is not None:
         report.damaged_records[record.ledger_id] = closed
         if not record.damaged:
-            # NOTE: a later start, after a power loss, would take the same bytes for a torn tail.
+            # NOTE: after a power loss, a later start would take the same bytes for a torn tail.
             record.damaged = True
             with metadata.batch() as batch:
                 batch.put_ledger(record)
@@ -192,7 +195,7 @@ def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) ->
 def close_at_durable(
     record: LedgerRecord, ledgers_dir: Path, metadata: MetadataStore, files: Files, now_ms: int
 ) -> None:
-    """Closes a ledger whose writer failed: `record` is what the writer knows to be durable.
+    """Closes a ledger whose writer failed. `record` describes the part known to be durable.
 
     Raises DiskFailure.
     """
@@ -201,13 +204,13 @@ def close_at_durable(
     for segment in sealed.segments:
         path = ledgers_dir / segment.path
         if segment.entries and files.size(path) > segment.size_bytes:
-            _log.warning("%s: cut what was not acknowledged at %d", path, segment.size_bytes)
+            _log.warning("%s: cut unacknowledged bytes from %d on", path, segment.size_bytes)
             files.truncate(path, segment.size_bytes)
         if not segment.entries and files.exists(path):
-            # Nothing in it was acknowledged, and no record is going to name it.
+            # Nothing in it was acknowledged, and no record will name it.
             files.truncate(path, 0)
         if segment.entries and not segment.sealed:
-            # Under durability "os" nothing of it was synced, and a sync may be what failed.
+            # Under durability "os", none of it was synced; or a sync may be what failed.
             files.rewrite(path, 0)
         segment.sealed = True
     closed = _closed(sealed, list(sealed.segments), now_ms)
@@ -222,7 +225,7 @@ def _sweep_closed(closed: LedgerRecord, ledgers_dir: Path, files: Files) -> None
     try:
         sweep_folder(str(closed.ledger_id), named, ledgers_dir, files)
     except DiskFailure as error:
-        # The next start finds it.
+        # The next start removes it.
         _log.warning("Not removed yet: %s", error)
 
 
@@ -236,7 +239,7 @@ def _recover_segment(
     files: Files,
     report: RecoveryReport,
 ) -> tuple[SegmentRecord, StorageError | None]:
-    """Scans it and cuts its torn tail. What it holds, and what is wrong with it."""
+    """Scans a segment and cuts its torn tail. Returns its contents, and any damage."""
     path = ledgers_dir / segment.path
     first = Position(record.ledger_id, parse_segment_name(path.name) or 0)
     if not files.exists(path):
@@ -259,18 +262,18 @@ def _recover_segment(
     except (Corruption, IncompatibleFormat) as damage:
         tally.add_stored(headers)
         headers.clear()
-        behind = _search(file, offset, expected)
+        following = _search(file, offset, expected)
         may_be_torn = not report.is_same_boot or _reaches_beyond(file, size, offset)
         may_be_torn &= not record.damaged
-        if isinstance(damage, Corruption) and may_be_torn and not behind.is_proof:
+        if isinstance(damage, Corruption) and may_be_torn and not following.is_proof:
             _cut(path, offset, damage, files, report)
         else:
-            return _damaged_record(tally.record, first, behind.last, size), damage
+            return _damaged_record(tally.record, first, following.last, size), damage
     finally:
         file.close()
     tally.add_stored(headers)
-    # NOTE: a process that was killed leaves entries that are only in the system's memory. From now
-    # on they count as stored: they are read, and refused when they are sent again.
+    # NOTE: a killed process may leave entries that are only in the page cache. From now on they
+    # count as stored: they are read, and rejected as duplicates if they are sent again.
     if unproven.offset is not None:
         files.rewrite(path, unproven.offset)
     tally.record.sealed = True
@@ -278,7 +281,7 @@ def _recover_segment(
 
 
 class _Unproven:
-    """Where the entries begin that no later one says were durable."""
+    """The start of the entries that no later entry proves to be durable."""
 
     def __init__(self) -> None:
         self._places: deque[tuple[int, int]] = deque()
@@ -294,7 +297,7 @@ class _Unproven:
 
 
 def _whole_entry(window: Window, offset: int, path: str, expected: Position) -> EntryHeader:
-    """The header of an entry that is good in every byte."""
+    """Returns the header of an entry after verifying every byte of the entry."""
     try:
         at = window.place(offset, HEADER_BYTES, _BLOCK_BYTES)
         header = read_header(window.view, at, path)
@@ -310,20 +313,20 @@ def _whole_entry(window: Window, offset: int, path: str, expected: Position) -> 
 def _damaged_record(
     so_far: SegmentRecord, first: Position, last: Position, size_bytes: int
 ) -> SegmentRecord:
-    """A segment that reaches to `last`: reads of its good part succeed, all others raise."""
+    """Returns a record that extends to `last`: reads of its good part succeed, all others raise."""
     record = SegmentRecord()
     record.CopyFrom(so_far)
     record.first.ledger_id, record.first.entry_id = first
     record.last.ledger_id, record.last.entry_id = last
     record.entries = last.entry_id - first.entry_id + 1
     record.size_bytes = size_bytes
-    # Nobody knows: a search by time must look, and meet the damage.
+    # Unknown: a search by time must read the segment, and meet the damage.
     record.publish_time_max_ms = _MAX_MS
     return record
 
 
 def _reaches_beyond(file: ReadFile, file_bytes: int, offset: int) -> bool:
-    """Whether the file ends before the entry at `offset` does."""
+    """Returns whether the entry at `offset` extends beyond the end of the file."""
     head = file.pread(HEADER_BYTES, offset)
     try:
         return not has_header(head, 0) or offset + read_header(head).size_bytes > file_bytes
@@ -331,22 +334,22 @@ def _reaches_beyond(file: ReadFile, file_bytes: int, offset: int) -> bool:
         return False
 
 
-class _Behind(NamedTuple):
-    """What stands behind a bad entry: the highest position of a good header, or the bad one's."""
+class _Following(NamedTuple):
+    """The highest position of a good header after a bad entry, else the bad entry's position."""
 
     last: Position
     is_proof: bool
 
 
-def _search(file: ReadFile, offset: int, bad: Position) -> _Behind:
-    """Looks for good headers above `bad` at or behind `offset`, wherever they begin.
+def _search(file: ReadFile, offset: int, bad: Position) -> _Following:
+    """Searches for good headers above `bad` from `offset` on, at every byte.
 
-    The header alone decides. If good sections were asked for too, damage to two neighbours, the
-    second the last one, would pass for a torn tail.
+    The header alone decides. If sections had to be good too, damage to two neighbours, the second
+    of them the last entry, would be taken for a torn tail.
     """
-    # Bytes 8 to 15 of a header are the ledger id: the only places worth a checksum.
+    # Bytes 8 to 15 of a header are the ledger id: checksums are computed only where it matches.
     wanted = bad.ledger_id.to_bytes(8, "little")
-    found = _Behind(bad, False)
+    found = _Following(bad, False)
     while True:
         block = file.pread(_SEARCH_BYTES, offset)
         at = block.find(wanted, 8)
@@ -358,25 +361,25 @@ def _search(file: ReadFile, offset: int, bad: Position) -> _Behind:
         offset += len(block) - HEADER_BYTES + 1
 
 
-def _with_header(found: _Behind, block: bytes, at: int, bad: Position) -> _Behind:
+def _with_header(found: _Following, block: bytes, at: int, bad: Position) -> _Following:
     try:
         header = read_header(block, at)
     except Corruption:
         return found
     except IncompatibleFormat:
-        # Of a newer build: nobody here knows what it proves.
-        return _Behind(max(found.last, bad.next), True)
+        # A newer build's header may prove it: this build cannot tell.
+        return _Following(max(found.last, bad.next), True)
     if header.position <= bad:
         return found
     is_proof = header.version < FORMAT_VERSION or header.last_durable_entry_id >= bad.entry_id
-    return _Behind(max(found.last, header.position), found.is_proof or is_proof)
+    return _Following(max(found.last, header.position), found.is_proof or is_proof)
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:
-    if report.is_same_boot and not _has_room_beside(path, files):
-        # Within a boot what is cut is the beginning of one entry, as a full disk leaves it: nothing
-        # that a copy could bring back. To wait for room would be to wait for ever.
-        _log.warning("%s: no room for a copy of it before its tail is cut", path)
+    if report.is_same_boot and not _has_room_for_copy(path, files):
+        # Within a boot, the tail is the beginning of one entry, as a full disk leaves it: a copy
+        # would be of no use. Waiting for room could take forever.
+        _log.warning("%s: no room for a copy; its torn tail is cut without one", path)
     else:
         files.copy(path, path.with_name(path.name + TORN_SUFFIX))
         files.sync_dir(path.parent)
@@ -385,6 +388,6 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
     _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
 
 
-def _has_room_beside(path: Path, files: Files) -> bool:
-    """For a copy, and for what is kept for deletions."""
+def _has_room_for_copy(path: Path, files: Files) -> bool:
+    """Returns whether the disk has room for a copy in addition to the reserve for deletions."""
     return files.free_bytes(path.parent) >= files.size(path) + RESERVE_BYTES

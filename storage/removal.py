@@ -1,11 +1,11 @@
-"""Removing ledgers, and files that no record names.
+"""Removal of ledgers, and of files that no record names.
 
-A ledger's files go before its record: a crash in between leaves a record in state DELETING, and the
-next start goes on. What is gone is gone. What cannot be removed (a task still writes there, say)
-is told to the caller or left for later, and is no reason not to start.
+A ledger's files are deleted before its record: a crash in between leaves a record in state
+DELETING, and the next start continues. Missing files are ignored. What cannot be removed (a task
+may still write there) is reported to the caller or left for later, and does not prevent a start.
 
-Before files go, the writes that marked their ledger are durably counted (storage/write_mark.py): a
-start that finds them lost removes nothing that holds an entry.
+Before files are removed, the writes that marked their ledger are durably counted
+(storage/write_mark.py): a start that finds these writes lost removes nothing that holds an entry.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Deletes files, folder, then the record, durably. Raises DiskFailure."""
+    """Deletes the files, the folder, then the record, durably. Raises DiskFailure."""
     folder = ledgers_dir / str(ledger_id)
     if files.exists(folder):
         metadata.allow_removal()
@@ -39,7 +39,7 @@ def delete_ledger(ledger_id: int, ledgers_dir: Path, metadata: MetadataStore, fi
 def delete_left(
     ledger_ids: Iterable[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
 ) -> set[int]:
-    """Deletes ledgers as far as that succeeds; those that are left."""
+    """Deletes as many of the ledgers as possible. Returns those that remain."""
     left = set()
     for ledger_id in ledger_ids:
         try:
@@ -53,9 +53,9 @@ def delete_left(
 def sweep(
     ledgers_dir: Path, unnamed: Iterable[UnnamedFile], files: Files, report: RecoveryReport
 ) -> None:
-    """Removes what no record names, and keeps what a lost record may have named.
+    """Removes files that no record names, except those that a lost record may have named.
 
-    Nothing that holds an entry goes while anything is missing: in the metadata, or in a ledger.
+    Removes nothing that holds an entry while anything is missing, in the metadata or in a ledger.
     """
     keeps_entries = report.is_incomplete or bool(report.damaged)
     of_folder: dict[int, list[UnnamedFile]] = {}
@@ -85,7 +85,7 @@ def sweep(
 
 
 def sweep_folder(folder: str, named: set[str], ledgers_dir: Path, files: Files) -> None:
-    """Removes the files of a closed ledger's folder that are not `named`, but for its label."""
+    """Removes the files of a closed ledger's folder that are not `named`, except its label."""
     for name in listdir(ledgers_dir / folder, files):
         if f"{folder}/{name}" not in named and name != LABEL and not name.endswith(TORN_SUFFIX):
             files.remove(ledgers_dir / folder / name)

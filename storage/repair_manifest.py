@@ -35,7 +35,7 @@ def unfinished_repairs(data_dir: Path, files: Files) -> list[str]:
 
 
 def split_by_unfinished(data_dir: Path, files: Files) -> set[str]:
-    """Returns the segments that repairs which were killed have split off others, or may have."""
+    """Returns the segments that killed repairs have split off, or may have."""
     found = set()
     for name in unfinished_repairs(data_dir, files):
         manifest = read_manifest(data_dir / REPAIRS / name, files)

@@ -1,18 +1,18 @@
-"""Room on the disk that is kept for what frees space.
+"""Disk space that is reserved for operations that free space.
 
-To delete is to write: a record first, so that a crash finds what was to go. On a disk that is full
-nothing could be deleted any more. So a file holds a little of it, and is empty while a deletion, or
-a start, needs its room. What is left of that is taken back behind it, before a publisher has it: or
-the next one had none. What is missing then is taken as soon as there is room again.
+A deletion writes, too: first a record, so that after a crash it can continue. On a full disk
+nothing could be deleted any more. So a file occupies some space, and is emptied while a deletion,
+or a start, needs that space. Afterwards the remaining space is reserved again before a publisher
+takes it: else the next deletion would have none. The missing part is reserved as soon as there is
+space again.
 
     reserve.keep()
     with reserve.lent():
         ...delete...
     reserve.renew()
 
-Bounds: RESERVE_BYTES, what RocksDB may write when it is opened again after a write that failed: a
-table of its write buffer, and a log. Where there is no such file one is made only where twice as
-much is free.
+Bounds: RESERVE_BYTES, the size that RocksDB may write when it is opened again after a failed write:
+a table of its write buffer, and a log. A missing file is created only if twice as much is free.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reserve:
-    """One per data directory; for one thread. There is none until `keep` is called."""
+    """The reserve of a data directory; for one thread. Empty until `keep` is called."""
 
     def __init__(self, path: Path, files: Files) -> None:
         self._path, self._files = path, files
@@ -41,7 +41,7 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Or some of it."""
+        """Whether any of the reserve is on the disk."""
         return self._is_kept and self._files.exists(self._path) and self._size_bytes > 0
 
     @property
@@ -49,12 +49,12 @@ class Reserve:
         return self._borrowers > 0
 
     def keep(self) -> None:
-        """From now on, where there is room."""
+        """Creates the reserve, and maintains it from now on, if the disk has room."""
         self._is_kept = True
         self.renew()
 
     def renew(self) -> None:
-        """Makes it whole again, as far as there is room."""
+        """Restores the reserve to its full size, as far as the disk has room."""
         if not self._is_kept or self.is_lent:
             return
         try:
@@ -65,14 +65,14 @@ class Reserve:
                 return
             file = self._files.create(self._path) if is_new else self._opened()
             try:
-                # Of nothing that a file system could make smaller.
+                # Random bytes: a file system cannot compress them.
                 while missing > 0:
                     file.write([os.urandom(min(missing, _WRITTEN_AT_ONCE))])
                     missing -= _WRITTEN_AT_ONCE
             finally:
                 file.close()
         except DiskFailure as error:
-            _log.warning("Less room is kept for deletions than is needed: %s", error)
+            _log.warning("The disk space reserved for deletions is too small: %s", error)
 
     def _opened(self) -> AppendFile:
         return self._files.open_append(self._path, self._size_bytes)
@@ -83,7 +83,7 @@ class Reserve:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Its room is free inside. Several may share it. renew() afterwards."""
+        """Frees the reserve's space inside the block. Blocks may nest. Call renew() afterwards."""
         self._borrowers += 1
         try:
             self.empty()
@@ -92,6 +92,6 @@ class Reserve:
             self._borrowers -= 1
 
     def empty(self) -> None:
-        """Its room is free now; the file says that it is to be taken back."""
+        """Frees the reserve's space; the empty file records that it must be restored."""
         if self._files.exists(self._path):
             self._files.truncate(self._path, 0)

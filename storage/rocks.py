@@ -1,18 +1,18 @@
-"""The KeyValueStore of a real broker: RocksDB, and its way back from a write that failed.
+"""The KeyValueStore on RocksDB, with recovery from failed writes.
 
-After a failed write RocksDB refuses all others until it is opened again, whatever has become of the
-disk meanwhile (facebook/rocksdb#11643, #12998). So the next write opens it again, but not more than
-once in RETRY_S unless space was freed. Where that fails, as it does on a full disk, it is opened
-for reading only: RocksDB writes at a start, reading needs no room.
+After a failed write RocksDB rejects all others until it is reopened, even if the disk has recovered
+(facebook/rocksdb#11643, #12998). So the next write reopens it, but not more than once in RETRY_S
+unless space was freed. If that fails, as it does on a full disk, the store is opened read-only:
+RocksDB writes at a start, but reading needs no space.
 
-A caller who was told that a write failed goes on from what was there before. Such a write may yet
-be found in RocksDB's log when it is opened again: then it is taken back before anything else is
-written, and reads do not show it until then. (After a crash it may show, whole.) Nor do they show
-a write that is not synced yet.
+The caller of a failed write continues from the previous state. RocksDB's log may yet contain the
+write when it is reopened: then the write is undone before anything else is written, and reads do
+not show it until then. (After a crash it may become visible, as a whole.) Reads do not show
+unsynced writes either.
 
-RocksDB's log may end with a write that a power loss has torn: what comes from there on was never
-acknowledged and is passed over. A process that dies tears nothing that it has written whole; so
-where the machine has not been restarted since, a bad record is damage, and the store is not opened.
+RocksDB's log may end with a write that a power loss has torn: everything from there on was never
+acknowledged and is ignored. A process that dies tears no complete write; so if the machine has not
+restarted since, a bad record is damage, and the store is not opened.
 
     >>> pairs = RocksKeyValue(folder / "metadata")
     >>> pairs.write({b"key": b"value"}, ())
@@ -38,14 +38,16 @@ from ledgerfold.storage.files import REAL, Files
 RETRY_S = 1.0
 _OPEN_FILES_MAX = 128
 _WRITE_BUFFER_BYTES = 4 * 1024 * 1024
-# RocksDB's words when nothing, or not all, of a write reached its log: half a record is none.
+# RocksDB's messages if a write reached its log not at all or in part: a partial record is ignored.
 _NOT_WRITTEN = ("While appending to file", "Writer has previous error")
 _NO_SPACE = "No space left on device"
 _log = logging.getLogger(__name__)
 
 
-class _Door:
-    """Lets in many at a time, or one alone, who may be at the disk: others need what he opens."""
+class _SharedLock:
+    """A readers-writer lock, which may be held during disk access: others need what the holder
+    opens.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -63,16 +65,16 @@ class _Door:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         with self._changed:
             while self._inside:
                 self._changed.wait()
-            # Nobody comes in as long as this is held.
+            # New sharers wait while this is held.
             yield
 
 
 class RocksKeyValue:
-    """A KeyValueStore in a folder; threads may share it."""
+    """A KeyValueStore in a folder. Threads may share it."""
 
     def __init__(
         self,
@@ -82,7 +84,8 @@ class RocksKeyValue:
         files: Files = REAL,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`is_same_boot`: the machine has been up since the store was last written.
+        """Opens the store. `is_same_boot`: the machine has not stopped since the store was last
+        written.
 
         Raises Corruption, DiskFailure.
         """
@@ -93,15 +96,15 @@ class RocksKeyValue:
         self._files, self._clock_s = files, clock_s
         self._batch = WriteBatch
         self._options = WriteOptions()
-        self._door = _Door()
-        # NOTE: held at the disk. RocksDB lets in one write at a time anyway; and one that failed
-        # must be known before the next is tried.
+        self._access = _SharedLock()
+        # NOTE: held during disk access. RocksDB serializes writes anyway; and a failure must be
+        # known before the next write is tried.
         self._writing = threading.Lock()
         self._failure: DiskFailure | None = None
         self._is_closed = False
-        # What a write under way, or a failed one, may have changed: keys, and their values before.
-        # Never changed, but replaced. Looked at after RocksDB: what that has and this has not any
-        # more is synced.
+        # The keys that a pending or failed write may have changed, with their previous values. This
+        # is never modified, but replaced. Readers look at it after RocksDB: a write that is there
+        # and no longer here is synced.
         self._doubtful: Mapping[bytes, bytes | None] = {}
         self._retry_at_s = 0.0
         self._free_at_failure = 0
@@ -125,7 +128,7 @@ class RocksKeyValue:
             return Rdict(self._path, options, access_type=access)
 
     def get(self, key: bytes) -> bytes | None:
-        with self._door.shared():
+        with self._access.shared():
             value = self._get(key)
             return self._doubtful.get(key, value)
 
@@ -135,7 +138,7 @@ class RocksKeyValue:
         return None if value is None else bytes(value)
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        with self._door.shared():
+        with self._access.shared():
             pairs = dict(self._scan(prefix))
             for key, value in self._doubtful.items():
                 if value is None:
@@ -151,16 +154,16 @@ class RocksKeyValue:
             while cursor.valid() and (key := bytes(cursor.key())).startswith(prefix):
                 yield key, bytes(cursor.value())
                 cursor.next()
-            # A block that cannot be read ends the iteration without a word.
+            # An unreadable block ends the iteration without an error.
             cursor.status()
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)
         if self._failure is not None:
-            self._open_again()
-        with self._door.shared(), self._writing:
+            self._reopen()
+        with self._access.shared(), self._writing:
             if self._failure is not None:
-                # Since it was looked at: nothing is written before it was opened again.
+                # A write has failed since the check: nothing is written before a reopening.
                 raise self._failure
             self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
             stays_doubtful = False
@@ -181,14 +184,16 @@ class RocksKeyValue:
             batch.put(key, value)
         with self._typed_errors("A metadata write"):
             self._db.write(batch, self._options)
-        # NOTE: apart. A synced write holds the interpreter until the disk is done: the event loop
-        # would stand still, whichever thread writes.
+        # NOTE: separately. A synced write holds the GIL until the disk is done: the event loop
+        # would stop, whichever thread writes.
         with self._typed_errors("A metadata sync", is_written=True):
             self._db.flush_wal(True)
 
-    def _open_again(self) -> None:
-        """After a failed write. Raises DiskFailure when it is too early, or of no use."""
-        with self._door.alone():
+    def _reopen(self) -> None:
+        """Reopens the store after a failed write. Raises DiskFailure if it is too early, or fails
+        again.
+        """
+        with self._access.exclusive():
             if self._failure is None:
                 return
             if self._is_closed:
@@ -200,7 +205,7 @@ class RocksKeyValue:
             self._close()
             try:
                 self._db = self._open()
-                self._take_back()
+                self._undo()
             except DiskFailure as error:
                 self._failure = error
                 self._close()
@@ -209,7 +214,7 @@ class RocksKeyValue:
             self._failure = None
             _log.warning("The metadata in %s can be written again.", self._path)
 
-    def _take_back(self) -> None:
+    def _undo(self) -> None:
         before = self._doubtful
         if any(self._get(key) != value for key, value in before.items()):
             puts = {key: value for key, value in before.items() if value is not None}
@@ -221,7 +226,7 @@ class RocksKeyValue:
         try:
             yield
         except Exception as error:
-            # rocksdict raises plain Exception for whatever RocksDB reports.
+            # rocksdict raises plain Exception for all RocksDB errors.
             text = str(error)
             if text.startswith("Corruption"):
                 raise Corruption(self._path, 0, "an undamaged RocksDB store", text) from error
@@ -232,8 +237,8 @@ class RocksKeyValue:
             ) from error
 
     def close(self) -> None:
-        """Waits for reads and writes on their way."""
-        with self._door.alone():
+        """Waits for pending reads and writes, and closes the store."""
+        with self._access.exclusive():
             self._is_closed = True
             self._close()
 
@@ -241,5 +246,5 @@ class RocksKeyValue:
         try:
             self._db.close()
         except Exception as error:
-            # It could not tidy up. What was written is in its log.
+            # Cleanup failed. The log holds everything that was written.
             _log.info("Closing the metadata in %s: %s", self._path, error)

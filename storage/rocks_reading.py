@@ -1,7 +1,7 @@
-"""All pairs of a RocksDB store, without a change to any of its files.
+"""A read-only view of all pairs of a RocksDB store, which changes none of its files.
 
-RocksDB opened for reading writes nothing, but its Python binding writes a file of its own into the
-folder. So the store is opened through a temporary folder of links.
+RocksDB in read-only mode writes nothing, but its Python binding writes a file into the folder. So
+the store is opened through a temporary folder of links.
 
     >>> from ledgerfold.storage.rocks import RocksKeyValue
     >>> pairs = RocksKeyValue(folder / "metadata")
@@ -11,14 +11,14 @@ folder. So the store is opened through a temporary folder of links.
     >>> found.pairs.scan(b"key"), found.damage
     ([(b'key', b'value')], None)
 
-What is damaged is read as far as that is possible:
+Damaged stores are read as far as possible:
 
-1. RocksDB's log may end with a write that was cut short, which was never acknowledged; or be
-   damaged: then writes behind the damage are read, too, which a broker that starts passes over.
-2. A store that does not open is mended by RocksDB in a copy, which drops what cannot be read.
-3. Where even that fails there is nothing: the ledgers tell what they can (storage/repair/lost.py).
+1. RocksDB's log may end with a truncated write, which was never acknowledged; or be damaged: then
+   writes after the damage are read, too, which a starting broker ignores.
+2. A store that does not open is repaired by RocksDB in a copy, without the unreadable parts.
+3. If even that fails, the result is empty: then only the ledgers can help (storage/repair/lost.py).
 
-Bounds: the whole store in memory; it holds records of some hundred bytes, as many as there are
+Bounds: the whole store in memory. Records have a few hundred bytes; their number is that of
 ledgers, subscriptions, producers and runs.
 """
 
@@ -32,15 +32,16 @@ from typing import Any, NamedTuple
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.key_value import MemoryKeyValue
 
-# What is written to, or not needed: RocksDB's text log, lock and options, the binding's settings.
+# Files that are written or not needed: RocksDB's text log, lock, options; the binding's settings.
 _NOT_LINKED = ("LOG", "LOCK", "OPTIONS", "rocksdict")
-# How much of a damaged log RocksDB reads.
+# RocksDB's recovery modes, which determine how much of a damaged log is read.
 _ALL, _ALL_BUT_THE_TAIL = "absolute_consistency", "tolerate_corrupted_tail_records"
 _ALL_THAT_IS_GOOD = "skip_any_corrupted_record"
 
 
 class StoredPairs(NamedTuple):
-    """`damage`: what is wrong with the store. `is_tail`: only with the end of its log.
+    """The pairs of a store. `damage`: its first damage. `is_tail`: only the end of its log is
+    damaged.
 
     `is_unusable`: RocksDB does not open it.
     """
@@ -52,7 +53,7 @@ class StoredPairs(NamedTuple):
 
 
 def read_pairs(folder: Path) -> StoredPairs:
-    """Nobody may write meanwhile. A folder that is not there is a store that is lost.
+    """Reads a store, which nothing may write meanwhile. A missing folder is a lost store.
 
     Raises OSError.
     """
@@ -73,11 +74,11 @@ def read_pairs(folder: Path) -> StoredPairs:
                 return StoredPairs(_read(links, folder, mode), damage, is_tail)
             except Corruption:
                 continue
-        return StoredPairs(_mended(folder), damage, is_unusable=True)
+        return StoredPairs(_repaired(folder), damage, is_unusable=True)
 
 
-def _mended(folder: Path) -> MemoryKeyValue:
-    """Returns what is left when RocksDB has mended a copy."""
+def _repaired(folder: Path) -> MemoryKeyValue:
+    """Returns the pairs that remain after RocksDB has repaired a copy."""
     from rocksdict import Rdict
 
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as name:
@@ -87,7 +88,7 @@ def _mended(folder: Path) -> MemoryKeyValue:
             Rdict.repair(str(copy), _options())
             return _read(copy, folder, _ALL_THAT_IS_GOOD)
         except Exception:
-            # The binding raises plain Exception for whatever RocksDB reports.
+            # The binding raises plain Exception for all RocksDB errors.
             return MemoryKeyValue()
 
 
@@ -111,12 +112,12 @@ def _read(store_folder: Path, folder: Path, mode: str) -> MemoryKeyValue:
             while cursor.valid():
                 pairs.write({bytes(cursor.key()): bytes(cursor.value())}, ())
                 cursor.next()
-            # A block that cannot be read ends the iteration without a word.
+            # An unreadable block ends the iteration without an error.
             cursor.status()
         finally:
             store.close()
     except Exception as error:
-        # The binding raises plain Exception for whatever RocksDB reports.
+        # The binding raises plain Exception for all RocksDB errors.
         text = str(error).replace(str(store_folder), str(folder))
         raise Corruption(str(folder), 0, "an undamaged RocksDB store", text) from error
     return pairs

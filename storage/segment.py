@@ -1,8 +1,8 @@
-"""Segment files: entry records end to end, nothing else (docs/FORMATS.md, "Segment").
+"""Segment files, which contain only concatenated entry records (docs/FORMATS.md, "Segment").
 
-A raw ledger's segments hold its own entries, one after the other; a compacted ledger's hold entries
-of several raw ledgers under their own ids, which rise strictly. What a segment holds is summed up
-in a SegmentRecord, final when the segment is sealed.
+A raw ledger's segments hold its own consecutive entries; a compacted ledger's hold entries of
+several raw ledgers under their original, strictly rising ids. A SegmentRecord has a segment's
+totals, which are final when the segment is sealed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ledgerfold.storage.files import REAL, AppendFile, Files
 from ledgerfold.storage.names import ASIDE_SUFFIX, segment_path
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
-# Adding entries one by one costs as much as reading them: the record is a protobuf message.
+# Adding single entries costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024
 
 
 class Totals(NamedTuple):
-    """Of one or more entries: what a SegmentRecord adds up.
+    """The totals of one or more entries, for a SegmentRecord.
 
     `crcs`: the first four bytes of each stored header.
     """
@@ -45,7 +45,7 @@ class Totals(NamedTuple):
 
 
 class SegmentTally:
-    """Adds entries up to a SegmentRecord."""
+    """A tally that adds entries up to a SegmentRecord."""
 
     def __init__(self, path: str) -> None:
         self.record = SegmentRecord(path=path)
@@ -58,7 +58,7 @@ class SegmentTally:
         append_time_max_ms: int,
         crcs: bytes,
     ) -> None:
-        """One or more entries at the end, from `first` to `last`.
+        """Adds one or more entries at the end, from `first` to `last`.
 
         `headers` need not be stamped; `crcs` are the first four bytes of each stored one.
         """
@@ -79,7 +79,7 @@ class SegmentTally:
         )
 
     def add_totals(self, totals: Totals) -> None:
-        """Entries at the end, of which others have made the sum."""
+        """Adds entries at the end whose totals are known."""
         record = self.record
         if not record.entries:
             record.first.ledger_id, record.first.entry_id = totals.first
@@ -95,7 +95,7 @@ class SegmentTally:
         record.checksum = google_crc32c.extend(record.checksum, totals.crcs)
 
     def add_stored(self, headers: Sequence[EntryHeader]) -> None:
-        """Entries at the end whose headers are as they are stored. None is fine."""
+        """Adds entries at the end by their stored headers, of which there may be none."""
         if headers:
             append_time_max_ms = max(header.append_time_ms for header in headers)
             crcs = b"".join(header.crc.to_bytes(4, "little") for header in headers)
@@ -104,7 +104,7 @@ class SegmentTally:
 
 
 def shifted(error: Corruption, base: int) -> Corruption:
-    """The same error with an offset in the file, not in a block that was read at `base`."""
+    """Returns the same error with an offset in the file, not in a block that was read at `base`."""
     return Corruption(error.path, error.offset + base, error.expected, error.found)
 
 
@@ -114,7 +114,7 @@ def record_position(record: SegmentRecord, last: bool) -> Position:
 
 
 def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord]:
-    """Sealed segments that hold entries above `after`, in order."""
+    """Returns the sealed segments that hold entries above `after`, in order."""
     return [
         segment
         for segment in ledger.segments
@@ -125,11 +125,10 @@ def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord
 def scan_segment(
     path: Path, record: SegmentRecord, files: Files = REAL
 ) -> Iterator[tuple[EntryHeader, int]]:
-    """The headers of a segment with their offsets, verified; sections are not looked at.
+    """Yields the verified headers of a segment with their offsets. Ignores the sections.
 
-    Of one that is not sealed, those that the record tells of: its file may go on behind them.
-    Raises Corruption when a header is damaged, ids do not rise, or the file does not hold what the
-    record says; MissingFile.
+    In an unsealed segment, stops at the recorded end: its file may be longer. Raises Corruption if
+    a header is damaged, ids do not rise, or the file does not match the record; MissingFile.
     """
     size_bytes = files.size(path) if files.exists(path) else -1
     is_longer = size_bytes > record.size_bytes
@@ -141,7 +140,7 @@ def scan_segment(
 
 
 def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[EntryHeader, int]]:
-    """Hops from header to header. Raises Corruption."""
+    """Yields each header with its offset, skipping the sections. Raises Corruption."""
     offset, last = 0, Position(-1, -1)
     with memoryview(buffer) as view:
         while offset < size_bytes:
@@ -157,9 +156,9 @@ def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[E
 
 
 def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> SegmentRecord:
-    """What a sealed file really holds, as a record.
+    """Returns the record that the contents of a sealed file yield.
 
-    Raises Corruption, MissingFile, EntryTooLarge (nobody could be sent that entry).
+    Raises Corruption, MissingFile, EntryTooLarge (no reader could receive that entry).
     """
     tally = SegmentTally(record.path)
     headers = (header for header, _ in scan_segment(path, record, files))
@@ -174,10 +173,10 @@ def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> Seg
 
 
 class SegmentWriter:
-    """Writes one segment of a compacted ledger: aside, then renamed when complete and durable.
+    """A writer of one segment of a compacted ledger: to a temporary file, renamed when durable.
 
-    The ledger's folder is there already and is not made here: whoever removes it after a failed run
-    must not see it come back.
+    The ledger's folder must exist and is not created here: after a failed run has removed it, it
+    must not reappear.
     """
 
     def __init__(self, ledgers_dir: Path, ledger_id: int, index: int, files: Files = REAL) -> None:
@@ -185,7 +184,7 @@ class SegmentWriter:
         self._tally = SegmentTally(segment_path(ledger_id, index))
         self._path = ledgers_dir / self._tally.record.path
         self._aside = self._path.with_name(self._path.name + ASIDE_SUFFIX)
-        # A task that is tried again finds what its first try left.
+        # A retried task finds the file of its first attempt.
         files.remove(self._aside)
         self._file: AppendFile = files.create(self._aside)
 
@@ -194,21 +193,21 @@ class SegmentWriter:
         return self._tally.record.size_bytes
 
     def append(self, header: EntryHeader, entry: Buffer) -> None:
-        """A whole entry with its header, already under its own id."""
+        """Appends a whole entry with its header, which has its final id."""
         self.append_many([header], [entry])
 
     def append_many(self, headers: list[EntryHeader], buffers: list[Buffer]) -> None:
-        """Entries end to end in `buffers`, which may be cut anywhere; `headers` are theirs."""
+        """Appends the entries of `headers`, whose concatenation `buffers` hold, split anywhere."""
         self._file.write(buffers)
         self._tally.add_stored(headers)
 
     def append_totalled(self, totals: Totals, buffers: Sequence[Buffer]) -> None:
-        """The same of entries whose headers nobody has decoded."""
+        """Appends entries whose headers are not decoded, only totalled."""
         self._file.write(buffers)
         self._tally.add_totals(totals)
 
     def seal(self) -> SegmentRecord:
-        """Syncs, renames, syncs the folder."""
+        """Syncs the file, renames it and syncs the folder."""
         self._file.sync()
         self._file.close()
         reach("worker.segment-written")
@@ -219,6 +218,6 @@ class SegmentWriter:
         return self._tally.record
 
     def abandon(self) -> None:
-        """Removes what was written."""
+        """Removes the unfinished file."""
         self._file.close()
         self._files.remove(self._aside)

@@ -1,17 +1,18 @@
-"""What a segment file really holds, whole or damaged: extents of good entries, and what is wrong.
+"""A check of a segment file, intact or damaged: extents of good entries, and the damage.
 
-Unlike a reader, which stops at damage, this looks behind it: where a header is good its entry's
-length is known, where it is not the next good header is searched for byte by byte. Nothing is
+Unlike a reader, which stops at damage, the check continues after it: a good header gives the length
+of its entry; after a bad one, the next good header is searched for byte by byte. Nothing is
 changed.
 
 Rules:
-1. A good entry is good in every byte, and above the one before it. In a raw ledger it is also of
-   this ledger, and at or above the number in its file's name and below the next file's.
+
+1. A good entry is good in every byte, and above the one before it. In a raw ledger it also belongs
+   to this ledger, at or above the number in its file's name and below the next file's.
 2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
-3. What is bad at the end of an unsealed segment is a torn tail when recovery would cut it
-   (storage/recovery.py): when no good header behind it proves that it was acknowledged, and the
+3. Damage at the end of an unsealed segment is a torn tail if recovery would cut it
+   (storage/recovery.py): if no good header after it proves that it was acknowledged, and the
    machine has stopped since, or the file ends before the entry does.
-4. What the disk cannot read counts as zeros, page by page.
+4. Unreadable pages of the disk count as zeros.
 
 Bounds: BLOCK_BYTES and one entry in memory; an Extent and a Damage for each damaged place.
 """
@@ -44,24 +45,26 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 1024 * 1024
 _PAGE_BYTES = 4096
-# More than a header of any version has.
+# An upper bound of the size of a header of any version.
 _HEADER_ROOM = 256
-# Bytes 4 to 6 of a header: any version, a codec, a compression. Few other places are like that.
+# Bytes 4 to 6 of a header: any version, a codec, a compression. Few other bytes match.
 _LIKE_A_HEADER = re.compile(rb"(?=[\x01-\xff][\x01\x02][\x00-\x04])", re.DOTALL)
 _VERSION_AT = 4
 
 
 class ProducerSeen(NamedTuple):
-    """A producer's highest sequence id in a file; `offset`: of an entry that has its name."""
+    """A producer's highest sequence id in a file. `offset`: of an entry that has the producer's
+    name.
+    """
 
     sequence_id: int
     offset: int
 
 
 class Extent(NamedTuple):
-    """Good entries end to end. `record` is their tally, its path the file that they are in.
+    """A run of good entries. `record` is their tally, with the path of their file.
 
-    `span`: of those that are Kafka's batches.
+    `span`: of those entries that are Kafka's batches.
     """
 
     offset: int
@@ -79,9 +82,9 @@ class Extent(NamedTuple):
 
 @dataclass(slots=True)
 class Damage:
-    """One damaged place. `entry`: the first that it concerns, in a raw ledger.
+    """A damaged place. `entry`: the first entry affected, in a raw ledger.
 
-    `kind`: entry, order, file or sums. `messages`: how many the entry has, when its header is good.
+    `kind`: entry, order, file or sums. `messages`: how many the entry has, if its header is good.
     `is_torn`: rule 3.
     """
 
@@ -97,9 +100,10 @@ class Damage:
 
 @dataclass(slots=True)
 class SegmentCheck:
-    """`size_bytes` is None when the file is missing; `newer`: a later build wrote in it.
+    """The result of a check. `size_bytes`: None if the file is missing; `newer`: a later build
+    wrote it.
 
-    `ledger_ids`: those under which its good entries were published.
+    `ledger_ids`: the ledgers to which its good entries were published.
     """
 
     segment: SegmentRecord
@@ -113,7 +117,7 @@ class SegmentCheck:
 
     @property
     def is_whole(self) -> bool:
-        """But for a torn tail, which recovery cuts."""
+        """Whether the segment is intact, except for a torn tail, which recovery cuts."""
         is_good = all(each.is_torn for each in self.damages)
         return self.size_bytes is not None and is_good and self.newer is None
 
@@ -123,7 +127,8 @@ class SegmentCheck:
 
 
 class Bounds(NamedTuple):
-    """Entries p with after < p < before. `ledger_id` -1: a compacted ledger, of any ledger.
+    """The bounds of a segment's entries p: after < p < before. `ledger_id` -1: any, in a compacted
+    ledger.
 
     `is_same_boot`: the machine has not stopped since the file was written.
     """
@@ -135,7 +140,7 @@ class Bounds(NamedTuple):
 
 
 def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Files) -> SegmentCheck:
-    """Raises DiskFailure only when the file cannot be opened."""
+    """Checks a segment. Raises DiskFailure only if the file cannot be opened."""
     if not files.exists(path):
         return SegmentCheck(segment)
     file = files.open_read(path)
@@ -149,11 +154,11 @@ class _Scan:
     def __init__(self, file: ReadFile, segment: SegmentRecord, bounds: Bounds) -> None:
         self._window = _Window(file)
         self._segment, self._bounds, self._last = segment, bounds, bounds.after
-        # What is behind the recorded end, too: a killed repair may have left it to be cut.
+        # Includes bytes after the recorded end: a killed repair may have left them to cut.
         self._end = file.size_bytes
         self._result = SegmentCheck(segment, self._end)
         self._tally: SegmentTally | None = None
-        # Damages of which no good header behind them proves that they were acknowledged, so far.
+        # Damages that no later good header has proved to be acknowledged so far.
         self._unproven: deque[Damage] = deque()
 
     def run(self) -> SegmentCheck:
@@ -181,7 +186,7 @@ class _Scan:
             self._result.extents = [each for each in self._result.extents if each.offset < end]
 
     def _step(self, offset: int) -> int:
-        """Looks at what is at `offset`; where to go on. Raises IncompatibleFormat."""
+        """Checks the entry at `offset`. Returns the next offset. Raises IncompatibleFormat."""
         try:
             header = self._header(offset)
         except Corruption as error:
@@ -194,19 +199,19 @@ class _Scan:
             self._bad("entry", offset, f"{header.size_bytes} bytes of entry", left, header)
             self._result.damages[-1].reaches_beyond = True
             return self._search(offset + 1)
-        behind = offset + header.size_bytes
+        end = offset + header.size_bytes
         if not self._is_in_order(header.position):
             self._bad("order", offset, f"an entry above {self._last}", str(header.position))
-            return behind
+            return end
         try:
             block, at = self._window.at(offset, header.size_bytes)
             verify_sections(block, header, at, self._segment.path)
         except Corruption as error:
             error = shifted(error, offset - at)
             self._bad("entry", error.offset, error.expected, error.found, header)
-            return behind
+            return end
         self._good(header, offset)
-        return behind
+        return end
 
     def _header(self, offset: int) -> EntryHeader:
         block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
@@ -222,7 +227,7 @@ class _Scan:
         return in_ledger and self._last < position < self._bounds.before
 
     def _meet(self, header: EntryHeader) -> None:
-        """A good header may prove that what is bad before it was acknowledged."""
+        """Drops the unproven damages that this good header proves to be acknowledged."""
         while self._unproven and header.position > (bad := self._unproven[0].entry):
             if header.version >= FORMAT_VERSION and header.last_durable_entry_id < bad.entry_id:
                 break
@@ -264,27 +269,27 @@ class _Scan:
         messages = None if header is None else header.message_count
         damage = Damage(kind, offset, expected, found, self._last.next, messages)
         if header is not None and self._is_in_order(header.position):
-            # What is lost ends with it: the next one is expected behind it.
+            # The loss ends with this entry: the next one is expected after it.
             damage.entry = self._last = header.position
         self._result.damages.append(damage)
         self._unproven.append(damage)
         self._tally = None
 
     def _search(self, offset: int) -> int:
-        """The next good header of an entry that may come; the end when there is none."""
+        """Returns the offset of the next good header in order, or the end."""
         while offset < self._end:
             block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
-            base, whole_upto = offset - at, len(block) - _HEADER_ROOM
+            base, whole_through = offset - at, len(block) - _HEADER_ROOM
             is_last = base + len(block) >= self._end
             for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
                 start = found.start() - _VERSION_AT
-                if base + start >= self._end or (start > whole_upto and not is_last):
+                if base + start >= self._end or (start > whole_through and not is_last):
                     break
                 if self._is_header(base + start):
                     return base + start
             if is_last:
                 break
-            offset = base + max(whole_upto, at) + 1
+            offset = base + max(whole_through, at) + 1
         return self._end
 
     def _is_header(self, offset: int) -> bool:
@@ -294,7 +299,7 @@ class _Scan:
             return False
 
     def _compare(self) -> None:
-        """A sealed file with its record."""
+        """Compares a sealed file with its record."""
         segment, result = self._segment, self._result
         size = result.size_bytes or 0
         if result.newer is not None:
@@ -309,7 +314,7 @@ class _Scan:
 
 
 def describe(segment: SegmentRecord) -> str:
-    """What tells two records of one file apart, in words."""
+    """Describes the differences that two records of one file may have."""
     return (
         f"{segment.entries} entries, {segment.messages} messages, {segment.key_bytes} bytes of "
         f"keys, {segment.first.ledger_id}:{segment.first.entry_id} to "
@@ -320,14 +325,16 @@ def describe(segment: SegmentRecord) -> str:
 
 
 class _Window:
-    """The part of a file that was read last."""
+    """The last block that was read from a file."""
 
     def __init__(self, file: ReadFile) -> None:
         self._file = file
         self._base, self._block = 0, b""
 
     def at(self, offset: int, size: int) -> tuple[bytes, int]:
-        """A block, and where `offset` is in it; at least `size` bytes, if there are."""
+        """Returns a block and the index of `offset` in it, with at least `size` bytes if they
+        exist.
+        """
         at = offset - self._base
         if at < 0 or at + size > len(self._block):
             self._base, self._block = offset, self._read(max(size, BLOCK_BYTES), offset)

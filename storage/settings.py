@@ -1,4 +1,4 @@
-"""How a data directory's ledgers are written."""
+"""The settings of a data directory's ledgers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """When segments and ledgers roll, and what an acknowledgement means.
+    """The limits at which segments and ledgers roll, and the durability of acknowledged entries.
 
-    `durability`: "fsync", on the disk; "os", in the page cache, which outlives the process only.
+    `durability`: "fsync", on the disk; "os", in the page cache, which outlives only the process.
     Defaults of ledgers: Pulsar's managedLedgerMaxSizePerLedgerMbytes, ...MaxEntriesPerLedger,
     ...MaxLedgerRolloverTimeMinutes.
     """

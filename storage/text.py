@@ -1,4 +1,4 @@
-"""Words of the sentences that people read.
+"""Helpers for texts that people read.
 
 >>> counted(1, "message"), counted(2_000, "entry", "entries"), counted(0, "row")
 ('1 message', '2,000 entries', '0 rows')
@@ -8,5 +8,5 @@ from __future__ import annotations
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number and what it counts. `many` is needed where an s at the end does not make it."""
+    """Returns a number with its noun. `many` is the plural, if it is not `one` and an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

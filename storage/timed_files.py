@@ -1,4 +1,4 @@
-"""The real file system, with a clock on every sync of a file that is being written.
+"""A file system that times every sync of a file that is being written.
 
     >>> seconds: list[float] = []
     >>> file = TimedFiles(seconds.append).create(folder / "0.log")
@@ -8,7 +8,7 @@
     >>> len(seconds)
     1
 
-The times are those that appends wait for. Folders and metadata are not counted.
+Appends wait for these syncs. Syncs of folders and metadata are not timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from ledgerfold.storage.files import AppendFile, RealFiles
 
 
 class TimedFiles(RealFiles):
-    """`on_sync` gets the seconds that a successful sync took, in the thread that did it."""
+    """The real file system. `on_sync` gets the seconds of each successful sync, in the syncing
+    thread.
+    """
 
     def __init__(self, on_sync: Callable[[float], None]) -> None:
         self._on_sync = on_sync

@@ -1,12 +1,12 @@
-"""Files in the ledgers folder that no record names, and what they say of the metadata.
+"""Files in the ledgers folder that no record names, as evidence of lost metadata.
 
 Two kinds of them hold entries:
 
-* A **raw** segment is named by a record before it gets its first entry, and its entries go before
-  its record does. So one that no record names was stored, and the metadata have lost it.
-* What a compaction wrote and did not publish is in no record either, and is of no use to anybody.
-  The same file can be what was published, if the metadata have lost that write: then it may hold
-  the only copy of its messages.
+* A **raw** segment is named by a record before it gets its first entry, and its entries are deleted
+  before its record. So an unnamed one with entries was stored, and the metadata have lost it.
+* The output of a compaction that was not published is in no record either, and is useless. But the
+  same file can be published output, if the metadata have lost that write: then it may hold the only
+  copy of its messages.
 
     >>> from ledgerfold.storage.files import REAL
     >>> (folder / "7").mkdir()
@@ -31,7 +31,9 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 
 class UnnamedFile(NamedTuple):
-    """`holds_entries`: at least one. `is_raw`: one that was published to its folder's ledger."""
+    """An unnamed file. `holds_entries`: at least one. `is_raw`: with entries of its folder's
+    ledger.
+    """
 
     path: Path
     ledger_id: int
@@ -40,7 +42,7 @@ class UnnamedFile(NamedTuple):
 
     @property
     def relative(self) -> str:
-        """The path below the ledgers folder, as a SegmentRecord has it."""
+        """The path below the ledgers folder, as in a SegmentRecord."""
         return f"{self.path.parent.name}/{self.path.name}"
 
 
@@ -50,10 +52,11 @@ def unnamed_files(
     files: Files,
     split: Collection[str] = (),
 ) -> list[UnnamedFile]:
-    """Looks through all folders. Labels and copies of torn segments belong to their ledger.
+    """Lists the unnamed files of all folders. Labels and copies of torn segments belong to their
+    ledger.
 
-    `split`: paths of what a repair that did not end has split off; those are copies.
-    Raises DiskFailure.
+    `split`: paths of the segments that an unfinished repair has split off; those are copies. Raises
+    DiskFailure.
     """
     return list(_unnamed_files(ledgers_dir, ledgers, files, split))
 
@@ -81,7 +84,7 @@ def _unnamed_files(
 
 
 def _look(path: Path, ledger_id: int, files: Files) -> tuple[bool, bool]:
-    """Returns whether a whole entry is in the file, and one that was published to the ledger.
+    """Returns whether the file holds a whole entry, and one that was published to the ledger.
 
     A file that begins with an entry is not read to its end: a run may have left a gigabyte.
     """
@@ -104,7 +107,7 @@ def _look(path: Path, ledger_id: int, files: Files) -> tuple[bool, bool]:
 
 
 def listdir(path: Path, files: Files) -> list[str]:
-    """Returns the names in a folder: none, if it is gone."""
+    """Returns the names in a folder; none if it does not exist."""
     try:
         return files.listdir(path)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Brings a data directory of an older store version to this build's (docs/FORMATS.md, "Versions").
+"""The upgrade of a data directory to this build's store version (docs/FORMATS.md, "Versions").
 
-Version 3 tells features, and every ledger folder has a label. A directory of version 1 or 2 gets
-the labels at its first start; then the store record says version 3, and builds that do not know it
-refuse the directory. Killed in between, the next start goes on.
+Version 3 records features, and every ledger folder has a label. A directory of version 1 or 2 gets
+the labels at its first start; then the store record gets version 3, and builds that do not know it
+refuse the directory. After a crash in between, the next start continues.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def upgrade(ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
-    """Does nothing in a directory of this version. Raises DiskFailure."""
+    """Upgrades a directory of an older version. Raises DiskFailure."""
     store = metadata.store()
     if store is None or store.store_version >= STORE_VERSION:
         return
@@ -49,7 +49,7 @@ def upgrade(ledgers_dir: Path, metadata: MetadataStore, files: Files) -> None:
 
     metadata.change_store(edit)
     _log.info(
-        "%s is now of store version %d, which older builds refuse; %s labelled.",
+        "%s now has store version %d, which older builds refuse; %s labelled.",
         ledgers_dir.parent,
         STORE_VERSION,
         counted(labelled, "ledger"),

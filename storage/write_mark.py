@@ -1,7 +1,8 @@
-"""How many writes the metadata have had, in a file beside them: DATA/writes.
+"""The write mark: a count of the metadata's writes, in the file DATA/writes.
 
-A store that has lost the end of its log opens without a word, as it was some writes ago. So each
-write is counted in the store, and here. A store that counts fewer than the mark has lost writes.
+A RocksDB store that has lost the end of its log opens without an error, in the state of some writes
+ago. So each write is counted in the store, and here. A store that counts fewer than the mark has
+lost writes.
 
     >>> from ledgerfold.storage.files import REAL
     >>> mark = WriteMark.create(folder / "writes", 40, REAL)
@@ -10,12 +11,13 @@ write is counted in the store, and here. A store that counts fewer than the mark
     41
 
 Rules (docs/FORMATS.md, "The write mark"):
-1. The mark follows a write that is durable, so it is never ahead of a store that is whole.
-2. `note` does not sync: it outlives the process, not the machine. `sync` does, and comes before any
-   removal of files that a write allowed: the store that a start finds then has that write, or is
-   known to have lost it.
-3. Three slots, each with a checksum. `sync` takes turns between the first two, so one of them is
-   always whole; `note` has the third. The highest count of a good slot is the mark.
+
+1. The mark follows a durable write, so it is never ahead of an intact store.
+2. `note` does not sync: the note survives the process, not the machine. `sync` does, and precedes
+   any removal of files that a write allowed: a later start then finds a store with that write, or
+   knows that it was lost.
+3. The file has three slots, each with a checksum. `sync` alternates between the first two, so one
+   of them is always intact; `note` uses the third. The highest count of a good slot is the mark.
 """
 
 from __future__ import annotations
@@ -37,21 +39,21 @@ _log = logging.getLogger(__name__)
 
 
 class WriteMark:
-    """One per data directory. `synced`: the highest count that a power loss leaves."""
+    """The write mark of a data directory. `synced`: the highest count safe from power loss."""
 
     def __init__(self, path: Path, files: Files, counts: list[int | None]) -> None:
         self._path, self._files = path, files
         known = [each for each in counts if each is not None]
         self.highest = max(known, default=0)
         first, second = (counts[slot] or 0 for slot in _SYNCED_SLOTS)
-        # NOTE: what another process noted is not known to be on the disk.
+        # NOTE: another process's note may not be on the disk.
         self.synced = max(first, second)
         self._next_slot = _SYNCED_SLOTS[0 if first <= second else 1]
         self._is_noting = True
 
     @classmethod
     def create(cls, path: Path, writes: int, files: Files) -> WriteMark:
-        """Makes the file, durably, in place of one that is there. Raises DiskFailure."""
+        """Creates or replaces the file, durably. Raises DiskFailure."""
         aside = path.with_name(path.name + ".tmp")
         files.remove(aside)
         file = files.create(aside)
@@ -67,7 +69,7 @@ class WriteMark:
 
     @classmethod
     def load(cls, path: Path, files: Files) -> WriteMark:
-        """Raises Corruption (no slot is good), FileNotFoundError, DiskFailure."""
+        """Loads the mark. Raises Corruption (no slot is good), FileNotFoundError, DiskFailure."""
         file = files.open_read(path)
         try:
             data = file.pread(MARK_BYTES, 0)
@@ -79,14 +81,14 @@ class WriteMark:
         return cls(path, files, counts)
 
     def note(self, writes: int) -> None:
-        """Tells of a write. One that cannot be noted is not worth a failure of that write."""
+        """Notes a write. A failure to note it does not fail that write."""
         self.highest = writes
         try:
             self._put(_NOTED_SLOT, writes, sync=False)
             self._is_noting = True
         except (DiskFailure, FileNotFoundError) as error:
             if self._is_noting:
-                _log.warning("Writes of the metadata are not counted beside them: %s", error)
+                _log.warning("Metadata writes are not counted in the write mark: %s", error)
             self._is_noting = False
 
     def sync(self, writes: int) -> None:
@@ -110,7 +112,7 @@ def _slot(writes: int) -> bytes:
 
 
 def _count(data: bytes, at: int) -> int | None:
-    """Returns the count of a slot, None if it is not a good one."""
+    """Returns the count of a slot; None if its checksum does not match."""
     if at + _SLOT.size > len(data):
         return None
     count: int

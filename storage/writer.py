@@ -1,14 +1,15 @@
-"""The open end of a raw ledger.
+"""The writer of an open raw ledger.
 
-append() on one thread gives positions and queues; flush() on any thread, one at a time, stamps,
-writes and syncs all that was queued when it began (group commit), rolling segments by size. An
-entry is stamped with what was synced by the time it is written: by that a recovery tells damage
-from a torn tail. What both touch is one deque and two counters that each have one writer: nothing
-is read, changed and written back by two threads. Readers see `record`, which is replaced as a whole
-when more is durable, never changed.
-Order of effects for a new segment: create the file (and before the first one the ledger's label),
-sync the folder, write the ledger record that names it, then the entries. Whatever goes wrong ends
-the writer: what came after could leave a gap.
+append() on one thread assigns positions and queues; flush() on any thread, one at a time, stamps,
+writes and syncs all entries that were queued when it began (group commit), rolling segments by
+size. The stamp of an entry includes which entries were synced before it was written, so that
+recovery can distinguish damage from a torn tail. The two share one deque and two counters, each of
+which has one writer: no value is read, changed and written back by two threads. Readers see
+`record`, which is never modified, but replaced when more is durable.
+
+A new segment is written in this order: create the file (and, before the first one, the ledger's
+label), sync the folder, write the ledger record that names it, then the entries. Any failure ends
+the writer: later entries could leave a gap.
 
 Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed, never both.
 """
@@ -33,7 +34,7 @@ from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord
 
-# Bytes of the stamped header.
+# The bytes of a stamped header that hold its checksum.
 _HEADER_CRC = slice(0, 4)
 
 
@@ -46,7 +47,7 @@ class _Queued(NamedTuple):
 
 
 class LedgerWriter:
-    """Made by LedgerStore.create_ledger()."""
+    """The writer of one ledger, created by LedgerStore.create_ledger()."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class LedgerWriter:
         clock_ms: Callable[[], int],
         on_closed: Callable[[int], None],
     ) -> None:
-        # What is durable, as a record that nobody changes any more.
+        # The record of the durable part, which is never modified.
         self.record = record
         self.ledger_id = record.ledger_id
         self.next_entry_id = 0
@@ -72,10 +73,10 @@ class LedgerWriter:
         self._clock_ms = clock_ms
         self._on_closed = on_closed
         self._queue: deque[_Queued] = deque()
-        # Changed by append() only, and by flush() only.
+        # The first is changed only by append(), the second only by flush().
         self._appended_bytes = 0
         self._flushed_bytes = 0
-        # How many entries are on the disk: fewer than were acknowledged under durability "os".
+        # The entries on the disk: fewer than were acknowledged under durability "os".
         self._synced_entries = 0
         self._file: AppendFile | None = None
         self._tally: SegmentTally | None = None
@@ -83,7 +84,7 @@ class LedgerWriter:
 
     @property
     def pending_bytes(self) -> int:
-        """Queued and not durable yet."""
+        """The size of entries that are queued and not yet durable."""
         return self._appended_bytes - self._flushed_bytes
 
     @property
@@ -97,15 +98,15 @@ class LedgerWriter:
         append_time_ms: int,
         producer_number: int,
     ) -> Position:
-        """Queues an entry as it came: its header, and in `body` the rest, end to end. No I/O.
+        """Queues an entry as it was sent: its header, and in `body` the rest, concatenated. No I/O.
 
-        Raises DiskFailure when an earlier flush failed, AlreadyClosed.
+        Raises DiskFailure if an earlier flush failed, AlreadyClosed.
         """
         self._check()
         if self.record.state == LEDGER_STATE_CLOSED:
             raise AlreadyClosed(f"Ledger {self.ledger_id} is closed.")
         if header.version != FORMAT_VERSION:
-            # As it will be stored, so that its size is right.
+            # The version in which it is stored, so that its size is right.
             header = header._replace(version=FORMAT_VERSION)
         position = Position(self.ledger_id, self.next_entry_id)
         self.next_entry_id += 1
@@ -114,7 +115,7 @@ class LedgerWriter:
         return position
 
     def skip_to(self, entry_id: int) -> None:
-        """The next entry gets that id: those before it that are missing are lost, and stay so.
+        """Sets the id of the next entry: the missing entries before it are lost permanently.
 
         Not during a flush. Raises DiskFailure.
         """
@@ -124,7 +125,7 @@ class LedgerWriter:
             self.next_entry_id = entry_id
 
     def should_roll(self) -> bool:
-        """Whether a limit of the ledger is reached: bytes, entries, or age."""
+        """Returns whether a limit of the ledger is reached: bytes, entries, or age."""
         settings = self._settings
         if not self.next_entry_id:
             return False
@@ -135,9 +136,10 @@ class LedgerWriter:
         )
 
     def flush(self) -> Position:
-        """Makes durable what was queued when it began; the last durable position, (L, -1) if none.
+        """Makes durable all entries queued when it began. Returns the last position, (L, -1) if
+        none.
 
-        Raises DiskFailure, and always from then on.
+        Raises DiskFailure, and then on every later call.
         """
         with self._all_or_failed():
             queue = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -159,12 +161,14 @@ class LedgerWriter:
             self._failure = error
             raise
         except BaseException as error:
-            # Entries were taken from the queue and are lost: those behind them must not be written.
+            # Entries were taken from the queue and are lost: later ones must not be written.
             self._failure = DiskFailure(str(self._ledgers_dir), "A flush", OSError(0, repr(error)))
             raise
 
     def _flush_segment(self, queue: list[_Queued], start: int) -> int:
-        """Writes as much as the current segment takes; where the rest begins."""
+        """Writes entries until the current segment is full. Returns the index of the first
+        unwritten one.
+        """
         if self._tally is not None and (
             self._tally.record.size_bytes >= self._settings.segment_bytes_max
         ):
@@ -215,7 +219,7 @@ class LedgerWriter:
         self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
 
     def _publish(self, tally: SegmentTally) -> None:
-        """Replaces the record by one whose last segment is what `tally` says."""
+        """Replaces the record by one whose last segment is `tally.record`."""
         record = _copy(self.record)
         record.segments[-1].CopyFrom(tally.record)
         self.record = record
@@ -244,7 +248,7 @@ class LedgerWriter:
         write_label(self._ledgers_dir / str(self.ledger_id), label, self._files)
 
     def seal_segment(self) -> None:
-        """Ends the current segment, durably; the next flush begins another. Not during a flush.
+        """Seals the current segment durably; the next flush begins another. Not during a flush.
 
         Raises DiskFailure.
         """
@@ -266,7 +270,9 @@ class LedgerWriter:
         self._file = self._tally = None
 
     def abandon(self) -> LedgerRecord:
-        """Writes nothing any more, as after a failure; what is durable. Not during a flush."""
+        """Stops all writing, as after a failure. Returns the record of the durable part. Not during
+        a flush.
+        """
         if self._failure is None:
             why = OSError(0, "an earlier write to the same log failed")
             self._failure = DiskFailure(str(self._ledgers_dir), "A flush", why)
@@ -275,7 +281,9 @@ class LedgerWriter:
         return self.record
 
     def close(self) -> LedgerRecord:
-        """Flushes and closes the ledger for ever. Fine when it is closed. Raises DiskFailure."""
+        """Flushes and closes the ledger permanently; does nothing if it is closed. Raises
+        DiskFailure.
+        """
         self.flush()
         if self.record.state == LEDGER_STATE_CLOSED:
             return self.record
@@ -288,7 +296,8 @@ class LedgerWriter:
         return record
 
     def finish(self) -> LedgerRecord:
-        """Flushes and ends a ledger that was written aside; its record, for the caller's batch.
+        """Flushes and closes a ledger of create_aside(). Returns its record, for the caller's
+        batch.
 
         Raises DiskFailure.
         """
@@ -302,7 +311,7 @@ class LedgerWriter:
         return self.record
 
     def _ended(self) -> LedgerRecord:
-        """Its record once it is closed."""
+        """Returns the ledger's record as closed."""
         self._end_segment()
         record = _copy(self.record)
         record.state = LEDGER_STATE_CLOSED

@@ -43,7 +43,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
-from ledgerfold.strategies.catalogue import listed, told
+from ledgerfold.strategies.catalogue import listed, strategy_text
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_QUEUED,
@@ -162,7 +162,9 @@ class CompactionRun:
         record.strategy = strategy.name
         record.strategy_settings.clear()
         record.strategy_settings.update(strategy.settings)
-        _log.info("Compacting %s, run %d, by %s", record.topic, record.number, told(strategy))
+        _log.info(
+            "Compacting %s, run %d, by %s", record.topic, record.number, strategy_text(strategy)
+        )
         return strategy
 
     def _check_interruption(self) -> None:

@@ -1,1 +1,1 @@
-"""Why a message is, or is not, in the compacted view."""
+"""Explanations of why a message is, or is not, in the compacted view."""

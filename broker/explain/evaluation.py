@@ -1,4 +1,4 @@
-"""A judge, and the cases before it: the versions of a key whose verdict is still to come."""
+"""The evaluation of a key's versions in one run, and the versions that await a decision."""
 
 from __future__ import annotations
 
@@ -13,56 +13,59 @@ from ledgerfold.v1.records_pb2 import RunRecord
 
 
 @dataclass(eq=False, slots=True)
-class Case:
-    """A version, and what was found out about it.
+class Version:
+    """A version, and the findings about it.
 
-    `kept`, `dropped`: by which runs; `verdict`: of `run`, the last one that changed or confirmed
-    it. `since`: the first of the runs that have kept it by that strategy and rule. `is_back`:
-    dropped once, met once more, and kept. `is_sure`: nothing that had a part in it is unknown.
-    `next`: what the next run does with it, None when it does not meet it. `anew`: what the strategy
-    in force would have done, had it chosen from all there is.
+    `kept`, `dropped`: the runs that did so; `decision`: that of `run`, the last one that changed or
+    confirmed it. `since`: the first of the runs that have kept it by that strategy and rule.
+    `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has influenced it. `next`:
+    the next run's decision, None if that run does not read it. `hypothetical`: the decision of the
+    strategy in force, if it had read every message.
     """
 
     found: Found
     kept: RunSpan | None = None
     dropped: RunSpan | None = None
-    verdict: Decision | None = None
+    decision: Decision | None = None
     run: RunRecord | None = None
     since: RunSpan | None = None
     is_back: bool = False
     is_sure: bool = True
     next: Decision | None = None
-    anew: Decision | None = None
+    hypothetical: Decision | None = None
 
 
 class Evaluation:
-    """`conclude` is called with each verdict. Bound: HELD_MAX cases; of the oldest beyond them no
-    verdict is told, and `forget` is called instead."""
+    """The evaluation of one run. Calls `conclude` with each decision.
+
+    Bound: HELD_MAX versions; for older ones no decision is reported, and `forget` is called
+    instead.
+    """
 
     def __init__(
         self,
-        judge: Evaluator,
-        conclude: Callable[[Case, Decision], None],
-        forget: Callable[[Case], None] = lambda case: None,
+        evaluator: Evaluator,
+        conclude: Callable[[Version, Decision], None],
+        forget: Callable[[Version], None] = lambda version: None,
     ) -> None:
-        self._judge, self._conclude, self._forget = judge, conclude, forget
-        self._open: dict[tuple[Position, int], Case] = {}
+        self._evaluator, self._conclude, self._forget = evaluator, conclude, forget
+        self._open: dict[tuple[Position, int], Version] = {}
 
-    def meet(self, case: Case) -> None:
-        self._open[case.found.identity] = case
-        for verdict in self._judge.meet(case.found):
-            self._hear(verdict)
+    def meet(self, version: Version) -> None:
+        self._open[version.found.identity] = version
+        for decision in self._evaluator.meet(version.found):
+            self._report(decision)
         if len(self._open) > HELD_MAX:
             self._forget(self._open.pop(next(iter(self._open))))
 
     def end(self) -> None:
-        for verdict in self._judge.keeps():
-            self._hear(verdict)
-        for case in self._open.values():
-            self._forget(case)
+        for decision in self._evaluator.keeps():
+            self._report(decision)
+        for version in self._open.values():
+            self._forget(version)
         self._open.clear()
 
-    def _hear(self, verdict: Decision) -> None:
-        case = self._open.pop(verdict.found.identity, None)
-        if case is not None:
-            self._conclude(case, verdict)
+    def _report(self, decision: Decision) -> None:
+        version = self._open.pop(decision.found.identity, None)
+        if version is not None:
+            self._conclude(version, decision)

@@ -1,11 +1,12 @@
-"""Explains records of Kafka topics: reads the whole log once, and asks the rules (kafka.py).
+"""The scan that explains records of Kafka topics: it reads the whole log once, and applies
+kafka.py.
 
-A key, or the record at an offset, by what a round of the cleaner would do that was taken now. The
-log is read as it is, markers and headers alone included.
+Explains a key, or the record at an offset, by the effect of a cleaning at this moment. The log is
+read as it is, including markers and empty batches.
 
 Bounds: a page of the log, the newest VERSIONS_MAX records of the key, a number for each producer,
-and as many digests of keys as the round's map holds, at most DIGESTS_MAX; where there may be more
-of them, a note says that the map may be full before the bound.
+and as many digests of keys as the cleaning's map holds, at most DIGESTS_MAX; if there may be more,
+a note says that the map may be full before the bound.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _PAGE_BYTES = 4 * 1024 * 1024
 
 
 class KafkaExplainer:
-    """One question at a time, as for other topics."""
+    """The explainer for Kafka topics. Answers one question at a time."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -55,9 +56,11 @@ class KafkaExplainer:
     async def explain(
         self, topics: Sequence[KafkaTopic], request: pb.ExplainRequest
     ) -> pb.ExplainResponse:
-        """Of one topic, or of all partitions of one. Raises InvalidRequest, StorageError, Moved."""
+        """Explains records of a topic, or of all partitions. Raises InvalidRequest, StorageError,
+        Moved.
+        """
         if request.WhichOneof("of") is None:
-            raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
+            raise InvalidRequest("Name a key, messages without a key, or a message id to explain.")
         if request.HasField("message_id") and request.message_id.ledger_id != 0:
             raise InvalidRequest("The message at offset N of a Kafka topic has the id 0:N.")
         answer = pb.ExplainResponse(strategy="kafka")
@@ -92,17 +95,17 @@ class KafkaExplainer:
             offset = request.message_id.entry_id
             found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
             if found.at is None:
-                return _answer([_told_gone(offset, found)], 0, _notes(topic, plan, found))
+                return _answer([_explained_gone(offset, found)], 0, _notes(topic, plan, found))
             if isinstance(found.at, Marker):
                 found = await self._read(topic, _Scan(round_, topic, set(), offset), 0)
             else:
                 found = await self._read(topic, _Scan(round_, topic, {found.at.key}, offset), 0)
-            return _answer(found.told(), 0, _notes(topic, plan, found))
+            return _answer(found.explained(), 0, _notes(topic, plan, found))
         found = await self._read(topic, _Scan(round_, topic, wanted, None), 0)
-        return _answer(found.told(), found.older, _notes(topic, plan, found))
+        return _answer(found.explained(), found.older, _notes(topic, plan, found))
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
-        """From an offset on; from one that is not 0, only what the offset's own batch tells."""
+        """Scans from an offset on; if that is not 0, only the batch of the offset."""
         place, end = None, topic.log.durable_end_offset
         at = offset
         while True:
@@ -119,17 +122,17 @@ class KafkaExplainer:
 
 @dataclass
 class _Scan:
-    """What is found of some keys, or of one offset, while the log goes by."""
+    """A scan's findings about some keys, or about one offset."""
 
     round: NextRound
     topic: KafkaTopic
     keys: set[bytes | None]
     offset: int | None
-    # What is at the offset, and the batch that has it among its offsets.
+    # The record or marker at the offset, and the batch whose offset range includes it.
     at: Record | Marker | None = None
     around: Batch | None = None
     older: int = 0
-    # Of the keys: the map's, and the last one of all.
+    # The keys' offsets in the map, and their last offsets.
     mapped: dict[bytes, int] = field(default_factory=dict)
     newest: dict[bytes, int] = field(default_factory=dict)
     dirty_records: int = 0
@@ -138,7 +141,7 @@ class _Scan:
     _records: deque[Record] = field(default_factory=lambda: deque(maxlen=VERSIONS_MAX))
     _digests: set[bytes] = field(default_factory=set)
     _last_mapped: int = -1
-    # Producers of whose open transactions a batch was met.
+    # Producers with batches in open transactions so far.
     _met: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -209,7 +212,7 @@ class _Scan:
                 self._records.append(Record(offset, time_ms, key, value, batch))
 
     def _map(self, offset: int, key: bytes | None, batch: Batch) -> None:
-        """As a round fills its map: once that is full the scan stops, whatever key comes."""
+        """Fills the map as a cleaning does: once it is full the scan stops, whatever follows."""
         round_ = self.round
         if self.is_map_full or not round_.first_dirty <= offset < round_.bound:
             return
@@ -230,16 +233,18 @@ class _Scan:
 
     @property
     def round_found(self) -> NextRound:
-        """The round, with the end of its map."""
+        """The cleaning, with the end of its map."""
         if not self.is_map_full:
             return self.round
         return replace(self.round, map_end=self._last_mapped + 1)
 
-    def told(self) -> list[pb.ExplainedVersion]:
+    def explained(self) -> list[pb.ExplainedVersion]:
         round_ = self.round_found
         if isinstance(self.at, Marker):
-            return [_told(self.at.offset, self.at.timestamp_ms, explain_marker(self.at, round_))]
-        return [_told_record(each, self._explain(each, round_)) for each in self._records]
+            return [
+                _explained(self.at.offset, self.at.timestamp_ms, explain_marker(self.at, round_))
+            ]
+        return [_explained_record(each, self._explain(each, round_)) for each in self._records]
 
     def _explain(self, record: Record, round_: NextRound) -> Explanation:
         key = record.key
@@ -250,7 +255,7 @@ class _Scan:
 
 
 def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
-    """Whether it is the last batch of a producer that the broker remembers."""
+    """Returns whether it is the last batch of a producer that the broker remembers."""
     if last is None or not header.has_producer:
         return False
     if last.last_data_offset >= 0:
@@ -259,7 +264,7 @@ def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
 
 
 def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
-    """A key that was given as bytes comes in base64: it is meant where it is no text.
+    """Returns the requested key, also decoded if it is base64 of bytes that are not UTF-8.
 
     >>> sorted(_keys(pb.ExplainRequest(key=b"/w==")))
     [b'/w==', b'\\xff']
@@ -277,8 +282,8 @@ def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
     return keys
 
 
-def _told(offset: int, time_ms: int, explanation: Explanation) -> pb.ExplainedVersion:
-    told = pb.ExplainedVersion(
+def _explained(offset: int, time_ms: int, explanation: Explanation) -> pb.ExplainedVersion:
+    explained = pb.ExplainedVersion(
         id=MessageId(ledger_id=0, entry_id=offset, partition=-1, batch_index=-1),
         event_time_ms=max(time_ms, 0),
         place=pb.VERSION_PLACE_RAW,
@@ -289,20 +294,20 @@ def _told(offset: int, time_ms: int, explanation: Explanation) -> pb.ExplainedVe
     )
     if explanation.by is not None:
         by = MessageId(ledger_id=0, entry_id=explanation.by, partition=-1, batch_index=-1)
-        told.next_by.CopyFrom(by)
-    return told
+        explained.next_by.CopyFrom(by)
+    return explained
 
 
-def _told_record(record: Record, explanation: Explanation) -> pb.ExplainedVersion:
-    told = _told(record.offset, record.timestamp_ms, explanation)
-    told.value_bytes = len(record.value or b"")
-    return told
+def _explained_record(record: Record, explanation: Explanation) -> pb.ExplainedVersion:
+    explained = _explained(record.offset, record.timestamp_ms, explanation)
+    explained.value_bytes = len(record.value or b"")
+    return explained
 
 
-def _told_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
-    told = _told(offset, 0, explain_gone(offset, found.round, found.around))
-    told.place = pb.VERSION_PLACE_TRIMMED
-    return told
+def _explained_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
+    explained = _explained(offset, 0, explain_gone(offset, found.round, found.around))
+    explained.place = pb.VERSION_PLACE_TRIMMED
+    return explained
 
 
 def _answer(
@@ -314,24 +319,26 @@ def _answer(
 def _notes(topic: KafkaTopic, plan: Plan, found: _Scan) -> list[str]:
     config = topic.config
     if not config.is_compacted:
-        return ["Nothing is cleaned: cleanup.policy is without compact."]
+        return ["The topic is not cleaned: its cleanup.policy does not include compact."]
     round_ = found.round_found
     notes = [
-        f"A round now would map offsets {plan.first_dirty_offset} to {round_.map_end - 1}, below "
-        f"what bounds it: {plan.limit.value}."
+        f"A cleaning now would map offsets {plan.first_dirty_offset} to {round_.map_end - 1}; "
+        f"its bound: {plan.limit.value}."
         if round_.is_any
-        else f"There is nothing to clean: all below {plan.bound} is clean."
+        else f"There is nothing to clean: all offsets below {plan.bound} are clean."
     ]
     if found.is_map_full:
-        notes.append(f"Its map is full at {round_.keys_max:,} keys; the next round goes on there.")
+        notes.append(
+            f"Its map is full at {round_.keys_max:,} keys; the next cleaning continues there."
+        )
     elif found.is_map_unsure and found.dirty_records > round_.keys_max:
         notes.append(
-            f"More than {DIGESTS_MAX:,} keys are dirty: whether the map, of {round_.keys_max:,} "
-            "keys, is full before the bound, `cleaner plan` tells."
+            f"More than {DIGESTS_MAX:,} keys are dirty: the map, of {round_.keys_max:,} keys, may "
+            "be full before the bound; `cleaner plan` shows that."
         )
     verdict = Candidate(plan, config.min_cleanable_ratio).verdict
     if not verdict.is_eligible:
-        notes.append(f"No round is due: {verdict.value}.")
+        notes.append(f"No cleaning is due: {verdict.value}.")
     if found.older:
-        notes.append(f"Of {found.older + VERSIONS_MAX:,} records the newest are told.")
+        notes.append(f"Only the newest of {found.older + VERSIONS_MAX:,} records are listed.")
     return notes

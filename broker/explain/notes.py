@@ -1,4 +1,4 @@
-"""What an explanation rests on: how far runs and trimming went, when the next run comes. Pure.
+"""The notes of an explanation: the extent of runs and trimming, and the next run. Pure.
 
 >>> decision = Decision(False, "no threshold", 100, 0, "broker")
 >>> notes(Outlook(last=Position(3, 7), has_news=True, decision=decision), Facts(), older=0)[0]
@@ -16,17 +16,18 @@ from ledgerfold.broker.explain.run_line import strategy_of
 from ledgerfold.broker.explain.strategies import rules_of
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.text import counted
-from ledgerfold.strategies.catalogue import told as strategy_text
+from ledgerfold.strategies.catalogue import strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import RunRecord
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """`last`: the last durable entry. `decision`: of the threshold monitor, now.
+    """The state of the topic's compaction. `last`: the last durable entry.
 
-    `has_news`: a trigger would start a run. `running`: number of the run on its way, 0 if none.
-    `raw_messages`: how many lie in raw ledgers at or below the horizon.
+    `decision`: of the threshold monitor, now. `has_news`: a trigger would start a run. `running`:
+    the number of the run in progress, 0 if none. `raw_messages`: the messages in raw ledgers at or
+    below the horizon.
     """
 
     last: Position
@@ -37,9 +38,9 @@ class Outlook:
 
 
 def notes(
-    outlook: Outlook, facts: Facts, older: int, told: Iterable[pb.ExplainedVersion] = ()
+    outlook: Outlook, facts: Facts, older: int, listed: Iterable[pb.ExplainedVersion] = ()
 ) -> list[str]:
-    """`older`: versions that are not listed; `told`: those that are."""
+    """Returns the notes. `older`: versions that are not listed; `listed`: the others."""
     found = []
     if older:
         unlisted = counted(older, "older version is", "older versions are")
@@ -51,24 +52,24 @@ def notes(
         found.append(f"Horizon {horizon}, set by run {run}; the log ends at {outlook.last}.")
         found += _trimmed(facts.line.messages_read, outlook.raw_messages)
         if not facts.is_whole and any(_looks_back(run) for run in facts.line.runs):
-            found.append("What is no longer there, or not known, may have had a part in the rest.")
+            found.append("Removed or unknown messages may have influenced the other decisions.")
     if facts.floor > EARLIEST:
-        found.append(f"Retention removed what lies before {facts.floor}.")
+        found.append(f"Retention removed messages before {facts.floor}.")
     found.append(_strategy(facts))
-    if any(version.is_missed for version in told):
-        found.append("What a run dropped does not come back, whatever strategy follows.")
+    if any(version.is_missed for version in listed):
+        found.append("A message that a run dropped does not return under a later strategy.")
     found.append(_next_run(outlook))
     return found
 
 
 def _trimmed(read: int | None, left: int) -> list[str]:
-    """`read`: raw messages that runs have read. `left`: how many of them still lie there."""
-    known = "known are those of them that the compacted ledger holds"
+    """Describes trimming. `read`: raw messages that runs have read; `left`: those that remain."""
+    known = "those in the compacted ledger are listed"
     if read is None:
-        return [f"Of what earlier runs read nobody knows how much is trimmed; {known}."]
+        return [f"An unknown number of messages that earlier runs read is trimmed; {known}."]
     match read - left:
         case 1:
-            return ["1 message is trimmed; it is known if the compacted ledger holds it."]
+            return ["1 message is trimmed; it is listed if it is in the compacted ledger."]
         case trimmed if trimmed > 1:
             return [f"{trimmed:,} messages are trimmed; {known}."]
     return []
@@ -79,7 +80,7 @@ def _looks_back(run: RunRecord) -> bool:
 
 
 def _strategy(facts: Facts) -> str:
-    """The one in force, and the last that was another."""
+    """Describes the strategy in force, and the last different one."""
     name = strategy_text(facts.strategy)
     runs = facts.line.runs if facts.line is not None else ()
     for run in reversed(runs):
@@ -91,12 +92,13 @@ def _strategy(facts: Facts) -> str:
 def _next_run(outlook: Outlook) -> str:
     decision = outlook.decision
     if outlook.running:
-        return f"Run {outlook.running} is on its way."
+        return f"Run {outlook.running} is in progress."
     if not outlook.has_news:
-        return "Nothing is new since the horizon: a trigger starts no run."
+        return "No messages are above the horizon: a trigger starts no run."
     if decision.threshold_bytes <= 0:
-        return "The next run comes with a trigger; no threshold is set."
+        return "The next run starts with a trigger; no threshold is set."
     return (
-        f"The next run comes with a trigger, or above {decision.threshold_bytes:,} bytes of backlog"
-        f" (the threshold of the {decision.source}); now there are {decision.backlog_bytes:,}."
+        f"The next run starts with a trigger, or above {decision.threshold_bytes:,} bytes of "
+        f"backlog (the threshold of the {decision.source}); the backlog is "
+        f"{decision.backlog_bytes:,} bytes."
     )

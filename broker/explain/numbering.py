@@ -1,7 +1,8 @@
-"""Which message of a published batch one of the compacted ledger is, where it was numbered anew.
+"""The original batch indexes of messages that a compaction has renumbered.
 
-Strategic compaction of Pulsar's kind numbers what it leaves of a batch from 0 on (rule 13.4,
-docs/PROFILES.md); sequence ids stay. So the two entries of one position are compared by those.
+Pulsar's strategic compaction numbers the remaining messages of a batch from 0 (rule 13.4,
+docs/PROFILES.md); sequence ids stay. So the raw and the compacted entry of a position are compared
+by sequence id.
 
     >>> from ledgerfold.storage.decoded import StoredMessage
     >>> def message(batch_index, sequence_id):
@@ -20,10 +21,10 @@ from ledgerfold.storage.decoded import StoredMessage
 def published_indexes(
     compacted: Iterable[StoredMessage], published: Iterable[StoredMessage]
 ) -> dict[int, int]:
-    """The batch index that each had when it was published, by the one that it has now.
+    """Returns the published batch index for each current one.
 
-    Of an entry whose messages share sequence ids, as a producer of its own mind may have it, the
-    first ones are taken.
+    If messages of an entry share a sequence id, which producers may set freely, the first ones
+    match.
     """
     indexes: dict[int, list[int]] = {}
     for message in published:

@@ -1,16 +1,17 @@
-"""What the runs did with the versions of a key, run after run, each by its own strategy. Pure.
+"""The decisions of past runs about the versions of a key, each by its own strategy. Pure.
 
-A run's input is what the one before left, and what lies above that one's horizon, up to its own.
-The versions come in order of id, once; a run's judge hears of those that are in its input, and what
-it keeps is the next one's. Where a horizon lies before that of the run before (run_line.py), the
-next run meets what lies between once more.
+A run's input is the output of the previous one, and the messages above that one's horizon, up to
+its own. The versions come in order of id, once; a run's evaluator gets those in its input, and the
+ones it keeps are input of the next. If a horizon is below that of the previous run (run_line.py),
+the next run reads the messages in between again.
 
-Not everything can be known: raw ledgers are trimmed, and only what the compacted ledger holds is
-left of them; old runs are forgotten; the code of a strategy of one's own is not asked. What such
-things may have had a part in is not sure (Case.is_sure): then the caller believes the compacted
-ledger.
+Not everything can be known: raw ledgers are trimmed, and only the messages in the compacted ledger
+remain of them; old runs are forgotten; the code of user-defined strategies is not asked. Decisions
+that such unknowns may have influenced are not sure (Version.is_sure): then the caller trusts the
+compacted ledger.
 
-Bounds: what the next run meets, and what is met once more, HELD_MAX versions each, the newest.
+Bounds: the input of the next run, and the messages to read again, HELD_MAX versions each, the
+newest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ledgerfold.broker.explain.evaluation import Case, Evaluation
+from ledgerfold.broker.explain.evaluation import Evaluation, Version
 from ledgerfold.broker.explain.run_line import RunLine, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Asked, Decision
@@ -30,30 +31,30 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
 
 class Past:
-    """`is_whole`: every message that runs have read still lies in raw ledgers."""
+    """The past runs. `is_whole`: raw ledgers still hold every message that runs have read."""
 
     def __init__(
         self, line: RunLine, read: Callable[[Found], StoredMessage], *, is_whole: bool
     ) -> None:
         self._line, self._read = line, read
-        # Of the input of the present run everything is known.
+        # The input of the current run is completely known.
         self._is_known = is_whole and line.is_complete
         self._at = -1
-        self._kept: deque[Case] = deque(maxlen=HELD_MAX)
-        self._again: deque[Case] = deque(maxlen=HELD_MAX)
+        self._kept: deque[Version] = deque(maxlen=HELD_MAX)
+        self._again: deque[Version] = deque(maxlen=HELD_MAX)
         self._begin_run()
 
-    def meet(self, case: Case) -> None:
-        """The next version that lies at or below the horizon of one of the runs."""
-        while case.found.position > self._line.read_upto(self._at):
+    def meet(self, version: Version) -> None:
+        """Adds the next version at or below the horizon of one of the runs."""
+        while version.found.position > self._line.read_through(self._at):
             self._end_run()
             self._begin_run()
-        if self._line.reads_again(case.found.position, self._at):
-            self._again.append(case)
-        self._judge(case)
+        if self._line.reads_again(version.found.position, self._at):
+            self._again.append(version)
+        self._evaluate(version)
 
     def end(self) -> None:
-        """No more versions come."""
+        """Ends the input."""
         self._end_run()
         while self._at + 1 < len(self._line.runs):
             self._begin_run()
@@ -67,53 +68,53 @@ class Past:
         strategy = strategy_of(run)
         self._rules = rules_of(strategy.name)
         time_ms = run.plan_time_ms or run.started_ms
-        judge = self._rules.judge(asked_of(strategy, time_ms, self._read))
-        self._sitting = Evaluation(judge, self._conclude, self._forget)
+        evaluator = self._rules.evaluator(asked_of(strategy, time_ms, self._read))
+        self._evaluation = Evaluation(evaluator, self._conclude, self._forget)
         met, self._kept = list(self._kept), deque(maxlen=HELD_MAX)
-        for case in sorted(met, key=lambda case: case.found.identity):
-            self._judge(case)
+        for version in sorted(met, key=lambda version: version.found.identity):
+            self._evaluate(version)
         if self._at > 0:
             low, high = self._line.horizon(self._at - 1), self._line.horizon(self._at)
-            for case in self._again:
-                if low < case.found.position <= high:
-                    self._judge(case)
+            for version in self._again:
+                if low < version.found.position <= high:
+                    self._evaluate(version)
 
-    def _judge(self, case: Case) -> None:
+    def _evaluate(self, version: Version) -> None:
         is_forgotten = self._at == 0 and not self._line.is_complete
         if is_forgotten or (self._rules.looks_back and not self._is_known):
-            case.is_sure = False
-        self._sitting.meet(case)
+            version.is_sure = False
+        self._evaluation.meet(version)
 
     def _end_run(self) -> None:
-        self._sitting.end()
+        self._evaluation.end()
         if self._rules is OWN:
             self._is_known = False
 
-    def _conclude(self, case: Case, verdict: Decision) -> None:
+    def _conclude(self, version: Version, decision: Decision) -> None:
         run, span = self._line.runs[self._at], self._line.span(self._at)
-        if verdict.keeps:
-            self._kept.append(case)
-            if case.dropped is not None or case.kept is None:
-                case.is_back = case.dropped is not None
-                case.kept, case.dropped = span, None
-            if not _is_reason(case, verdict.rule, run):
-                case.since = span
-            case.verdict, case.run = verdict, run
-        elif case.dropped is None:
-            case.dropped, case.verdict, case.run = span, verdict, run
+        if decision.keeps:
+            self._kept.append(version)
+            if version.dropped is not None or version.kept is None:
+                version.is_back = version.dropped is not None
+                version.kept, version.dropped = span, None
+            if not _is_reason(version, decision.rule, run):
+                version.since = span
+            version.decision, version.run = decision, run
+        elif version.dropped is None:
+            version.dropped, version.decision, version.run = span, decision, run
             if self._rules is OWN and self._at + 1 < len(self._line.runs):
-                # It may as well have been a later run.
-                case.is_sure = False
+                # A later run may have dropped it as well.
+                version.is_sure = False
 
-    def _forget(self, case: Case) -> None:
-        case.is_sure, self._is_known = False, False
+    def _forget(self, version: Version) -> None:
+        version.is_sure, self._is_known = False, False
 
 
-def _is_reason(case: Case, rule: pb.CompactionRule, run: RunRecord) -> bool:
-    """Whether the run before had that rule, and the same strategy."""
-    if case.verdict is None or case.run is None:
+def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> bool:
+    """Returns whether the previous run had that rule, and the same strategy."""
+    if version.decision is None or version.run is None:
         return False
-    return case.verdict.rule == rule and strategy_of(case.run) == strategy_of(run)
+    return version.decision.rule == rule and strategy_of(version.run) == strategy_of(run)
 
 
 def asked_of(

@@ -1,19 +1,19 @@
-"""What compaction did, and will do, with each version of a key, or each message without one. Pure.
+"""Past and future decisions of compaction about a key's versions, or messages without a key. Pure.
 
-A version is a message of the key. It lies in a raw ledger, in the compacted ledger, or in both.
-Rules (docs/GLOSSARY.md, docs/STRATEGIES.md):
+A version is a message of the key. It is in a raw ledger, in the compacted ledger, or in both. Rules
+(docs/GLOSSARY.md, docs/STRATEGIES.md):
 
-1. Beyond the horizons of all runs nobody has looked at it yet.
-2. A run's input is the previous compacted ledger and what lies above the horizon. So what was
-   dropped stays out, even while its raw ledger exists; and so does what retention has removed from
-   the compacted ledger.
-3. What a run keeps of its input is its strategy's to say (broker/explain/strategies/); each run had
-   its own (past.py), and the next one has that which is in force now.
-4. Without a key: dropped by the first run that had retain_null_key=false (null_keys.py).
+1. Messages above the horizons of all runs have not been read yet.
+2. A run's input is the previous compacted ledger and the messages above the horizon. So dropped
+   messages stay out, even while their raw ledger exists; and so do messages that retention has
+   removed from the compacted ledger.
+3. The strategy decides which messages of its input a run keeps (broker/explain/strategies/); each
+   run had its own (past.py), and the next one has the one in force now.
+4. Messages without a key: dropped by the first run with retain_null_key=false (null_keys.py).
 
-What the compacted ledger really holds is compared with what the runs should have left. A difference
-is damage, and said; unless something that may have had a part in it is not known any more, or was
-decided by a strategy of one's own.
+The actual contents of the compacted ledger are compared with the expected result of the runs. A
+difference is reported as damage, unless it may be due to unknown messages, or a user-defined
+strategy.
 
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> a, b = KeyVersion(Position(1, 0), -1, 5, 0, 2, False), Position(1, 1)
@@ -22,8 +22,8 @@ decided by a strategy of one's own.
     >>> [version.next for version in explained.versions]
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
 
-Bound: the newest VERSIONS_MAX versions are told, older ones are counted: a megabyte or so. The
-input may be as long as it likes: it is looked at once. What is held beside: strategies/judge.py.
+Bound: the newest VERSIONS_MAX versions are explained, older ones are counted: about a megabyte. The
+input may have any length: it is read once. strategies/evaluator.py bounds what is held meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from typing import NamedTuple
 
 from ledgerfold.broker.explain import null_keys
 from ledgerfold.broker.explain import text as explain_text
-from ledgerfold.broker.explain.evaluation import Case, Evaluation
+from ledgerfold.broker.explain.evaluation import Evaluation, Version
 from ledgerfold.broker.explain.past import Past, asked_of
 from ledgerfold.broker.explain.run_line import (
     RunLine,
@@ -48,8 +48,7 @@ from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.strategies.catalogue import DEFAULT
-from ledgerfold.strategies.catalogue import told as strategy_text
+from ledgerfold.strategies.catalogue import DEFAULT, strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 
@@ -62,11 +61,11 @@ def _nothing_to_read(found: Found) -> StoredMessage:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the topic. `line` is there exactly when `horizon` is.
+    """The facts about the topic. `line` is set if and only if `horizon` is.
 
-    `floor`: retention removed what lies before it. `retain_null_key`, `strategy`: the policies in
-    force. `time_ms`: now. `is_whole`: all that runs have read still lies in raw ledgers. `read`: a
-    message with value and properties, for the strategies that look at them.
+    `floor`: retention removed messages before it. `retain_null_key`, `strategy`: the policies in
+    force. `time_ms`: now. `is_whole`: raw ledgers still hold every message that runs have read.
+    `read`: reads a message with value and properties, for strategies that need them.
     """
 
     horizon: Position | None = None
@@ -82,7 +81,7 @@ class Facts:
 
 
 class Explained(NamedTuple):
-    """`older`: versions before those listed."""
+    """The explained versions. `older`: the number of versions before them."""
 
     versions: list[pb.ExplainedVersion]
     older: int
@@ -95,128 +94,130 @@ def explain(
     wanted: Callable[[Found], bool] = lambda found: True,
     versions_max: int = VERSIONS_MAX,
 ) -> Explained:
-    """`history`: all versions of one key that exist, in order of id. `wanted`: which of them to
-    tell about."""
-    newest: deque[Case] = deque(maxlen=versions_max)
+    """Explains versions. `history`: all existing versions of one key, in order of id.
+
+    `wanted`: selects the versions to explain.
+    """
+    newest: deque[Version] = deque(maxlen=versions_max)
     count, account = 0, _Account(facts)
     for found in history:
-        case = account.meet(found)
+        version = account.meet(found)
         if wanted(found):
-            newest.append(case)
+            newest.append(version)
             count += 1
     account.end()
-    return Explained([_tell(case, facts) for case in newest], count - len(newest))
+    return Explained([_explained(version, facts) for version in newest], count - len(newest))
 
 
 def explain_trimmed(message_id: MessageId, facts: Facts) -> pb.ExplainedVersion:
-    """Of a message that lies nowhere any more, what the runs can tell."""
-    told = pb.ExplainedVersion(id=message_id, place=pb.VERSION_PLACE_TRIMMED)
-    told.id.partition = facts.partition
+    """Explains a message that no longer exists, as far as runs allow."""
+    explained = pb.ExplainedVersion(id=message_id, place=pb.VERSION_PLACE_TRIMMED)
+    explained.id.partition = facts.partition
     first = None
     if facts.line is not None:
         first = facts.line.first_over(Position(message_id.ledger_id, message_id.entry_id))
     if first is None or facts.line is None:
-        told.state = pb.VERSION_STATE_NEVER_MET
+        explained.state = pb.VERSION_STATE_NEVER_MET
     else:
-        told.state = pb.VERSION_STATE_UNKNOWN
-        told.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
-    told.what = explain_text.what(told, explain_text.Words())
-    return told
+        explained.state = pb.VERSION_STATE_UNKNOWN
+        explained.dropped_by.CopyFrom(_span(RunSpan(first.first, facts.line.last)))
+    explained.what = explain_text.what(explained, explain_text.Words())
+    return explained
 
 
 class _Account:
-    """All that is found out about the versions, while they pass by."""
+    """The account of all decisions about the versions, in one pass."""
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._past, self._anew = None, None
+        self._past, self._hypothetical = None, None
         asked = asked_of(facts.strategy, facts.time_ms, facts.read)
         rules = rules_of(facts.strategy.name)
-        self._next = Evaluation(rules.judge(asked), _conclude_next)
+        self._next = Evaluation(rules.evaluator(asked), _conclude_next)
         if facts.line is not None and facts.has_key:
             self._past = Past(facts.line, facts.read, is_whole=facts.is_whole)
             if rules is not OWN and any(
                 strategy_of(run) != facts.strategy for run in facts.line.runs
             ):
-                self._anew = Evaluation(rules.judge(asked), _conclude_anew)
+                self._hypothetical = Evaluation(rules.evaluator(asked), _conclude_hypothetical)
 
-    def meet(self, found: Found) -> Case:
-        case, line = Case(found), self._facts.line
+    def meet(self, found: Found) -> Version:
+        version, line = Version(found), self._facts.line
         if line is not None and line.first_over(found.position) is not None:
             if self._past is not None:
-                self._past.meet(case)
+                self._past.meet(version)
             else:
-                null_keys.tell_past(case, line)
-        if self._anew is not None:
-            self._anew.meet(case)
-        self._meet_next(case)
-        return case
+                null_keys.add_past(version, line)
+        if self._hypothetical is not None:
+            self._hypothetical.meet(version)
+        self._meet_next(version)
+        return version
 
     def end(self) -> None:
-        for each in (self._past, self._anew, self._next):
+        for each in (self._past, self._hypothetical, self._next):
             if each is not None:
                 each.end()
 
-    def _meet_next(self, case: Case) -> None:
-        facts, found = self._facts, case.found
+    def _meet_next(self, version: Version) -> None:
+        facts, found = self._facts, version.found
         is_above = facts.horizon is None or found.position > facts.horizon
         if not is_above and not found.in_compacted:
             return
         if found.position < facts.floor:
-            why = f"retention removed what lies before {facts.floor}"
-            case.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
+            why = f"retention removed messages before {facts.floor}"
+            version.next = dropped(found, pb.COMPACTION_RULE_RETENTION, why)
         elif facts.has_key:
-            self._next.meet(case)
+            self._next.meet(version)
         else:
             name = facts.strategy.name
             keeps = facts.retain_null_key and not drops_null_keys(name)
-            case.next = null_keys.judged(found, name, keeps=keeps)
+            version.next = null_keys.decided(found, name, keeps=keeps)
 
 
-def _conclude_next(case: Case, verdict: Decision) -> None:
-    case.next = verdict
+def _conclude_next(version: Version, decision: Decision) -> None:
+    version.next = decision
 
 
-def _conclude_anew(case: Case, verdict: Decision) -> None:
-    case.anew = verdict
+def _conclude_hypothetical(version: Version, decision: Decision) -> None:
+    version.hypothetical = decision
 
 
 class _Reason(NamedTuple):
-    """`strategies`: of the run, or of those that come into question; none where it is not known."""
+    """A reason. `strategies`: the run's, or the possible ones; empty if unknown."""
 
     why: str = ""
     strategies: Sequence[CompactionStrategy] = ()
 
 
-def _tell(case: Case, facts: Facts) -> pb.ExplainedVersion:
-    found, version = case.found, case.found.version
-    told = pb.ExplainedVersion(
+def _explained(version: Version, facts: Facts) -> pb.ExplainedVersion:
+    found, key_version = version.found, version.found.version
+    explained = pb.ExplainedVersion(
         id=found.message_id,
-        publish_time_ms=version.publish_time_ms,
-        event_time_ms=version.event_time_ms,
-        value_bytes=version.value_bytes,
-        key_is_base64=version.key_is_base64,
+        publish_time_ms=key_version.publish_time_ms,
+        event_time_ms=key_version.event_time_ms,
+        value_bytes=key_version.value_bytes,
+        key_is_base64=key_version.key_is_base64,
         place=_place(found),
         is_hidden=not found.in_raw and found.position < facts.floor,
     )
-    reason = _tell_past(told, case, facts)
-    told.what = explain_text.what(
-        told,
+    reason = _add_past(explained, version, facts)
+    explained.what = explain_text.what(
+        explained,
         explain_text.Words(
             why=reason.why,
             horizon=facts.horizon,
             floor=facts.floor,
             under=_under(reason.strategies, facts),
             in_force=strategy_text(facts.strategy),
-            is_back=case.is_back,
+            is_back=version.is_back,
         ),
     )
-    if case.next is not None:
-        told.next_rule = case.next.rule
-        if case.next.by is not None:
-            told.next_by.CopyFrom(case.next.by.message_id)
-    told.next = explain_text.next_change(told, case.next)
-    return told
+    if version.next is not None:
+        explained.next_rule = version.next.rule
+        if version.next.by is not None:
+            explained.next_by.CopyFrom(version.next.by.message_id)
+    explained.next = explain_text.next_change(explained, version.next)
+    return explained
 
 
 def _place(found: Found) -> pb.VersionPlace:
@@ -225,77 +226,83 @@ def _place(found: Found) -> pb.VersionPlace:
     return pb.VERSION_PLACE_BOTH if found.in_raw else pb.VERSION_PLACE_COMPACTED
 
 
-def _tell_past(told: pb.ExplainedVersion, case: Case, facts: Facts) -> _Reason:
-    line, is_kept = facts.line, case.found.in_compacted
-    first = None if line is None else line.first_over(case.found.position)
+def _add_past(explained: pb.ExplainedVersion, version: Version, facts: Facts) -> _Reason:
+    line, is_kept = facts.line, version.found.in_compacted
+    first = None if line is None else line.first_over(version.found.position)
     if line is None or first is None:
-        told.state = pb.VERSION_STATE_ABOVE_HORIZON
+        explained.state = pb.VERSION_STATE_ABOVE_HORIZON
         return _Reason()
-    told.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
-    is_so = case.verdict is not None and (case.dropped is None) == is_kept
-    verdict = case.verdict if is_so or case.is_sure else None
-    if case.is_sure:
+    explained.state = pb.VERSION_STATE_KEPT if is_kept else pb.VERSION_STATE_DROPPED
+    is_so = version.decision is not None and (version.dropped is None) == is_kept
+    decision = version.decision if is_so or version.is_sure else None
+    if version.is_sure:
         if not is_so:
-            told.state = pb.VERSION_STATE_INCONSISTENT
-        _tell_runs(told, case.kept, case.dropped)
+            explained.state = pb.VERSION_STATE_INCONSISTENT
+        _add_runs(explained, version.kept, version.dropped)
     elif is_kept:
-        again = line.may_come_back(case.found.position)
-        _tell_runs(told, RunSpan(first.first, line.last) if again else first, None)
+        again = line.may_come_back(version.found.position)
+        _add_runs(explained, RunSpan(first.first, line.last) if again else first, None)
     else:
         last = line.last
-        is_steady = case.run is not None and rules_of(strategy_of(case.run).name).is_steady
-        if is_so and case.dropped and line.is_uniform and is_steady:
-            last = case.dropped.last
-        _tell_runs(told, None, RunSpan(first.first, last))
-    if verdict is not None and verdict.keeps and case.since is not None:
-        # Those that kept it before had another reason.
-        told.kept_by.first = max(told.kept_by.first, case.since.first)
-        told.kept_by.last = max(told.kept_by.last, case.since.first)
-    return _tell_reason(told, case, verdict, facts)
+        is_steady = version.run is not None and rules_of(strategy_of(version.run).name).is_steady
+        if is_so and version.dropped and line.is_uniform and is_steady:
+            last = version.dropped.last
+        _add_runs(explained, None, RunSpan(first.first, last))
+    if decision is not None and decision.keeps and version.since is not None:
+        # Earlier runs kept it for another reason.
+        explained.kept_by.first = max(explained.kept_by.first, version.since.first)
+        explained.kept_by.last = max(explained.kept_by.last, version.since.first)
+    return _add_reason(explained, version, decision, facts)
 
 
-def _tell_reason(
-    told: pb.ExplainedVersion, case: Case, verdict: Decision | None, facts: Facts
+def _add_reason(
+    explained: pb.ExplainedVersion, version: Version, decision: Decision | None, facts: Facts
 ) -> _Reason:
-    """Strategy, rule and cause, where it is known whose they are: one of several runs may have
-    dropped it, or kept it when it came back, each by its own strategy."""
-    suspects, span = [], told.dropped_by if told.HasField("dropped_by") else None
-    if span is None and verdict is None:
-        span = told.kept_by
+    """Fills in strategy, rule and cause, if known. Returns the reason.
+
+    One of several runs may have dropped it, or kept it when it came back, each by its own strategy.
+    """
+    suspects, span = [], explained.dropped_by if explained.HasField("dropped_by") else None
+    if span is None and decision is None:
+        span = explained.kept_by
     if facts.line is not None and span is not None:
         suspects = facts.line.strategies(RunSpan(span.first, span.last))
     if len(suspects) > 1:
-        # Without a key it is one reason, or none of them (null_keys.py).
-        verdict = None if facts.has_key else verdict
-    elif verdict is None or case.run is None:
+        # Without a key the reason is common to all, or unknown (null_keys.py).
+        decision = None if facts.has_key else decision
+    elif decision is None or version.run is None:
         return _Reason()
     else:
-        suspects = [strategy_of(case.run)]
-        told.strategy = suspects[0].name
-    if verdict is not None:
-        told.rule = verdict.rule
-        if verdict.by is not None:
-            told.by.CopyFrom(verdict.by.message_id)
+        suspects = [strategy_of(version.run)]
+        explained.strategy = suspects[0].name
+    if decision is not None:
+        explained.rule = decision.rule
+        if decision.by is not None:
+            explained.by.CopyFrom(decision.by.message_id)
     is_other = facts.strategy not in suspects
-    told.is_missed = (
-        not case.found.in_compacted and is_other and bool(case.anew and case.anew.keeps)
+    explained.is_missed = (
+        not version.found.in_compacted
+        and is_other
+        and bool(version.hypothetical and version.hypothetical.keeps)
     )
-    return _Reason(verdict.why if verdict else "", suspects)
+    return _Reason(decision.why if decision else "", suspects)
 
 
 def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
-    """Their names, where there was another, or is now."""
+    """Returns the names of the strategies, if another was, or is now, in force."""
     if facts.line is None or (facts.line.is_uniform and suspects == [facts.strategy]):
         return ""
     *others, last = [strategy_text(each) for each in suspects] or [""]
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _tell_runs(told: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None) -> None:
+def _add_runs(
+    explained: pb.ExplainedVersion, kept: RunSpan | None, dropped: RunSpan | None
+) -> None:
     if kept is not None:
-        told.kept_by.CopyFrom(_span(kept))
+        explained.kept_by.CopyFrom(_span(kept))
     if dropped is not None:
-        told.dropped_by.CopyFrom(_span(dropped))
+        explained.dropped_by.CopyFrom(_span(dropped))
 
 
 def _span(span: RunSpan) -> pb.RunSpan:

@@ -1,18 +1,18 @@
-"""The runs that made the compacted view, one upon the other, as far as the history goes. Pure.
+"""The line of runs that produced the compacted view, as far as the history goes. Pure.
 
-Each run that succeeded replaced the compacted ledger of the one before; so the line is followed
-from the current ledger back. It is complete when it ends with a run that began from nothing. The
-history forgets old runs: then the oldest one that is known stands for all before it.
+Each successful run replaced the compacted ledger of the previous one; so the line is followed
+backwards from the current ledger. It is complete if it ends with a run that started without one.
+The history forgets old runs: then the oldest known run represents all before it.
 
-The horizon of a run may lie before its predecessor's (Pulsar's run without new data ends with the
-compacted ledger's last entry): then the next one reads what lies between again. For messages with
-a key that changes nothing; those without one may come back when the policy has changed.
+The horizon of a run may be below its predecessor's (Pulsar's run without new data ends with the
+compacted ledger's last entry): then the next one reads the messages in between again. For messages
+with a key that changes nothing; those without one may return if the policy has changed.
 
     >>> from ledgerfold.v1.records_pb2 import Position as At
-    >>> def run(number, ledger, previous, upto, retains):
+    >>> def run(number, ledger, previous, horizon, retains):
     ...     return RunRecord(
     ...         number=number, state=RUN_STATE_SUCCESS, ledger_id=ledger,
-    ...         previous_ledger_id=previous, horizon=At(ledger_id=1, entry_id=upto),
+    ...         previous_ledger_id=previous, horizon=At(ledger_id=1, entry_id=horizon),
     ...         retain_null_key=retains,
     ...     )
     >>> view = CompactedView(ledger_id=9, run_number=3)
@@ -41,25 +41,25 @@ from ledgerfold.v1.records_pb2 import (
 
 
 class RunSpan(NamedTuple):
-    """One of the runs from `first` to `last`; one alone when it is known which."""
+    """A run among those from `first` to `last`, which are equal if the run is known."""
 
     first: int
     last: int
 
 
 class RunLine:
-    """`runs` in order, at least one. A complete line lacks none at its beginning."""
+    """The line of runs, in order, at least one. A complete line has its first run."""
 
     def __init__(self, runs: Sequence[RunRecord], *, is_complete: bool) -> None:
         self.runs = runs
         self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
-        # Up to where each run and those before it have read.
-        self._read_upto = list(accumulate(self._horizons, max))
+        # The highest position that each run and those before it have read.
+        self._read_through = list(accumulate(self._horizons, max))
         self.is_complete = is_complete
 
     @classmethod
     def of(cls, history: Sequence[RunRecord], view: CompactedView) -> RunLine:
-        """The line that ends in `view`. `history`: all runs of the topic that are remembered."""
+        """Returns the line that ends in `view`. `history`: all recorded runs of the topic."""
         by_ledger = {run.ledger_id: run for run in history if run.state == RUN_STATE_SUCCESS}
         line: list[RunRecord] = []
         ledger_id = view.ledger_id
@@ -73,34 +73,34 @@ class RunLine:
 
     @property
     def last(self) -> int:
-        """Number of the run that made the view."""
+        """The number of the run that produced the view."""
         return self.runs[-1].number
 
     def span(self, at: int) -> RunSpan:
-        """The run at this place; what the first one did, forgotten ones may have done."""
+        """Returns the run at this index; the first one includes the forgotten ones before it."""
         return RunSpan(self._earliest(at), self.runs[at].number)
 
     def horizon(self, at: int) -> Position:
         return self._horizons[at]
 
-    def read_upto(self, at: int) -> Position:
-        """Up to where this run and those before it have read."""
-        return self._read_upto[at]
+    def read_through(self, at: int) -> Position:
+        """Returns the highest position that this run and those before it have read."""
+        return self._read_through[at]
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all of them had the same strategy, with the same settings."""
+        """Whether all runs had the same strategy, with the same settings."""
         return all(strategy_of(run) == strategy_of(self.runs[0]) for run in self.runs)
 
     def first_over(self, position: Position) -> RunSpan | None:
-        """The first run whose range held `position`; None when it lies behind them all."""
-        at = bisect_left(self._read_upto, position)
+        """Returns the first run whose range held `position`; None if it is above all of them."""
+        at = bisect_left(self._read_through, position)
         if at == len(self.runs):
             return None
         return self.span(at)
 
     def strategies(self, span: RunSpan) -> list[CompactionStrategy]:
-        """That of each of these runs, as far as they are remembered; each once, in their order."""
+        """Returns the distinct strategies of these runs, in order, as far as recorded."""
         found: list[CompactionStrategy] = []
         for run in self.runs:
             strategy = strategy_of(run)
@@ -108,21 +108,20 @@ class RunLine:
                 found.append(strategy)
         return found
 
-    def alike(self, run: RunRecord) -> RunSpan:
-        """The runs up to this one that had its strategy, and none of another between them."""
-        upto = next(at for at, each in enumerate(self.runs) if each.number == run.number)
-        first = upto
+    def with_strategy_of(self, run: RunRecord) -> RunSpan:
+        """Returns the consecutive runs through this one that had its strategy."""
+        first = next(at for at, each in enumerate(self.runs) if each.number == run.number)
         while first > 0 and strategy_of(self.runs[first - 1]) == strategy_of(run):
             first -= 1
         return RunSpan(self._earliest(first), run.number)
 
     def run(self, number: int) -> RunRecord:
-        """With this number, which one of these has."""
+        """Returns the run with this number, which must be in the line."""
         return next(run for run in self.runs if run.number == number)
 
     def null_keys_dropped_by(self, position: Position) -> RunSpan | None:
-        """The run that dropped messages without a key there; None when none of them did so."""
-        at = bisect_left(self._read_upto, position)
+        """Returns the run that dropped messages without a key at `position`; None if no run did."""
+        at = bisect_left(self._read_through, position)
         if at == len(self.runs):
             return None
         if self.reads_again(position, at):
@@ -138,44 +137,44 @@ class RunLine:
         return RunSpan(first, last.number)
 
     def null_keys_kept_by(self, position: Position) -> RunSpan | None:
-        """The run that kept messages without a key there, which are in the compacted ledger."""
-        at = bisect_left(self._read_upto, position)
+        """Returns the run that kept messages without a key at this compacted position."""
+        at = bisect_left(self._read_through, position)
         if self.reads_again(position, at):
             return RunSpan(self._earliest(at), self.last)
         return self.first_over(position)
 
     @property
     def messages_read(self) -> int | None:
-        """Raw messages in the ranges of all these runs; None when that is not known."""
-        if not self.is_complete or self._read_upto != self._horizons:
+        """The number of raw messages in the ranges of all these runs; None if unknown."""
+        if not self.is_complete or self._read_through != self._horizons:
             return None
         again = sum(run.counts.messages_out for run in self.runs[:-1])
         return sum(run.counts.messages_in for run in self.runs) - again
 
     def reads_again(self, position: Position, at: int) -> bool:
-        """Whether a run after that one may have met `position` once more."""
+        """Returns whether a run after that one may have read `position` again."""
         return any(horizon < position for horizon in self._horizons[at:])
 
     def may_come_back(self, position: Position) -> bool:
-        """Whether a run may have met it after it had been dropped."""
-        return self.reads_again(position, bisect_left(self._read_upto, position))
+        """Returns whether a run may have read the position after another dropped it."""
+        return self.reads_again(position, bisect_left(self._read_through, position))
 
     def _earliest(self, at: int) -> int:
         return 1 if at == 0 and not self.is_complete else self.runs[at].number
 
 
 def strategy_of(run: RunRecord) -> CompactionStrategy:
-    """Of a run that stands for forgotten ones nobody knows it; nothing that it did is sure then."""
+    """Returns the run's strategy: unknown for forgotten runs, whose decisions are not sure."""
     return CompactionStrategy(name=run.strategy or DEFAULT, settings=run.strategy_settings)
 
 
 def drops_null_keys(strategy: str) -> bool:
-    """Whatever the policy says: those that decide message by message, and one's own."""
+    """Returns whether it ignores retain_null_key: message strategies and user-defined ones do."""
     known = listed(strategy)
     return known is None or known.is_strategic
 
 
 def _retains(run: RunRecord) -> bool:
-    """Whether it is known to have kept messages without a key."""
+    """Returns whether the run is known to have kept messages without a key."""
     is_policy = run.HasField("retain_null_key") and run.retain_null_key
     return is_policy and not drops_null_keys(run.strategy or DEFAULT)

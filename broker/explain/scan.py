@@ -1,12 +1,11 @@
-"""Explaining a key of a loaded topic: a thread goes over its ledgers, broker/explain/rules.py
-judges.
+"""The scan that explains a key of a loaded topic: a thread reads its ledgers, and applies rules.py.
 
-What is explained is the topic as it was when the question came: its view is pinned, its raw ledgers
-count as their records then said, up to the last durable entry. A raw ledger that is trimmed
-meanwhile counts as trimmed. Only key sections are read, segment after segment
-(storage/key_scan.py), and whole entries where a strategy looks at values; no Spark is asked. One
-question at a time: a scan keeps a core busy. The class of a strategy of one's own is then asked for
-its words, by the compactor (words.py).
+The explanation is about the topic at the time of the request: its view is pinned, its raw ledgers
+are read as their records then described them, up to the last durable entry. A raw ledger that is
+trimmed meanwhile counts as trimmed. Only key sections are read, segment after segment
+(storage/key_scan.py), and whole entries if a strategy reads values; Spark is not used. One request
+at a time: a scan keeps a core busy. For a user-defined strategy, the compactor then asks the class
+for its explanations (words.py).
 """
 
 from __future__ import annotations
@@ -61,19 +60,19 @@ if TYPE_CHECKING:
 
 
 class Explainer:
-    """One per broker, on its event loop."""
+    """The explainer of a broker, on its event loop."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._one_at_a_time = asyncio.Lock()
 
     async def explain(self, topics: Sequence[Topic], request: ExplainRequest) -> ExplainResponse:
-        """Of one topic, or of all partitions of one, one after the other.
+        """Explains messages of a topic, or of all partitions, one after the other.
 
         Raises InvalidRequest, Corruption, MissingFile, CompactedLedgerDamaged.
         """
         if request.WhichOneof("of") is None:
-            raise InvalidRequest("Say what to explain: a key, messages without one, or an id.")
+            raise InvalidRequest("Name a key, messages without a key, or a message id to explain.")
         versions_max = max(1, VERSIONS_MAX // len(topics))
         answer = ExplainResponse()
         for topic in topics:
@@ -91,27 +90,29 @@ class Explainer:
     async def _explain_one(
         self, topic: Topic, request: ExplainRequest, versions_max: int
     ) -> tuple[ExplainResponse, TellChoicesRequest | None]:
-        """And what a strategy of one's own is to be asked."""
+        """Returns the explanation, and the questions for a user-defined strategy."""
         topic.log.check_compacted()
         with topic.log.view.pinned():
             scan = _Scan(self._broker, topic, versions_max)
             try:
                 return await asyncio.to_thread(scan.answer, request), scan.to_ask
             finally:
-                # Whoever asked may be gone: then nobody waits for the thread.
+                # The caller may have abandoned the call: then nothing waits for the thread.
                 scan.is_abandoned.set()
 
     async def _ask(self, explained: ExplainResponse, asked: TellChoicesRequest) -> None:
         try:
             await check_allowed(self._broker, asked.strategy)
-            told = await self._broker.compactor.tell_choices(asked)
+            answer = await self._broker.compactor.tell_choices(asked)
         except (CompactorUnavailable, StrategyNotAllowed) as error:
-            told = TellChoicesResponse(why=error.message.rstrip("."))
-        add_words(explained, asked, told)
+            answer = TellChoicesResponse(why=error.message.rstrip("."))
+        add_words(explained, asked, answer)
 
 
 class _Scan:
-    """Made on the loop, with all that is known there; answers in a thread."""
+    """A scan. Created on the event loop, with all data that is available there; answers in a
+    thread.
+    """
 
     def __init__(self, broker: Broker, topic: Topic, versions_max: int) -> None:
         self.is_abandoned = threading.Event()
@@ -124,9 +125,9 @@ class _Scan:
         self._outlook = _outlook(broker, topic, self._raw)
         facts = _facts(broker, topic, self._outlook.raw_messages)
         self._facts = replace(facts, read=self._read)
-        # The messages of the entry that was read last, by their batch indexes.
+        # The messages of the last entry read, by batch index.
         self._read_last: tuple[Position, dict[int, StoredMessage]] | None = None
-        # For the compactor, once there is an answer; None: nothing.
+        # The questions for the compactor, after an answer; None if there are none.
         self.to_ask: TellChoicesRequest | None = None
         self._newest: deque[Found] = deque(maxlen=MESSAGES_MAX)
 
@@ -156,7 +157,7 @@ class _Scan:
             try:
                 self.to_ask = to_ask(facts.strategy, reversed(self._newest), self._read)
             except (StorageError, ServiceError) as error:
-                answer.notes.append(f"{facts.strategy.name} was not asked for its words: {error}")
+                answer.notes.append(f"{facts.strategy.name} was not asked to explain: {error}")
         return answer
 
     def _noted(self, history: Iterable[Found]) -> Iterator[Found]:
@@ -187,7 +188,7 @@ class _Scan:
     def _as_published(
         self, compacted: LedgerReader, versions: Iterable[KeyVersion]
     ) -> Iterator[KeyVersion]:
-        """Under the batch indexes that they had then, where the raw entry still tells them."""
+        """Restores the published batch indexes, if the raw entry still exists."""
         raw_ids = {record.ledger_id for record in self._raw} if self._may_be_renumbered else ()
         at, indexes = EARLIEST, dict[int, int]()
         for version in versions:
@@ -209,7 +210,7 @@ class _Scan:
 
     @contextmanager
     def _compacted(self) -> Iterator[LedgerReader | None]:
-        """The compacted ledger, which is pinned; damage in it is the view's."""
+        """Yields the pinned compacted ledger; reports damage in it as the view's."""
         try:
             yield self._view.compacted
         except (Corruption, MissingFile) as error:
@@ -221,11 +222,11 @@ class _Scan:
         for segment in segments:
             for header, keys in reader.keys(segment):
                 if self.is_abandoned.is_set():
-                    raise AlreadyClosed("The caller is gone.")
+                    raise AlreadyClosed("The caller has abandoned the request.")
                 yield from versions_of(header, keys, key)
 
     def _read(self, found: Found) -> StoredMessage:
-        """The message itself, for a strategy that looks at values or properties."""
+        """Reads the message, for a strategy that needs values or properties."""
         position = found.position
         if self._read_last is None or self._read_last[0] != position:
             if found.in_raw:
@@ -242,7 +243,7 @@ class _Scan:
         except MissingFile as error:
             if self._log.has_ledger(position.ledger_id):
                 raise
-            why = f"Ledger {position.ledger_id} was trimmed meanwhile; ask once more."
+            why = f"Ledger {position.ledger_id} was trimmed meanwhile. Try again."
             raise Unavailable(why) from error
 
     def _messages_at(self, position: Position, reader: LedgerReader | None) -> list[StoredMessage]:
@@ -255,10 +256,10 @@ class _Scan:
     # One message
 
     def _explain_message(self, message_id: MessageId) -> ExplainResponse:
-        """That of the key it has, and nothing but this version."""
+        """Explains this version only, by its key."""
         position = Position(message_id.ledger_id, message_id.entry_id)
         if position > self._last:
-            raise InvalidRequest(f"{position} lies behind the last message, {self._last}.")
+            raise InvalidRequest(f"{position} is above the last message, {self._last}.")
         is_raw = position.ledger_id in [record.ledger_id for record in self._raw]
         if is_raw:
             entries = _entry_at(position, self._store.open_reader(position.ledger_id))
@@ -279,7 +280,7 @@ class _Scan:
                     f"{position} is a batch: name one of its messages, {first} to {last}."
                 )
         if is_raw:
-            raise InvalidRequest(f"There is no such message in entry {position}.")
+            raise InvalidRequest(f"Entry {position} has no such message.")
         return ExplainResponse(
             versions=[explain_trimmed(message_id, self._facts)],
             notes=notes(self._outlook, self._facts, 0),
@@ -288,7 +289,7 @@ class _Scan:
 
 
 def _entry_at(position: Position, reader: LedgerReader | None) -> list[StoredEntry]:
-    """One or none."""
+    """Reads the entry at the position, if it exists."""
     return [] if reader is None else reader.read(position, bytes_max=1, end=position)
 
 
@@ -298,7 +299,7 @@ def _is(found: Found, message_id: MessageId) -> bool:
 
 
 def _facts(broker: Broker, topic: Topic, raw_messages: int) -> Facts:
-    """`raw_messages`: those in raw ledgers, at or below the horizon."""
+    """Collects the facts. `raw_messages`: the messages in raw ledgers at or below the horizon."""
     line, policies = None, topic.policies()
     if topic.log.horizon is not None:
         history = broker.compaction.history.oldest_first(topic.name)

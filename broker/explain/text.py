@@ -1,14 +1,14 @@
-"""The sentences of `explain`: what became of a version, and what comes next. Pure.
+"""The sentences of `explain` about past and future decisions. Pure.
 
-The reason itself is in the words of a strategy (broker/explain/strategies/).
+The reason itself is a strategy's text (broker/explain/strategies/).
 
->>> version = pb.ExplainedVersion(
-...     state=pb.VERSION_STATE_DROPPED,
-...     rule=pb.COMPACTION_RULE_OBSCURED,
-...     dropped_by=pb.RunSpan(first=7, last=7),
-... )
->>> what(version, Words(why="obscured by 12:40:3"))
-'obscured by 12:40:3, dropped by run 7'
+    >>> version = pb.ExplainedVersion(
+    ...     state=pb.VERSION_STATE_DROPPED,
+    ...     rule=pb.COMPACTION_RULE_OBSCURED,
+    ...     dropped_by=pb.RunSpan(first=7, last=7),
+    ... )
+    >>> what(version, Words(why="superseded by 12:40:3"))
+    'superseded by 12:40:3, dropped by run 7'
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerfold.storage.message_ids import id_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
 
-# True as far as the horizon goes.
+# These rules hold up to the horizon.
 _UP_TO_HORIZON = frozenset(
     {
         pb.COMPACTION_RULE_NEWEST,
@@ -30,15 +30,16 @@ _UP_TO_HORIZON = frozenset(
         pb.COMPACTION_RULE_CHOSEN,
     }
 )
-# Of the rules of a next run: those by which it keeps.
+# The rules by which a next run keeps a message.
 KEEPS = _UP_TO_HORIZON | {pb.COMPACTION_RULE_YOUNG, pb.COMPACTION_RULE_NULL_KEY_RETAINED}
 _SELF_EVIDENT = (pb.COMPACTION_RULE_NEWEST, pb.COMPACTION_RULE_NULL_KEY_RETAINED)
 
 
 class Words(NamedTuple):
-    """What a sentence is made of. `why`: "" when it is not known. `under`: the strategy, or those
-    that come into question, where that is worth naming; `in_force`: that of the next run.
-    `is_back`: dropped once, met once more.
+    """The parts of a sentence. `why`: "" if unknown.
+
+    `under`: the strategy, or the possible ones, if worth naming; `in_force`: that of the next run.
+    `is_back`: dropped, then read again.
     """
 
     why: str = ""
@@ -50,20 +51,20 @@ class Words(NamedTuple):
 
 
 def what(version: pb.ExplainedVersion, words: Words) -> str:
-    """What runs did with it."""
+    """Describes the decisions of past runs."""
     state = version.state
     if state == pb.VERSION_STATE_ABOVE_HORIZON:
         return (
             "not compacted yet" if words.horizon is None else f"above the horizon {words.horizon}"
         )
     if state == pb.VERSION_STATE_NEVER_MET:
-        return "if it was there, it was trimmed before a run looked at it"
+        return "if it existed, it was trimmed before a run read it"
     if state == pb.VERSION_STATE_UNKNOWN:
-        return f"if it was there, dropped by {_runs(version.dropped_by)}; why is not known any more"
+        return f"if it existed, dropped by {_runs(version.dropped_by)}; reason no longer known"
     if state == pb.VERSION_STATE_INCONSISTENT:
         holds = version.place != pb.VERSION_PLACE_RAW
-        there = "holds it and should not" if holds else "does not hold it and should"
-        return f"INCONSISTENT: the compacted ledger {there} ({_why(version, words)})"
+        difference = "holds it and should not" if holds else "does not hold it and should"
+        return f"INCONSISTENT: the compacted ledger {difference} ({_why(version, words)})"
     if state == pb.VERSION_STATE_KEPT:
         return _kept(version, words)
     return _dropped(version, words)
@@ -72,12 +73,12 @@ def what(version: pb.ExplainedVersion, words: Words) -> str:
 def _kept(version: pb.ExplainedVersion, words: Words) -> str:
     by = f"kept by {_runs(version.kept_by)}{_under(words)}"
     if words.why:
-        back = "met once more, " if words.is_back else ""
+        back = "read again, " if words.is_back else ""
         sentence = f"{back}{_why(version, words)}, {by}"
     else:
-        sentence = f"{by}; why is not known any more"
+        sentence = f"{by}; reason no longer known"
     if version.is_hidden:
-        return f"{sentence}, but retention hides what lies before {words.floor}"
+        return f"{sentence}, but retention hides messages before {words.floor}"
     return sentence
 
 
@@ -86,7 +87,7 @@ def _dropped(version: pb.ExplainedVersion, words: Words) -> str:
     by = f"dropped by {_runs(version.dropped_by)}{_under(words)}"
     missed = f"; {words.in_force} would have kept it" if version.is_missed else ""
     if not words.why:
-        return f"{by}; why is not known any more{missed}"
+        return f"{by}; reason no longer known{missed}"
     return f"{kept}{words.why}, {by}{missed}"
 
 
@@ -99,22 +100,22 @@ def _under(words: Words) -> str:
     return f" under {words.under}" if words.under else ""
 
 
-def next_change(version: pb.ExplainedVersion, verdict: Decision | None) -> str:
-    """What happens to it next, and what it takes. `verdict`: of a run that started now."""
-    if verdict is None:
-        return f"its raw copy goes when ledger {version.id.ledger_id} is trimmed"
-    if verdict.rule == pb.COMPACTION_RULE_OWN_CODE:
-        return f"{verdict.why}; only a run can tell what the next one does"
-    if not verdict.keeps:
-        return f"the next run drops it: {verdict.why}"
+def next_change(version: pb.ExplainedVersion, decision: Decision | None) -> str:
+    """Describes the next change and its condition. `decision`: of a run that started now."""
+    if decision is None:
+        return f"its raw copy is removed when ledger {version.id.ledger_id} is trimmed"
+    if decision.rule == pb.COMPACTION_RULE_OWN_CODE:
+        return f"{decision.why}; only the next run shows its decision"
+    if not decision.keeps:
+        return f"the next run drops it: {decision.why}"
     if version.state != pb.VERSION_STATE_ABOVE_HORIZON:
-        return verdict.stays
-    why = "" if verdict.rule in _SELF_EVIDENT else f": {verdict.why}"
+        return decision.stays
+    why = "" if decision.rule in _SELF_EVIDENT else f": {decision.why}"
     return f"the next run keeps it{why}"
 
 
 def record_text(message_id: MessageId) -> str:
-    """As every command takes it."""
+    """Formats the id as commands accept it."""
     return id_text(
         message_id.ledger_id, message_id.entry_id, message_id.partition, message_id.batch_index
     )

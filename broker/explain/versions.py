@@ -1,4 +1,4 @@
-"""A version of a key, and where it lies: in a raw ledger, in the compacted one, or in both. Pure.
+"""A version of a key, and its location: in a raw ledger, in the compacted one, or in both. Pure.
 
 >>> version = KeyVersion(Position(3, 4), 1, 5, 0, 0, False)
 >>> found = Found(version, in_raw=True)
@@ -20,7 +20,7 @@ from ledgerfold.v1.records_pb2 import MessageId
 
 
 class Found(NamedTuple):
-    """A version and where it lies."""
+    """A version and its location."""
 
     version: KeyVersion
     in_raw: bool = False
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Published alone, not in a batch."""
+        """Whether it was published alone, not in a batch."""
         return self.version.batch_index < 0
 
     @property
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its id, as every command takes it."""
+        """The id, as commands accept it."""
         return id_text(*self.position, self.partition, self.version.batch_index)
 
     @property
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 def found_in(
     raw: Iterable[KeyVersion], compacted: Iterable[KeyVersion], partition: int = -1
 ) -> Iterator[Found]:
-    """Both, which are in order of id, as one."""
+    """Merges both inputs, which are in order of id."""
     both = merge(
         (Found(version, in_raw=True, partition=partition) for version in raw),
         (Found(version, in_compacted=True, partition=partition) for version in compacted),

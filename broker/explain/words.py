@@ -1,8 +1,8 @@
-"""What the class of a strategy of one's own says itself, as `explain` shows it.
+"""The explanations that a user-defined strategy gives itself, as `explain` shows them.
 
-The broker never runs such code. It hands the newest messages of the key to the compactor, which has
-a process for that; what comes back stands beside the versions. Whatever goes wrong with it is a
-note, and the explanation is as it would have been.
+The broker never runs such code. It passes the newest messages of the key to the compactor, which
+has a process for that; the answers are added to the versions. An error becomes a note, and leaves
+the explanation unchanged.
 
     >>> is_asked(CompactionStrategy(name="shop:Best")), is_asked(CompactionStrategy(name="keep-n"))
     (True, False)
@@ -20,7 +20,7 @@ from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse,
 from ledgerfold.v1.explain_pb2 import ExplainResponse
 from ledgerfold.v1.records_pb2 import CompactionStrategy, MessageId
 
-# The newest of the key; what came before them has no words.
+# The newest messages of the key; earlier ones get no explanation from the class.
 MESSAGES_MAX: Final = 200
 _BYTES_MAX: Final = 8 * 1024 * 1024
 
@@ -34,7 +34,7 @@ def to_ask(
     newest: Iterable[Found],
     read: Callable[[Found], StoredMessage],
 ) -> TellChoicesRequest:
-    """`newest` comes first. Raises what reading raises."""
+    """Builds the request. `newest` are in reverse order. Raises read errors."""
     messages, size_bytes = list[ToldMessage](), 0
     for found in newest:
         message = _message(found, read(found))
@@ -57,20 +57,20 @@ def _message(found: Found, stored: StoredMessage) -> ToldMessage:
 
 
 def add_words(
-    explained: ExplainResponse, asked: TellChoicesRequest, told: TellChoicesResponse
+    explained: ExplainResponse, asked: TellChoicesRequest, answer: TellChoicesResponse
 ) -> None:
-    """Beside the versions that are told. Of what makes no sense nothing is shown."""
+    """Adds the answers to the listed versions. Ignores invalid answers."""
     versions = {_place(each.id): each for each in explained.versions}
     count = len(asked.messages)
-    for choice in told.choices:
+    for choice in answer.choices:
         if not 0 <= choice.left < choice.right < count:
             continue
         version = versions.get(_place(asked.messages[choice.right].id))
         if version is not None:
             version.words = choice.words
             version.words_left.CopyFrom(asked.messages[choice.left].id)
-    if told.why and explained.versions:
-        explained.notes.append(f"{asked.strategy.name} was asked for its words: {told.why}.")
+    if answer.why and explained.versions:
+        explained.notes.append(f"{asked.strategy.name} was asked to explain: {answer.why}.")
 
 
 def _place(message_id: MessageId) -> tuple[int, int, int]:

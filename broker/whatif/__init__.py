@@ -1,1 +1,1 @@
-"""What strategies of compaction, and times to compact, would come to on a topic."""
+"""Forecasts of the effect of compaction strategies and schedules on a topic."""

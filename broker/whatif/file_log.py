@@ -1,8 +1,8 @@
-"""Messages that are in no topic, as a log on the disk that the compactor can look at.
+"""A temporary log on disk, of messages that are in no topic, for an analysis by the compactor.
 
-They are written as one ledger, entry by entry, as a batching producer would publish them: up to
-1,000 messages or 512 KiB an entry, all of one publish time. Nothing is kept in memory but one entry
-and the records of the segments.
+The messages are written as one ledger, entry by entry, as a batching producer would publish them:
+up to 1,000 messages or 512 KiB per entry, all of one publish time. Only one entry and the records
+of the segments are in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEDGER = 1
 
 
 class FileMessage(NamedTuple):
-    """Without a value: a tombstone. Times in ms; 0: it has none."""
+    """A message. An empty value is a tombstone. Times in ms; 0: not set."""
 
     key: bytes | None
     value: bytes
@@ -36,8 +36,9 @@ class FileMessage(NamedTuple):
 
 
 def write_log(data_dir: Path, messages: Iterable[FileMessage], now_ms: int) -> CompactionPlan:
-    """A run that would read them all, as a plan without an output. Raises InvalidRequest when one
-    is too large, DiskFailure.
+    """Writes the log. Returns the plan, without an output, of a run that would read all messages.
+
+    Raises InvalidRequest if a message is too large, DiskFailure.
     """
     folder = ledgers_dir(data_dir)
     REAL.make_dir(folder)
@@ -53,7 +54,7 @@ def write_log(data_dir: Path, messages: Iterable[FileMessage], now_ms: int) -> C
 
 
 class _Log:
-    """Batches, entries and segments as they fill."""
+    """The log being written: batches, entries and segments as they fill."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
         self._folder, self._now_ms = folder, now_ms
@@ -86,7 +87,7 @@ class _Log:
         entry = stamp(built, _LEDGER, self._entries, self._now_ms, 1)
         if len(entry) > ENTRY_BYTES_MAX:
             raise InvalidRequest(
-                f"A message of {len(entry)} bytes; an entry may have {ENTRY_BYTES_MAX}."
+                f"A message needs an entry of {len(entry)} bytes; the limit is {ENTRY_BYTES_MAX}."
             )
         self._entries += 1
         if self._writer is not None and self._writer.size_bytes + len(entry) > _SEGMENT_BYTES:

@@ -1,8 +1,8 @@
-"""Asks the compactor what strategies would come to on loaded topics, and changes nothing.
+"""Forecasts for loaded topics: asks the compactor for the effect of strategies; changes nothing.
 
-One question at a time, one topic after the other; a question whose caller has gone ends. The
-compactor lets runs go first. The view stays pinned for as long as its ledger is read; a raw ledger
-that is trimmed meanwhile ends the question.
+One request at a time, one topic after the other; an abandoned request ends. The compactor gives
+precedence to runs. The view stays pinned while its ledger is read; if a raw ledger is trimmed
+meanwhile, the request fails.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ if TYPE_CHECKING:
 
 
 class Forecaster:
-    """One per broker, on its event loop."""
+    """The forecaster of a broker, on its event loop."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._one_at_a_time = asyncio.Lock()
 
     async def answer(self, topics: Sequence[Topic], request: WhatIfRequest) -> WhatIfResponse:
-        """Raises InvalidRequest (StrategyNotAllowed is one), CompactorUnavailable,
-        CompactionFailed, Corruption, MissingFile, CompactedLedgerDamaged, Moved.
+        """Answers a request.
+
+        Raises InvalidRequest (StrategyNotAllowed is one), CompactorUnavailable, CompactionFailed,
+        Corruption, MissingFile, CompactedLedgerDamaged, Moved.
         """
         if request.trials:
             raise InvalidRequest(
-                f"{topics[0].name} is no Kafka topic: it has strategies and thresholds, and no "
+                f"{topics[0].name} is not a Kafka topic: it has strategies and thresholds, but no "
                 "settings of a cleaner. Try --strategy, --threshold or --every."
             )
         for replay in request.replays:
             if replay.WhichOneof("when") is None:
-                raise InvalidRequest("Say when a replay compacts: a threshold, or an interval.")
+                raise InvalidRequest("A replay needs a threshold or an interval.")
         for strategy in request.strategies:
             await check_allowed(self._broker, checked(strategy))
         answer = WhatIfResponse()
@@ -71,7 +73,7 @@ class Forecaster:
                 if all(map(topic.log.has_ledger, ledgers)):
                     raise
                 raise Moved(
-                    f"Ledgers of {topic.name} were trimmed while it was looked at; try again."
+                    f"Ledgers of {topic.name} were trimmed during the analysis. Try again."
                 ) from None
         found.topic = topic.name
         partition = partition_index(topic.name)

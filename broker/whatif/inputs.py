@@ -1,8 +1,8 @@
-"""What a loaded topic's next run would read, and its history, as plans: nothing is sealed or moved.
+"""The input of a loaded topic's next run, and its history, as plans: nothing is sealed or moved.
 
-As the snapshot of a run (broker/compaction/commit.py), but for the open segment: it is read as far
-as it is durable now. A plan of an analysis has no output. Called on the event loop; the view is
-pinned by the caller.
+They are as the snapshot of a run (broker/compaction/commit.py), except for the open segment: it is
+read up to its durable end. A plan of an analysis has no output. Called on the event loop; the
+caller pins the view.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
-    """The compacted ledger, and what lies behind the horizon.
+    """Returns the compacted ledger, and the entries above the horizon.
 
-    Raises CompactedLedgerDamaged; Corruption or MissingFile of a raw ledger that is damaged.
+    Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger.
     """
     log = topic.log
     log.check_compacted()
@@ -39,7 +39,7 @@ def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
 
 
 def history(broker: Broker, topic: Topic) -> CompactionPlan:
-    """All raw ledgers that there are. Raises Corruption or MissingFile when one is damaged."""
+    """Returns all raw ledgers. Raises Corruption or MissingFile if one is damaged."""
     raw = _segments(topic, EARLIEST)
     horizon = record_position(raw[-1], last=True) if raw else EARLIEST
     return _plan(broker, topic, [], raw, EARLIEST, horizon)
@@ -67,10 +67,10 @@ def _plan(
 
 
 def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
-    """Those that hold entries above `after`."""
+    """Returns the segments that hold entries above `after`."""
     found: list[SegmentRecord] = []
     for ledger in topic.log.ledger_records():
-        segments = list(_behind(ledger, after))
+        segments = list(_above(ledger, after))
         damage = topic.store.damage_of(ledger.ledger_id)
         if segments and damage is not None:
             raise damage
@@ -78,7 +78,7 @@ def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
     return found
 
 
-def _behind(ledger: LedgerRecord, after: Position) -> Iterable[SegmentRecord]:
+def _above(ledger: LedgerRecord, after: Position) -> Iterable[SegmentRecord]:
     return (
         segment
         for segment in ledger.segments

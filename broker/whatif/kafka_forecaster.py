@@ -1,7 +1,8 @@
-"""Asks the compactor what Kafka's cleaner would do to loaded topics' logs under other settings.
+"""Forecasts for Kafka topics: asks the compactor for the effect of the cleaner under other
+settings.
 
-It changes nothing. Until a topic is answered for, its cleaner is paused: what is read stays there.
-The active segment is read as far as it is durable now.
+It changes nothing. While a topic is analysed, its cleaner is paused, so that its segments stay. The
+active segment is read up to its durable end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class KafkaForecaster:
-    """One per broker, on its event loop; one question at a time."""
+    """The forecaster of a broker, on its event loop; one request at a time."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -32,12 +33,14 @@ class KafkaForecaster:
         self._one_at_a_time = asyncio.Lock()
 
     async def answer(self, topics: Sequence[KafkaTopic], request: WhatIfRequest) -> WhatIfResponse:
-        """Raises InvalidRequest, KafkaError, CompactorUnavailable, CompactionFailed, Corruption,
+        """Answers a request.
+
+        Raises InvalidRequest, KafkaError, CompactorUnavailable, CompactionFailed, Corruption,
         MissingFile, Moved.
         """
         if request.strategies or request.differences_max or request.replays:
             raise InvalidRequest(
-                f"{topics[0].name} is a Kafka topic: it is cleaned, and has no strategies and no "
+                f"{topics[0].name} is a Kafka topic: it has a cleaner, but no strategies and no "
                 "thresholds. Try settings of its cleaner: --config NAME=VALUE,..."
             )
         check_trials(request.trials)
@@ -55,7 +58,7 @@ class KafkaForecaster:
 
     @asynccontextmanager
     async def _paused(self, name: str) -> AsyncIterator[None]:
-        """No round begins, and retention lets nothing go."""
+        """Pauses cleanings and retention of the topic inside the block."""
         cleaner = self._broker.cleaner
         await cleaner.idle(name)
         cleaner.states.abort_and_pause(name)
@@ -77,7 +80,7 @@ class KafkaForecaster:
             if ledgers <= _ledgers(topic):
                 raise
             raise Moved(
-                f"Segments of {topic.name} were deleted while it was looked at; try again."
+                f"Segments of {topic.name} were deleted during the analysis. Try again."
             ) from None
         found.topic = topic.name
         return found
@@ -86,7 +89,7 @@ class KafkaForecaster:
 def history_of(
     topic: KafkaTopic, ledgers_dir: str, settings: Sequence[CleanerSettings]
 ) -> KafkaHistory:
-    """The log as it is. Raises MissingFile, Moved."""
+    """Returns the current log. Raises MissingFile, Moved."""
     partition = topic.partition
     segments = list(partition.log.segments)
     following = [*(each.base_offset for each in segments[1:]), partition.log.end_offset]
@@ -94,8 +97,8 @@ def history_of(
         topic=partition.label,
         ledgers_dir=ledgers_dir,
         segments=[
-            clean_segment(partition, each, behind)
-            for each, behind in zip(segments, following, strict=True)
+            clean_segment(partition, each, next_offset)
+            for each, next_offset in zip(segments, following, strict=True)
         ],
         log_start_offset=partition.log_start_offset,
         aborted=[each for segment in segments for each in segment.aborted],

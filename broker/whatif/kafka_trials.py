@@ -1,12 +1,12 @@
-"""What `what-if` tries on a Kafka topic: settings in the place of its own, as a replay asks them.
+"""The settings that `what-if` tries on a Kafka topic, for a replay.
 
     >>> own, broker = {"cleanup.policy": "compact"}, BrokerConfig.of({})
     >>> trial = CleaningTrial(config={"min.cleanable.dirty.ratio": "0.1"})
     >>> settings_of(trial, "t", own, broker).min_cleanable_ratio
     0.1
 
-A trial may name what the cleaner goes by, of the topic or of its broker; other settings have no
-part in it, and are refused.
+A trial may set what affects the cleaner, of the topic or of its broker; other settings have no
+effect on it, and are rejected.
 """
 
 from __future__ import annotations
@@ -44,41 +44,43 @@ OF_BROKER = (
 
 
 def check_count(combinations: int) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if there are too many combinations."""
     if combinations > TRIALS_MAX:
         raise InvalidRequest(
-            f"{combinations} combinations of settings: at most {TRIALS_MAX} are tried at once."
+            f"These are {combinations} combinations of settings. Try at most {TRIALS_MAX} at once."
         )
 
 
 def check_trials(trials: Sequence[CleaningTrial]) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if there are too many trials, or one has other settings."""
     check_count(len(trials))
     for trial in trials:
         for name in trial.config:
             if name not in OF_TOPIC + OF_BROKER:
                 known = ", ".join(OF_TOPIC + OF_BROKER)
                 raise InvalidRequest(
-                    f"{name} has no part in what the cleaner does, or is no setting of Kafka's. "
-                    f"Try one of: {known}."
+                    f"{name} does not affect the cleaner, or is not a setting of Kafka's. Try one "
+                    f"of: {known}."
                 )
 
 
 def settings_of(
     trial: CleaningTrial, topic: str, own: Mapping[str, str], broker: BrokerConfig
 ) -> CleanerSettings:
-    """`own`: the topic's settings. Raises KafkaError as for a change of them, InvalidRequest."""
+    """Returns the trial's settings. `own`: the topic's. Raises KafkaError as a change does,
+    InvalidRequest.
+    """
     of_broker = {name: text for name, text in trial.config.items() if name in BROKER_SETTINGS}
     tried = {name: text for name, text in trial.config.items() if name not in BROKER_SETTINGS}
     held = BrokerConfig.of({**broker.given, **of_broker})
     merged = {**own, **tried}
     if "segment.bytes" in tried and "internal.segment.bytes" not in tried:
-        # It counts before the other one, and is the topic's.
+        # The topic's internal.segment.bytes would take precedence.
         merged.pop("internal.segment.bytes", None)
     config = LogConfig.of(merged, held)
     if not config.is_compacted:
         raise InvalidRequest(
-            f"{topic} is not compacted: the cleaner does nothing to it. Try it with --config "
+            f"{topic} is not compacted: the cleaner ignores it. Try it with --config "
             "cleanup.policy=compact."
         )
     return CleanerSettings(

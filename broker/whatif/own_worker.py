@@ -1,4 +1,4 @@
-"""A compactor for one question, without a broker: started, asked, and ended."""
+"""A temporary compactor for one request, without a broker."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 
 def ask_own_worker(data_dir: Path, request: AnalyzeRequest, spark_master: str) -> TopicWhatIf:
-    """`data_dir` is ours alone: the worker's scratch folder goes there.
+    """Starts a worker, asks it, and stops it. `data_dir` is private: the worker's files go there.
 
-    Who asks has named the strategies themselves, so the worker may load them. Raises
+    The caller has named the strategies itself, so the worker may load them. Raises
     CompactorUnavailable, CompactionFailed, InvalidRequest, StorageError.
     """
     asked_for = AllowedStrategies().also(*(each.name for each in request.strategies))

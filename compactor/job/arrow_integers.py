@@ -1,4 +1,4 @@
-"""Integer columns between numpy and Arrow, over the same memory.
+"""Zero-copy conversions of integer columns between numpy and Arrow.
 
 pyarrow's own conversions (pa.array, to_numpy) import pandas where it is installed: half a second
 and 40 MB in each of Spark's Python workers, for nothing.
@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# Bits of a column's numbers -> how numpy calls them, and their bytes.
+# Bits of a column's numbers -> numpy's name of the type, and its size in bytes.
 _KINDS = {32: ("<i4", 4), 64: ("<i8", 8)}
 
 
 def to_arrow(values: NDArray[np.integer]) -> pa.Int64Array:
-    """As 64 bits each."""
+    """Converts to 64-bit integers."""
     contiguous = np.ascontiguousarray(values, np.int64)
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(contiguous)])
 
 
 def to_arrow_short(values: NDArray[np.integer]) -> pa.Int32Array:
-    """As 32 bits each."""
+    """Converts to 32-bit integers."""
     contiguous = np.ascontiguousarray(values, np.int32)
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(contiguous)])
 
 
 def from_arrow(column: pa.Array) -> NDArray[np.integer]:
-    """A column of 32 or 64 bits each, without nulls."""
+    """Converts a column of 32-bit or 64-bit integers without nulls."""
     kind, size_bytes = _KINDS[column.type.bit_width]
     if not len(column):
         return np.empty(0, kind)
@@ -39,5 +39,5 @@ def from_arrow(column: pa.Array) -> NDArray[np.integer]:
 
 
 def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
-    """Where each string of a column of its own begins, and the end of the last."""
+    """Returns the start offset of each string of an unsliced column, and the end of the last."""
     return np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, column.offset * 4)

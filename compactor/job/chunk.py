@@ -1,19 +1,19 @@
-"""A stretch of the log on its way from scan to merge: messages of one bucket, as columns.
+"""A chunk of messages of one bucket, as columns, for the shuffle from scan to merge.
 
-All of it is written, copied and read several times on its way. So what many messages share stands
-once, and numbers are short. A column is bytes, little-endian, and strings are two: their sizes, and
-the strings end to end.
+A chunk is written, copied and read several times in the shuffle. So shared values are stored once,
+and numbers are short. A column is bytes, little-endian; strings take two columns: their sizes, and
+the concatenated strings.
 
     of each key      key_sizes u4, keys
-    of each entry    entry_rows u4: how many of these messages are its; ledgers, entries i8
-    of each message  places i8: position << 1 | whether it is a value; in order
+    of each entry    entry_rows u4: its number of these messages; ledgers, entries i8
+    of each message  places i8: position << 1 | 1 for a value; in order
                      key_numbers u4, indexes i4 (-1: published alone)
 
-And of what the strategy reads:
+If the strategy reads them:
 
     of each entry    publish_times i8
-    of each message  event_times i8, empty where no message has one; value_sizes u4, values
-                     property_counts u4, empty where no message has any; then, of each property,
+    of each message  event_times i8, empty if no message has one; value_sizes u4, values
+                     property_counts u4, empty if no message has any; then, of each property,
                      name_sizes u4, names, content_sizes u4, contents
 """
 
@@ -37,7 +37,7 @@ def packed(
     entries: Mapping[str, Integers],
     rows: pa.RecordBatch,
 ) -> Messages:
-    """`entries`, `rows`: as MessageColumns gives them; `rows` are not empty."""
+    """Packs a chunk. `entries`, `rows`: as returned by MessageColumns; `rows` are not empty."""
     numbers = from_arrow(rows.column("entry"))
     firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
     columns = {
@@ -64,7 +64,7 @@ def packed(
 
 
 def strings(sizes: bytes, blob: bytes) -> list[bytes]:
-    """Those that two columns tell.
+    """Returns the strings that two columns hold.
 
     >>> strings(b"\\x02\\0\\0\\0\\x01\\0\\0\\0", b"abc")
     [b'ab', b'c']
@@ -74,7 +74,7 @@ def strings(sizes: bytes, blob: bytes) -> list[bytes]:
 
 
 def strings_of(column: pa.BinaryArray) -> list[bytes]:
-    """As column.to_pylist(), which makes an object of Arrow's for each."""
+    """Returns column.to_pylist(), without creating an Arrow object for each string."""
     return strings(*_strings("", "blob", column).values())
 
 

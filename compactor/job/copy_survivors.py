@@ -1,8 +1,8 @@
-"""Phase two: a task copies what survives of its segments into the new ledger, in order of id.
+"""Phase two: a task copies the survivors of its segments into the new ledger, in order of id.
 
-An entry of which all rows survive is copied as bytes, one of which some survive is rebuilt
-(rebuild.py), one without survivors is left out. Checksums of both sections are verified on the way:
-damage is found here at the latest and never carried on under a fresh checksum.
+An entry is copied as bytes if all its rows survive, rebuilt if some do (rebuild.py), and omitted if
+none does. The checksums of both sections are verified: damage is detected here at the latest and
+never gets a fresh checksum.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ def copy_survivors(
     output: Output,
     renumber: bool = False,
 ) -> Iterator[Row]:
-    """Rows for the driver: Written, and what is not this task's business.
+    """Copies the survivors. Yields rows for the driver: Written, and content meant for the driver.
 
-    `renumber`: what is left of a batch is numbered anew (keep_rows).
-
-    Raises Corruption, MissingFile, DiskFailure, EntryTooLarge. Files that are not finished are
-    left to the driver, which removes the whole folder.
+    `renumber`: the remaining messages of a batch are renumbered (keep_rows). Raises Corruption,
+    MissingFile, DiskFailure, EntryTooLarge. The driver removes the whole folder with any unfinished
+    files.
     """
     found: list[Integers] = []
     for row in rows:
@@ -79,14 +78,14 @@ def _copy_segment(
 
 
 def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: bool) -> RawEntry:
-    """With these rows only; the entry as it is, where that is the same."""
+    """Returns the entry with only these rows; unchanged if that is the same."""
     raw, header = mapped.raw(entry), entry.header
     try:
         if (
             len(rows) < header.message_count
-            # A run before batch indexes were counted may have left an entry that is too large.
+            # An older run, which did not count batch indexes, may have left too large an entry.
             or header.size_bytes > ENTRY_BYTES_MAX
-            or (renumber and _is_numbered_otherwise(header, raw))
+            or (renumber and _changes_ids(header, raw))
         ):
             return keep_rows(header, raw, rows, mapped.path, renumber)
         return raw
@@ -94,8 +93,8 @@ def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: b
         raise Corruption(mapped.path, entry.offset, "a native entry", str(error)) from error
 
 
-def _is_numbered_otherwise(header: EntryHeader, raw: RawEntry) -> bool:
-    """Whether all rows of an entry would have other ids when they are numbered anew."""
+def _changes_ids(header: EntryHeader, raw: RawEntry) -> bool:
+    """Returns whether renumbering would change the ids of a whole entry."""
     if header.is_plain:
         return False
     return header.message_count == 1 or bool(parse_keys(raw.key_section).batch_indexes)

@@ -1,10 +1,10 @@
-"""The key columns of many entries, joined.
+"""The concatenated key columns of many entries.
 
-Columns of an entry are collected as the bytes they are; an operation on all of them then costs one
-pass over the joined bytes, so that topics of many small entries do not pay for each.
+The columns of each entry are collected as raw bytes; an operation on all entries then takes one
+pass over the joined bytes, without a cost for each small entry.
 
-A checksum only says that these are the producer's bytes, and Arrow would follow a wrong offset
-anywhere: `check` proves that the columns fit together before anything follows them.
+A checksum only proves that these are the producer's bytes, and Arrow would follow a wrong offset
+anywhere: `check` proves that the columns match before anything follows them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class _Place(NamedTuple):
 
 
 class KeyColumns:
-    """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
+    """The key columns of the entries added so far. Rows are messages, in order of id.
+
+    Call `check` before any column.
+    """
 
     def __init__(self, reads_event_times: bool = False) -> None:
         self._reads_event_times = reads_event_times
@@ -46,7 +49,9 @@ class KeyColumns:
         self._publish_times: list[int] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
-        """Gives the section. Raises Corruption: its checksum is wrong, or it does not parse."""
+        """Adds an entry; returns its key section. Raises Corruption (wrong checksum, does not
+        parse).
+        """
         header = entry.header
         place = _Place(segment.path, entry.offset + header.header_bytes)
         try:
@@ -71,7 +76,7 @@ class KeyColumns:
         return section
 
     def check(self) -> None:
-        """Raises Corruption, naming the first entry whose columns do not fit together."""
+        """Raises Corruption, naming the first entry whose columns do not match each other."""
         counts = np.array(self._counts, np.int64)
         fits = (
             (_sizes(self._flags) == counts)
@@ -91,10 +96,10 @@ class KeyColumns:
             fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
         if not fits.all():
             place = self._places[int(np.argmin(fits))]
-            raise Corruption(*place, "key columns that fit together", "columns that do not")
+            raise Corruption(*place, "matching key columns", "columns that do not match")
 
     def facts(self) -> Facts:
-        """Of all rows, those without a key included."""
+        """Returns the facts of all rows, including those without a key."""
         is_value = np.frombuffer(b"".join(self._value_sizes), "<u4") != 0
         facts = Facts(self._row_positions(), is_value)
         if self._reads_event_times:
@@ -118,11 +123,11 @@ class KeyColumns:
         return has_key
 
     def keys(self) -> pa.BinaryArray:
-        """A row without a key has an empty one."""
+        """Returns the keys. A row without a key has an empty one."""
         sizes = _sizes(self._keys)
         counts = np.array(self._counts, np.int64)
         shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
-        # An entry's last offset is the next one's first: one of the two goes.
+        # An entry's last offset equals the next one's first: one of the two is dropped.
         is_repeated = np.zeros(len(shifted), np.bool_)
         is_repeated[np.cumsum(counts + 1)[:-1]] = True
         offsets = shifted[~is_repeated].astype("<i4")
@@ -133,11 +138,11 @@ class KeyColumns:
         )
 
     def value_sizes(self) -> Integers:
-        """Bytes of each row's value."""
+        """Returns the size of each row's value in bytes."""
         return np.frombuffer(b"".join(self._value_sizes), "<u4").astype(np.int64)
 
     def positions(self) -> Integers:
-        """Of each entry's first row."""
+        """Returns the position of each entry's first row."""
         return np.array(self._positions, np.int64)
 
     def _offsets(self) -> Integers:

@@ -1,6 +1,6 @@
-"""Phase one, second half: a task joins the fragments of its bucket into the positions that survive.
+"""Phase one, second half: a task joins its bucket's fragments into the surviving positions.
 
-The same fold as in the scan, over fragments instead of messages. The survivors then go to the copy
+The fold is that of the scan, over fragments instead of messages. The survivors then go to the copy
 tasks that own their segments.
 """
 
@@ -19,7 +19,7 @@ from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
 
 def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]) -> Iterator[Row]:
-    """Rows for the copy tasks: Positions, ascending within each, and Counts.
+    """Yields rows for the copy tasks: Positions, ascending within each row, and Counts.
 
     `first_ordinals`: the first segment of each copy task.
     """
@@ -60,7 +60,7 @@ def _merged(
 
 
 def to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
-    """Each to the task that copies it; `positions` ascend."""
+    """Sends each of the ascending `positions` to the task that copies it."""
     firsts = np.array(first_ordinals, np.int64) << ROW_BITS
     bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
     for task, (start, end) in enumerate(pairwise(bounds)):

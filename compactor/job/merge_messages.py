@@ -1,12 +1,12 @@
-"""Phase one, second half, for a strategy of messages: its class is asked about each of a bucket.
+"""Phase one, second half, for a message strategy: its class decides on each message of a bucket.
 
-Rules (Pulsar's StrategicTwoPhaseCompactor): of each key one message stands at most. One that the
-class does not skip takes the place, or removes the key if it is empty, and is an event; a skipped
-one is none. What stands at the end survives.
+Rules (Pulsar's StrategicTwoPhaseCompactor): each key has at most one current message. A message
+that the class does not skip replaces it, or removes it if it is empty, and counts as an event; a
+skipped message does not. The current messages at the end survive.
 
-The stretches of the log come in any order, and the class must be asked in that of the log. So a
-bucket is laid aside first: in memory up to SPOOL_BYTES, what is more in a file of Spark's local
-folder. A task holds that much, one stretch of messages as objects, and the messages that stand.
+Chunks of the log arrive in any order, and the class must be asked in log order. So a bucket is
+spooled first: in memory up to SPOOL_BYTES, the rest in a file in Spark's local folder. A task holds
+that much, one chunk of messages as objects, and the current messages.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPOOL_BYTES = 32 * 1024 * 1024
 def merge_messages(
     rows: Iterable[Row], strategy: MessageStrategy, first_ordinals: Sequence[int]
 ) -> Iterator[Row]:
-    """Rows for the copy tasks: Positions, ascending, and Counts."""
+    """Yields rows for the copy tasks: Positions, ascending, and Counts."""
     with Spool() as spool:
         for row in rows:
             match row[1]:
@@ -59,7 +59,7 @@ def _for_all(failure: Failure, first_ordinals: Sequence[int]) -> Iterator[Row]:
 
 
 def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
-    """All that was laid aside. Raises StrategyFailed."""
+    """Asks about all spooled messages. Raises StrategyFailed."""
     asked = Asked(strategy)
     for columns in spool.in_order():
         asked.about(columns)
@@ -67,21 +67,21 @@ def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
 
 
 class Asked:
-    """The class at work on a bucket."""
+    """The state of a strategy's class that decides on the messages of a bucket."""
 
     def __init__(self, strategy: MessageStrategy) -> None:
-        """Raises StrategyFailed."""
+        """Creates an instance of the class. Raises StrategyFailed."""
         self._strategy = strategy
         self._made, self._watch = strategy.made(), strategy.watch()
         self._numbers: dict[str, int] = {}
         self.removed_events = 0
-        # Of every key that was met, by its number; None when nothing stands.
+        # The current message of each key, by the key's number; None if there is none.
         self.standing: list[Message | None] = []
 
     def about(self, columns: Mapping[str, bytes]) -> None:
-        """All of a stretch. Raises StrategyFailed."""
-        # Of the messages made here none is part of a cycle, and looking for some in all that stand
-        # costs a sixth of the time.
+        """Asks about all messages of a chunk. Raises StrategyFailed."""
+        # The messages created here are never part of a cycle; searching for cycles in all current
+        # ones would take a sixth of the time.
         gc.disable()
         try:
             self._about(columns)
@@ -96,9 +96,9 @@ class Asked:
         texts, keys = key_texts(columns), key_numbers(columns)
         numbers = self._numbered(texts)
         standing, watch, accepted = self.standing, self._watch, 0
-        stretch = messages(columns, map(texts.__getitem__, keys))
+        chunk = messages(columns, map(texts.__getitem__, keys))
         try:
-            for number, message in zip(map(numbers.__getitem__, keys), stretch, strict=True):
+            for number, message in zip(map(numbers.__getitem__, keys), chunk, strict=True):
                 watch.question = message
                 answer = should_keep_left(standing[number], message)
                 if answer is False:
@@ -111,15 +111,15 @@ class Asked:
             else:
                 self.removed_events += accepted
                 return
-        except RAISED as error:  # a person's code: it may raise anything
+        except RAISED as error:  # user code may raise anything
             if isinstance(error, MemoryError):
-                raise  # whoever holds the task to its bounds says so
+                raise  # the watch that limits the task reports it
             raise self._strategy.failed(message.message_id, error) from error
-        why = f"should_keep_left answered {answer!r:.100}, which is no bool"
+        why = f"should_keep_left returned {answer!r:.100}, which is not a bool"
         raise self._strategy.failed(message.message_id, why)
 
     def _numbered(self, keys: Sequence[str]) -> list[int]:
-        """The number of each key among all that were met."""
+        """Returns the number of each key among all keys so far."""
         known = self._numbers
         numbers = [known.setdefault(key, len(known)) for key in keys]
         self.standing.extend([None] * (len(known) - len(self.standing)))
@@ -133,22 +133,22 @@ class Asked:
 
 
 class Spool:
-    """Stretches of messages, laid aside. Use as a context manager."""
+    """A spool for chunks of messages. Use as a context manager."""
 
     def __init__(self) -> None:
         folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
         self._file = SpooledTemporaryFile(SPOOL_BYTES, dir=folders[0] or None)  # noqa: SIM115
         # First place, offset, the size of each column.
-        self._stretches: list[tuple[int, int, dict[str, int]]] = []
+        self._chunks: list[tuple[int, int, dict[str, int]]] = []
 
     def add(self, content: Messages) -> None:
         sizes = {name: len(column) for name, column in content.columns.items()}
-        self._stretches.append((content.first_place, self._file.tell(), sizes))
+        self._chunks.append((content.first_place, self._file.tell(), sizes))
         self._file.writelines(content.columns.values())
 
     def in_order(self) -> Iterator[Mapping[str, bytes]]:
-        """The columns of each, in the order of the log."""
-        for _, offset, sizes in sorted(self._stretches, key=itemgetter(0)):
+        """Yields the columns of each chunk, in log order."""
+        for _, offset, sizes in sorted(self._chunks, key=itemgetter(0)):
             self._file.seek(offset)
             yield {name: self._file.read(size) for name, size in sizes.items()}
 

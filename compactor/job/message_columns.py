@@ -1,14 +1,13 @@
-"""All that strategies of messages look at, as columns, of many entries.
+"""The columns of many entries that message strategies read.
 
-Beside the key columns (key_columns.py): ids, publish times, and what the strategy reads of the
-value section, which is decompressed once for each entry and not at all when it reads nothing of it.
+In addition to the key columns (key_columns.py): ids, publish times, and the parts of the value
+section that the strategy reads. The value section is decompressed once per entry, and only if the
+strategy reads any of it. One row is one message:
 
-One row is one message:
-
-    places      position << 1 | whether it is a value
+    places      position << 1 | 1 for a value
     entry       the number of its entry, from 0
     indexes     in the entry; -1: published alone
-    values, event_times                            } those that the strategy reads
+    values, event_times                            } if the strategy reads them
     properties  a list of names and contents       }
 """
 
@@ -28,7 +27,10 @@ from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 
 class MessageColumns:
-    """Grows by entries. Rows are messages, in order of id; call `check` before any column."""
+    """The columns of the entries added so far. Rows are messages, in order of id.
+
+    Call `check` before any column.
+    """
 
     def __init__(self, reads: frozenset[str]) -> None:
         self._reads = reads
@@ -43,7 +45,7 @@ class MessageColumns:
         self._properties = _Properties()
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> None:
-        """Raises Corruption when a section's checksum is wrong or it does not parse."""
+        """Adds an entry. Raises Corruption if a section does not match its checksum or parse."""
         header = entry.header
         section = self.keys.add(segment, entry)
         self._counts.append(header.message_count)
@@ -65,14 +67,16 @@ class MessageColumns:
             self._properties.add(values, count)
 
     def check(self) -> None:
-        """Raises Corruption, naming the first entry whose key columns do not fit together."""
+        """Raises Corruption, naming the first entry whose key columns do not match each other."""
         self.keys.check()
 
     def has_key(self) -> Booleans:
         return self.keys.has_key()
 
     def entries(self) -> dict[str, Integers]:
-        """Of each entry, by its number: `ledgers`, `entries`; `publish_times`, where read."""
+        """Returns columns by entry: `ledgers`, `entries`; `publish_times`, if the strategy reads
+        them.
+        """
         ledgers, entries = np.array(self._ids, np.int64).T
         columns = {"ledgers": ledgers, "entries": entries}
         if "publish_time_ms" in self._reads:
@@ -97,16 +101,16 @@ class MessageColumns:
 
 
 class _Strings:
-    """Byte strings, added many at a time: their sizes, and the strings end to end."""
+    """A column of byte strings: their sizes, and the concatenated strings."""
 
     def __init__(self) -> None:
         self._sizes: list[Integers] = []
         self._blobs: list[bytes] = []
 
     def add(self, sizes: Integers, blob: bytes) -> None:
-        """Raises InvalidRequest when the two do not fit."""
+        """Adds many strings. Raises InvalidRequest if sizes and blob do not match."""
         if int(sizes.sum()) != len(blob):
-            raise InvalidRequest("The sizes in a native entry do not fit what they are of.")
+            raise InvalidRequest("The sizes in a native entry do not match its strings.")
         self._sizes.append(sizes)
         self._blobs.append(blob)
 
@@ -119,14 +123,14 @@ class _Strings:
 
 
 class _Properties:
-    """The properties of each message: a list of pairs."""
+    """The properties of each message, as a list of pairs."""
 
     def __init__(self) -> None:
         self._counts: list[Integers] = []
         self._names, self._contents = _Strings(), _Strings()
 
     def add(self, values: NativeValues, rows: int) -> None:
-        """Raises InvalidRequest when the columns do not fit together."""
+        """Adds an entry's properties. Raises InvalidRequest if the columns do not match."""
         if not values.property_offsets:
             self._counts.append(np.zeros(rows, np.int64))
             return
@@ -163,27 +167,27 @@ def _parsed(section: bytes) -> NativeValues:
         values: NativeValues = NativeValues.FromString(section)
         return values
     except DecodeError as error:
-        raise InvalidRequest(f"A native value section that does not parse: {error}") from error
+        raise InvalidRequest(f"A native value section does not parse: {error}") from error
 
 
 def _column(column: bytes, count: int) -> Integers:
-    """A column of that many numbers."""
+    """Decodes a column of `count` numbers."""
     if len(column) != 4 * count:
-        raise InvalidRequest(f"A native column of {len(column)} bytes for {count} rows.")
+        raise InvalidRequest(f"A native column has {len(column)} bytes for {count} rows.")
     return np.frombuffer(column, "<u4").astype(np.int64)
 
 
 def _sizes(offsets: bytes, count: int) -> Integers:
-    """Those that the offsets tell."""
+    """Returns the sizes that the offsets imply."""
     column = _column(offsets, count + 1)
     sizes: Integers = np.diff(column)
     if column[0] != 0 or (sizes < 0).any():
-        raise InvalidRequest("Offsets of a native column that do not rise from 0.")
+        raise InvalidRequest("The offsets of a native column do not rise from 0.")
     return sizes
 
 
 def _offsets(sizes: Integers) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """As Arrow has them. A chunk is far below what 31 bits say (scan_messages.py)."""
+    """Returns offsets in Arrow's form. A chunk stays far below 31 bits (scan_messages.py)."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return offsets

@@ -1,8 +1,8 @@
-"""Messages as a strategy's class sees them, made of columns (chunk.py).
+"""The messages that a strategy's class gets, built from columns (chunk.py).
 
-The values, keys and ids of a stretch become Python objects at once, column by column; properties
-are decoded when one asks. A message holds what is its own, beside its key and its entry's id and
-time, and nothing of the stretch, so that one that stands for long keeps nothing else alive.
+The values, keys and ids of a chunk become Python objects at once, column by column; properties are
+decoded on access. A message holds its own data, its key and its entry's id and time, but no
+reference to the chunk, so that a long-lived message keeps nothing else in memory.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _T = TypeVar("_T")
 
 
 class Message(tuple[Any, ...]):
-    """A StrategicMessage. `place`: position << 1 | whether it is a value. `entry`: ledger, entry.
+    """A StrategicMessage. `place`: position << 1 | 1 for a value. `entry`: ledger, entry.
 
-    NOTE: a tuple, because those are made without running any Python code: in half the time.
+    NOTE: a tuple, because tuples are created without running Python code: in half the time.
     """
 
     __slots__ = ()
@@ -57,8 +57,8 @@ class Message(tuple[Any, ...]):
 
 @functools.cache
 def _kind(parts: tuple[str, ...]) -> type[Message]:
-    """Messages that have these parts only: the others were not moved here."""
-    # Those of a named tuple, which take half the time of a property.
+    """Returns the type of messages that have only these parts: the others were not shuffled."""
+    # The getters of a named tuple take half the time of a property.
     getters: dict[str, Any] = {name: vars(namedtuple("_", parts))[name] for name in parts}
     for name in READS:
         if name not in parts and (name != "properties" or _PAIRS not in parts):
@@ -67,11 +67,11 @@ def _kind(parts: tuple[str, ...]) -> type[Message]:
 
 
 def _unread(name: str, message: Message) -> Any:
-    raise AttributeError(f"the class does not name {name!r} in what it `reads`")
+    raise AttributeError(f"the class does not list {name!r} in `reads`")
 
 
 def messages(columns: Mapping[str, bytes], keys: Iterable[str]) -> Iterator[Message]:
-    """In the order of the columns. `keys`: of each message, as the client gives it out."""
+    """Yields the messages in the order of the columns. `keys`: each message's key, as text."""
     rows = _integers(columns["entry_rows"], "<u4")
     parts: dict[str, Iterable[Any]] = {
         "place": _integers(columns["places"], "<i8"),
@@ -94,13 +94,13 @@ def messages(columns: Mapping[str, bytes], keys: Iterable[str]) -> Iterator[Mess
 
 
 def key_texts(columns: Mapping[str, bytes]) -> list[str]:
-    """What is no text keeps its bytes."""
+    """Returns the keys as text; undecodable bytes are preserved."""
     keys = strings(columns["key_sizes"], columns["keys"])
     return [key.decode(errors="surrogateescape") for key in keys]
 
 
 def key_numbers(columns: Mapping[str, bytes]) -> list[int]:
-    """Of each message: which of the keys."""
+    """Returns each message's index in the list of keys."""
     return _integers(columns["key_numbers"], "<u4")
 
 
@@ -110,18 +110,18 @@ def _integers(column: bytes, kind: str) -> list[int]:
 
 
 def _entries(columns: Mapping[str, bytes]) -> Iterator[tuple[int, int]]:
-    """The ledger and entry of each."""
+    """Yields each entry's ledger and entry id."""
     ledgers, entries = (_integers(columns[name], "<i8") for name in ("ledgers", "entries"))
     return zip(ledgers, entries, strict=True)
 
 
 def _repeated(of_entries: Iterable[_T], rows: Iterable[int]) -> Iterator[_T]:
-    """What is an entry's, for each message of it."""
+    """Yields each entry's value once for each of its messages."""
     return chain.from_iterable(map(repeat, of_entries, rows))
 
 
 def _pairs(columns: Mapping[str, bytes]) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
-    """Names and contents of each message's properties."""
+    """Yields the names and contents of each message's properties."""
     names = strings(columns["name_sizes"], columns["names"])
     contents = strings(columns["content_sizes"], columns["contents"])
     ends = accumulate(_integers(columns["property_counts"], "<u4"), initial=0)

@@ -1,8 +1,8 @@
 """The files that one copy task writes into the folder of the new ledger.
 
-A file is numbered by the first entry of the run's input that it may hold, so that numbers order as
-ids do and tasks cannot collide. The folder is made by the driver, never here: once the driver has
-removed it, a task that is still on its way cannot bring it back.
+A file is numbered by the first entry of the run's input that it may hold, so that numbers are in
+order of id and tasks cannot collide. Only the driver creates the folder: once the driver has
+removed it, a task that is still running cannot recreate it.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.segment import SegmentWriter, Totals
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-# Entries are handed over in groups: one call of the kernel for many.
+# Entries are written in groups: one system call for many.
 _PENDING_BYTES_MAX = 1024 * 1024
 
 
 class Block(Protocol):
-    """Entries that are written together, and as many as fit into each file."""
+    """A block of entries that are written together, as many as fit into each file."""
 
     @property
     def ends(self) -> Integers:
-        """How many bytes they take up to the end of each."""
+        """The end offset of each entry within the block."""
         ...
 
     def ordinal(self, index: int) -> int:
-        """The entry's place in the run's input."""
+        """Returns the entry's index in the run's input."""
         ...
 
     def totals(self, start: int, end: int) -> Totals: ...
 
     def buffers(self, start: int, end: int) -> Sequence[Buffer]:
-        """Those of the entries from `start` on, end to end."""
+        """Returns buffers whose concatenation is the entries from `start` to `end`."""
         ...
 
 
 class LedgerOutput:
-    """Appends entries, rolls files at the plan's limit. Use as a context manager.
+    """A writer that appends entries and rolls files at the plan's limit. Use as a context manager.
 
-    `sealed` lists the finished files: synced, renamed, durable. `write_times` tells how long each
-    write and each seal took.
+    `sealed` lists the finished files: synced, renamed, durable. `write_times` has the durations of
+    writes and seals.
     """
 
     def __init__(self, output: Output) -> None:
@@ -76,7 +76,7 @@ class LedgerOutput:
             self._writer.abandon()
 
     def append(self, header: EntryHeader, entry: RawEntry, ordinal: int) -> None:
-        """`ordinal`: the entry's place in the run's input. Raises DiskFailure."""
+        """Appends an entry. `ordinal`: its index in the run's input. Raises DiskFailure."""
         if self._writer is not None:
             size_bytes = self._writer.size_bytes + self._pending_bytes
             if size_bytes + header.size_bytes > self._output.segment_bytes_max:
@@ -91,7 +91,7 @@ class LedgerOutput:
             self._write(self._writer)
 
     def append_block(self, block: Block) -> None:
-        """Raises DiskFailure."""
+        """Appends a block of entries. Raises DiskFailure."""
         start = 0
         while start < len(block.ends):
             if self._writer is None:
@@ -101,7 +101,7 @@ class LedgerOutput:
             room = self._output.segment_bytes_max - writer.size_bytes
             end = int(np.searchsorted(block.ends, before + room, side="right"))
             if not writer.size_bytes:
-                # One that is larger than a file may be has a file of its own.
+                # An entry that exceeds the size limit of files gets its own file.
                 end = max(end, start + 1)
             if start < end:
                 with self._timed():

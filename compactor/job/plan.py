@@ -1,9 +1,9 @@
-"""A compaction plan as the tasks see it: pure, checked, cut into tasks.
+"""A compaction plan as the tasks see it: pure, checked, split into tasks.
 
 The broker's CompactionPlan names sealed segments in order of id. Each gets an **ordinal**, its
-place in that list; with a row number it makes the position of a message within the run, an integer
-that orders as the ids do. Tasks take contiguous runs of segments, so that what the n-th task writes
-comes before what the next one writes.
+index in that list; with a row number it forms the position of a message within the run, an integer
+in order of id. Tasks take contiguous runs of segments, so that the output of each task precedes
+that of the next.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-# One task reads about this many bytes of key sections, and copies from about this many of segments.
+# The approximate bytes of key sections that one task reads, and of segments that one task copies.
 SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
 COPY_TASK_BYTES = 128 * 1024 * 1024
-# What one merge task holds in memory at once is at most about this, plus eight bytes a message for
-# each column of the strategy's fragments.
+# The approximate most that one merge task holds in memory, plus eight bytes per message for each
+# column of the strategy's fragments.
 BUCKET_KEY_BYTES = 32 * 1024 * 1024
-# For a strategy of messages, which has them whole: what a scan task reads of segments, and what a
-# merge task is given. (What it holds: merge_messages.py.)
+# For a message strategy, which gets whole messages: the bytes that a scan task reads of segments,
+# and the input of a merge task. (merge_messages.py describes how much of it is in memory.)
 MESSAGE_TASK_BYTES = 64 * 1024 * 1024
 BUCKET_BYTES = 32 * 1024 * 1024
 BUCKET_MESSAGES = 250_000
-# A plan within all three is one task without any shuffle: a shuffle costs 0.1 s, the work less.
+# A plan within all three limits is one task without a shuffle, which would cost more than the work.
 SOLO_KEY_BYTES = 8 * 1024 * 1024
 SOLO_BYTES = 64 * 1024 * 1024
 SOLO_ENTRIES = 20_000
@@ -41,7 +41,7 @@ SOLO_ENTRIES = 20_000
 
 @dataclass(frozen=True)
 class InputSegment:
-    """A segment to read. Its entries above `after` and up to `up_to` belong to the range."""
+    """A segment to read. Its entries p with after < p <= up_to belong to the range."""
 
     ordinal: int
     path: str
@@ -49,13 +49,13 @@ class InputSegment:
     is_compacted: bool
     after: Position
     up_to: Position
-    # Entries in the segments before it: names the files that begin in it.
+    # The entries in the segments before it: numbers the files that begin in it.
     entries_before: int
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where and how a run writes."""
+    """The destination of a run."""
 
     ledgers_dir: str
     ledger_id: int
@@ -68,7 +68,7 @@ class Output:
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """The tasks of a run. Bucket b holds the keys whose hash says so."""
+    """The tasks of a run. Keys are assigned to buckets by their hash."""
 
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
@@ -80,7 +80,7 @@ class TaskPlan:
 
     @property
     def is_solo(self) -> bool:
-        """Whether one task does it all."""
+        """Whether one task does all the work."""
         return len(self.scans) == self.buckets == len(self.copies) == 1
 
     @property
@@ -108,7 +108,9 @@ def _before(record: PositionRecord) -> Position:
 def input_segments(
     plan: CompactionPlan, check: Callable[[CompactionPlan], None] = check_plan
 ) -> tuple[InputSegment, ...]:
-    """The plan's segments with their ranges. Raises InvalidRequest when they make no sense."""
+    """Returns the plan's segments with their ranges. Raises InvalidRequest if they are
+    inconsistent.
+    """
     check(plan)
     previous = position_of(plan.horizon_previous) if plan.compacted_segments else EARLIEST
     if plan.HasField("horizon_previous"):
@@ -135,8 +137,9 @@ def input_segments(
 
 
 def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
-    """Cuts a plan into tasks for that many cores. `own`: what its strategy's name stands for, where
-    that is none of ours. Raises InvalidRequest, UnknownStrategy.
+    """Splits a plan into tasks for `cores` cores. Raises InvalidRequest, UnknownStrategy.
+
+    `own`: the plan's strategy, if it is user-defined.
     """
     strategy = strategy_of(plan) if own is None else own.strategy
     segments = input_segments(plan)
@@ -150,7 +153,7 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
 
 
 class Cut(NamedTuple):
-    """Which segments each task reads: scans, buckets, copies (TaskPlan)."""
+    """The segments that each task reads: scans, buckets, copies (TaskPlan)."""
 
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
@@ -160,7 +163,10 @@ class Cut(NamedTuple):
 def cut_segments(
     segments: tuple[InputSegment, ...], cores: int, strategies: Sequence[AnyStrategy] = ()
 ) -> Cut:
-    """Into tasks for that many cores, for all of them at once; for none as for one over columns."""
+    """Splits segments into tasks for `cores` cores that serve all `strategies` at once.
+
+    Without strategies, splits them as for one over columns.
+    """
     by_message = [each for each in strategies if isinstance(each, MessageStrategy)]
     if segments and _is_one_task(segments, by_message):
         return Cut((segments,), 1, (segments,))
@@ -172,7 +178,7 @@ def cut_segments(
 
 
 def _is_one_task(segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy]) -> bool:
-    """Whether it is small, or indivisible."""
+    """Returns whether the input is small, or indivisible."""
     records = [segment.record for segment in segments]
     key_bytes = sum(record.key_bytes for record in records)
     if by_message:
@@ -190,7 +196,7 @@ def _is_one_task(segments: Sequence[InputSegment], by_message: Sequence[MessageS
 def _phase_one(
     segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy], cores: int
 ) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
-    """Runs of segments to scan, and the number of buckets."""
+    """Returns the runs of segments to scan, and the number of buckets."""
     read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
     messages = 0
     if by_message:
@@ -211,7 +217,7 @@ def _size_bytes(segment: InputSegment) -> int:
 
 
 def _tasks(total: int, each: int, cores: int) -> int:
-    """Enough tasks of that size, in full rounds of the cores."""
+    """Returns the number of tasks of size `each`, rounded up to a multiple of the cores."""
     rounds = -(-total // (each * cores))
     return cores * max(rounds, 1)
 
@@ -219,7 +225,7 @@ def _tasks(total: int, each: int, cores: int) -> int:
 def contiguous(
     segments: Sequence[InputSegment], tasks: int, weight: Callable[[InputSegment], int]
 ) -> tuple[tuple[InputSegment, ...], ...]:
-    """At most `tasks` contiguous runs of about the same weight, none of them empty."""
+    """Splits segments into at most `tasks` contiguous, non-empty runs of about equal weight."""
     total = sum(weight(segment) for segment in segments) or 1
     runs: list[list[InputSegment]] = [[] for _ in range(tasks)]
     before = 0

@@ -1,8 +1,8 @@
-"""Whether a plan may be carried out: checked wholly before a run touches anything.
+"""The validation of a plan, before a run touches anything.
 
-A plan names a folder that the run makes, fills and, when it fails, removes. So what it says is not
-taken on trust: names are what a broker would write (storage/names.py), and the
-output folder is none of those it reads from.
+A plan names a folder that the run creates, fills and, on failure, removes. So it is not trusted:
+names must be those that a broker would write (storage/names.py), and the output folder must not be
+one of the input folders.
 """
 
 from __future__ import annotations
@@ -18,30 +18,29 @@ from ledgerfold.v1.records_pb2 import Position, SegmentRecord
 
 
 def check_plan(plan: CompactionPlan) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if the plan is invalid."""
     if plan.ledger_id <= 0:
-        raise InvalidRequest(f"A plan for ledger {plan.ledger_id}: ids begin with 1.")
+        raise InvalidRequest(f"The plan names ledger {plan.ledger_id}; ids begin with 1.")
     check_input(plan)
     for record in plan.segments:
         if parse_ledger_dir(record.path.partition("/")[0]) == plan.ledger_id:
-            raise InvalidRequest(
-                f"The plan reads {record.path} from the folder that it writes into."
-            )
+            raise InvalidRequest(f"The plan reads {record.path} from its own output folder.")
         if not record.sealed:
             raise InvalidRequest(f"Segment {record.path} of the plan is not sealed.")
 
 
 def check_input(plan: CompactionPlan) -> None:
-    """What a plan reads. Raises InvalidRequest."""
+    """Raises InvalidRequest if the input of a plan is invalid."""
     check_folder(plan.ledgers_dir)
     if not 0 <= plan.compacted_segments <= len(plan.segments) < SEGMENTS_MAX:
         raise InvalidRequest(
-            f"A plan of {len(plan.segments)} segments, {plan.compacted_segments} of them compacted."
+            f"The plan has {len(plan.segments)} segments, {plan.compacted_segments} of them "
+            f"compacted; it must have fewer than {SEGMENTS_MAX}."
         )
     for record in plan.segments:
         check_name(record)
     for number, (before, after) in enumerate(pairwise(plan.segments), 1):
-        # A raw segment may reach back below the horizon: from there on only it belongs to the run.
+        # A raw segment may begin below the horizon: only its entries above it belong to the run.
         is_boundary = number == plan.compacted_segments
         if _ids(before.last) >= _ids(after.last if is_boundary else after.first):
             raise InvalidRequest(
@@ -61,7 +60,7 @@ def check_name(record: SegmentRecord) -> None:
     folder, _, name = record.path.partition("/")
     found, number = parse_ledger_dir(folder), parse_segment_name(name)
     if found is None or number is None or record.path != segment_path(found, number):
-        raise InvalidRequest(f"The plan names {record.path!r}, which is no segment.")
+        raise InvalidRequest(f"The plan names {record.path!r}, which is not a segment.")
 
 
 def _ids(position: Position) -> tuple[int, int]:

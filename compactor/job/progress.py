@@ -1,7 +1,7 @@
-"""How far a run is: parts that Spark adds up as tasks end.
+"""The progress of a run, which Spark sums up as tasks end.
 
-For people to look at, not for the manifest: Spark's accumulators may count a task twice when it is
-run again. What the manifest counts travels as data (rows.py).
+It is for people, not for the manifest: Spark's accumulators may count a rerun task twice. The
+manifest's counts are rows (rows.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ledgerfold.v1.admin_pb2 import (
 
 
 class Parts(NamedTuple):
-    """Done so far: tasks of each kind, messages and bytes they have read."""
+    """The finished tasks of each kind, and the messages and bytes that they have read."""
 
     scans: int = 0
     scanned_messages: int = 0
@@ -37,7 +37,7 @@ class Parts(NamedTuple):
 
 
 class PartsSum(AccumulatorParam[Parts]):
-    """How Spark adds Parts."""
+    """Spark's accumulator of Parts."""
 
     def zero(self, value: Parts) -> Parts:
         return Parts()
@@ -47,7 +47,7 @@ class PartsSum(AccumulatorParam[Parts]):
 
 
 def progress_of(parts: Parts, tasks: TaskPlan) -> CompactionProgress:
-    """What an administrator sees."""
+    """Returns the progress that administrators see."""
     phase_one_tasks = len(tasks.scans) + tasks.buckets
     done = parts.scans + parts.merges
     if done < phase_one_tasks:

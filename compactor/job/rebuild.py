@@ -1,20 +1,20 @@
-"""An entry of which only some messages survive, rebuilt under the native codec.
+"""The rebuilding of a native entry from which a run removes messages.
 
-All columns of both sections keep the surviving rows; batch indexes and batch size say where those
-stood, so that ids do not change. The header keeps everything but counts, lengths and checksums
-(storage/entry.py, rebuild_header).
+All columns of both sections keep the surviving rows; batch indexes and batch size record the
+original indexes, so that ids do not change. The header keeps everything but counts, lengths and
+checksums (storage/entry.py, rebuild_header).
 
-The value section is compressed again as it was, unless it grows by that (a producer that compressed
-harder than we do) or the entry would pass ENTRY_BYTES_MAX (one that was published before batch
-indexes were counted at the door): then it is stored in whichever way is smallest, and the header
-says so. Should that not fit either, the run fails: nobody could be sent the entry.
+The value section is compressed with the same algorithm, unless it grows (the producer compressed
+with a higher level) or the entry would exceed ENTRY_BYTES_MAX (it was published before brokers
+counted batch indexes): then it is stored in the smallest way, which the header records. If that is
+too large as well, the run fails: no reader could receive the entry.
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 
-Strategic compaction can number what is left anew instead, as Pulsar's does.
+Strategic compaction can renumber the remaining messages instead, as Pulsar's does.
 
-Neighbouring rows are taken as one slice. (Arrow's take costs 100 us a call whatever the size: here
-that was half of phase two.)
+Neighbouring rows are taken as one slice. (Arrow's take costs 100 us per call whatever the size:
+here that was half of phase two.)
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ZERO, _LAST = np.array([0]), np.array([-1])
 
 
 class RawEntry(NamedTuple):
-    """An entry in its three parts, as they are stored."""
+    """The three parts of a stored entry."""
 
     header: bytes
     key_section: bytes
@@ -58,12 +58,13 @@ def keep_rows(
     path: str = "a segment",
     renumber: bool = False,
 ) -> RawEntry:
-    """The entry with these rows only; `rows` ascend and are not empty. `path` is for the error.
+    """Returns the entry with only these rows, which ascend and are not empty. `path` is for the
+    error.
 
-    `renumber`: batch indexes from 0 on, and what is single is published alone. Sequence ids that no
-    place tells any more are written down: 8 bytes a message, where batch indexes take 4. Checksums
-    are the caller's business. Raises InvalidRequest when the sections do not hold what a native
-    entry must, EntryTooLarge.
+    `renumber`: batch indexes start at 0, and a single message is published alone. Sequence ids that
+    no longer follow from the index are stored: 8 bytes per message, where batch indexes take 4. The
+    caller verifies checksums. Raises InvalidRequest if the sections are not a valid native entry,
+    EntryTooLarge.
     """
     if header.codec != Codec.NATIVE:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
@@ -71,7 +72,7 @@ def keep_rows(
     values = _parse_values(header, entry.value_section)
     count = len(keys.flags)
     if count != header.message_count or int(rows[-1]) >= count:
-        raise InvalidRequest("A native key section of another row count than its header's.")
+        raise InvalidRequest("A native key section does not have its header's row count.")
     kept = _Rows(rows, count)
     values.values = kept.blob(_offsets(kept.column(keys.value_sizes, "<u4")), values.values)
     sequence_ids = _sequence_ids(header, keys, values)[rows] if renumber else None
@@ -92,7 +93,7 @@ def keep_rows(
 
 
 def _compressed(header: EntryHeader, values: bytes, room_bytes: int) -> tuple[int, bytes]:
-    """A value section and its compression: as it was, or else the smallest."""
+    """Returns a value section and its compression: the original one, or else the smallest."""
     kinds = [(header.compression, compress(header.compression, values))]
     if len(kinds[0][1]) > min(header.value_bytes, room_bytes):
         kinds.append((Compression.NONE, values))
@@ -106,7 +107,7 @@ def _parse_values(header: EntryHeader, section: bytes) -> NativeValues:
         values: NativeValues = NativeValues.FromString(decompress(header.compression, section))
         return values
     except DecodeError as error:
-        raise InvalidRequest(f"A native value section that does not parse: {error}") from error
+        raise InvalidRequest(f"A native value section does not parse: {error}") from error
 
 
 def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:
@@ -123,7 +124,7 @@ def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:
 
 
 def _sequence_ids(header: EntryHeader, keys: NativeKeys, values: NativeValues) -> Column:
-    """Of all rows: as written, or counted back from the header's."""
+    """Returns the sequence ids of all rows: stored ones, or counted back from the header's."""
     count = len(keys.flags)
     every = _Rows(np.arange(count), count)
     if values.sequence_ids:
@@ -137,7 +138,7 @@ def _sequence_ids(header: EntryHeader, keys: NativeKeys, values: NativeValues) -
 def _renumber(
     header: EntryHeader, keys: NativeKeys, values: NativeValues, sequence_ids: Column
 ) -> EntryHeader:
-    """As if these rows had been published like this, with the sequence ids that they have.
+    """Renumbers the rows as if they had been published alone, with their sequence ids.
 
     Source: Pulsar's RawBatchMessageContainerImpl.
     """
@@ -162,7 +163,7 @@ def _keep_values(values: NativeValues, kept: _Rows) -> None:
 
 
 def _keep_properties(values: NativeValues, kept: _Rows) -> None:
-    """Each row has a run of pairs: take the runs, then names and contents of the pairs in them."""
+    """Keeps the rows' runs of pairs, then the names and contents of those pairs."""
     offsets = kept.column(values.property_offsets, "<u4", extra=1).astype(np.int64)
     _check_rising(offsets, int(offsets[-1]))
     starts = offsets[kept.rows]
@@ -182,33 +183,33 @@ def _keep_properties(values: NativeValues, kept: _Rows) -> None:
 
 
 class _Rows:
-    """Rows to keep, of `count`; applied to one column after the other."""
+    """The rows to keep, of `count`; applied to each column."""
 
     def __init__(self, rows: Integers, count: int) -> None:
         self.rows, self.count = rows, count
-        # Neighbours are taken together: a run ends where the next row is not the next number.
+        # Neighbours are taken together: a run ends where the next row number is not consecutive.
         breaks = (rows[1:] != rows[:-1] + 1).nonzero()[0]
         self._run_starts = rows[np.concatenate((_ZERO, breaks + 1))] if len(rows) else rows
         self._run_ends = rows[np.concatenate((breaks, _LAST))] + 1 if len(rows) else rows
 
     def column(self, column: bytes, kind: str, extra: int = 0) -> Column:
-        """All of a fixed-width column, with `extra` more numbers than rows."""
+        """Decodes a whole fixed-width column, with `extra` more numbers than rows."""
         if len(column) != (self.count + extra) * int(kind[2:]):
-            raise InvalidRequest(f"A native column of {len(column)} bytes for {self.count} rows.")
+            raise InvalidRequest(f"A native column has {len(column)} bytes for {self.count} rows.")
         return np.frombuffer(column, kind)
 
     def take(self, column: bytes, kind: str) -> bytes:
-        """The rows of a fixed-width column."""
+        """Returns the kept rows of a fixed-width column."""
         return self.column(column, kind)[self.rows].tobytes()
 
     def blob(self, offsets: Column, blob: bytes) -> bytes:
-        """The rows' part of a blob."""
+        """Returns the kept rows' part of a blob."""
         _check_rising(offsets, len(blob))
         starts, ends = offsets[self._run_starts].tolist(), offsets[self._run_ends].tolist()
         return b"".join([blob[start:end] for start, end in zip(starts, ends, strict=True)])
 
     def strings(self, offsets: bytes, blob: bytes) -> tuple[bytes, bytes]:
-        """The rows of a column of byte strings: offsets and blob."""
+        """Returns the offsets and blob of the kept rows of a column of byte strings."""
         column = self.column(offsets, "<u4", extra=1)
         kept = self.blob(column, blob)
         sizes = column[self.rows + 1] - column[self.rows]
@@ -223,4 +224,4 @@ def _offsets(sizes: Column) -> Integers:
 
 def _check_rising(offsets: Column, end: int) -> None:
     if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
-        raise InvalidRequest("Offsets of a native column that do not rise from 0 to its end.")
+        raise InvalidRequest("The offsets of a native column do not rise from 0 to its end.")

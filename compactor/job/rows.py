@@ -1,9 +1,9 @@
-"""What tasks hand to each other: few and large rows, each a pair (partition number, content).
+"""The rows that tasks exchange: few and large, each a pair (partition number, content).
 
 A row's partition number is a bucket after phase one's scan, a copy task after its merge. Contents
-are the types below; they cross a shuffle pickled. Errors travel as rows too: the reason and the
-sentence of a damaged file arrive whole at the driver, and tasks that see one do no more work.
-Counts are rows and not Spark accumulators: a task that is run again must not count twice.
+are the types below; they cross a shuffle pickled. Errors are rows, too: the driver gets the
+complete reason and message of a damaged file, and tasks that receive one do no more work. Counts
+are rows and not Spark accumulators: a rerun task must not count twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.errors import LedgerfoldError
 
-# Those of Pulsar's CompactionRecord.
+# The bounds of Pulsar's CompactionRecord.
 WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000)
 
 
@@ -38,20 +38,20 @@ class Fragments(NamedTuple):
 
     @property
     def columns(self) -> tuple[pa.BinaryArray, FragmentColumns]:
-        """Keys and fragments, over the blob's own memory."""
+        """The keys and fragments, as views of the blob."""
         keys, *fragments = pa.ipc.open_stream(self.blob).read_next_batch().columns
         return keys, tuple(from_arrow(each).astype(np.int64, copy=False) for each in fragments)
 
 
 class Messages(NamedTuple):
-    """Messages of a stretch of the log, by column (chunk.py)."""
+    """A chunk of messages, by column (chunk.py)."""
 
     first_place: int
     columns: dict[str, bytes]
 
 
 class Positions(NamedTuple):
-    """Positions that survive, ascending, as little-endian i64."""
+    """Surviving positions, ascending, as little-endian i64."""
 
     blob: bytes
 
@@ -65,7 +65,7 @@ class Positions(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Parts of ledgerfold.v1.RunCounts that a task knows; they add up."""
+    """The parts of ledgerfold.v1.RunCounts that a task knows; they are summed up."""
 
     messages_in: int = 0
     entries_in: int = 0
@@ -80,13 +80,13 @@ class Counts(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A finished segment file: its serialized SegmentRecord."""
+    """A finished segment file, as a serialized SegmentRecord."""
 
     record: bytes
 
 
 class WriteTimes(NamedTuple):
-    """How long writes took: counted by bound (ledgerfold.v1.RunCounts), and summed up."""
+    """The durations of writes: counts by bound (ledgerfold.v1.RunCounts), and the sum."""
 
     counts: tuple[int, ...] = (0,) * (len(WRITE_LATENCY_BOUNDS_US) + 1)
     total_us: int = 0
@@ -102,13 +102,13 @@ class WriteTimes(NamedTuple):
 
 
 class CopyBegan(NamedTuple):
-    """When a copy task began, seconds since the epoch: parts the run's time into its phases."""
+    """The start time of a copy task (seconds since the epoch), where phase two begins."""
 
     at: float
 
 
 class Failure(NamedTuple):
-    """An error of storage/errors.py, as it travels."""
+    """An error of storage/errors.py, as it is sent between tasks."""
 
     reason: str
     message: str
@@ -118,7 +118,7 @@ class Failure(NamedTuple):
         return cls(error.reason, error.message)
 
     def error(self) -> LedgerfoldError:
-        """An instance of the class with that reason, with the message but not the attributes."""
+        """Returns an error of the class with that reason, with the message only."""
         found = next(
             (kind for kind in _kinds(LedgerfoldError) if kind.reason == self.reason),
             LedgerfoldError,

@@ -1,4 +1,4 @@
-"""One compaction in the worker: the new ledger's folder, the Spark job, the manifest."""
+"""A compaction run in the worker: the new ledger's folder, the Spark job, the manifest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 
 
 class CompactionRun(SparkRun[Manifest]):
-    """A CompactionPlan, carried out."""
+    """The execution of a CompactionPlan."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class CompactionRun(SparkRun[Manifest]):
         clock: Clock,
         own: Own | None = None,
     ) -> None:
-        """`own`: what the plan's strategy is, when it is none of ours (sandbox.py).
+        """Prepares the run. `own`: the plan's strategy, if it is user-defined (sandbox.py).
 
-        Raises InvalidRequest when the plan makes no sense.
+        Raises InvalidRequest if the plan is invalid.
         """
         self.plan, self._own, self._clock = plan, own, clock
         self._tasks: TaskPlan = cut(plan, session.cores, own)

@@ -1,4 +1,4 @@
-"""A run on its way, as the event loop sees it: its progress, its end, its cancellation."""
+"""A running compaction, as the event loop sees it: its progress, its end, its cancellation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ledgerfold.compactor.job.spark_run import Result, SparkRun
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 
-# Progress at most this often, and a cancellation repeated this often.
+# The interval of progress reports, and of repeated cancellations.
 _TICK_SECONDS = 0.1
 
 
 class RunningCompaction(Generic[Result]):
-    """Begins when the executor gets to it. `on_end` is called once, on the event loop."""
+    """A run that begins when the executor reaches it. Calls `on_end` once, on the event loop."""
 
     def __init__(
         self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
@@ -29,7 +29,7 @@ class RunningCompaction(Generic[Result]):
         self._why = ""
 
     async def progress(self) -> AsyncIterator[CompactionProgress]:
-        """Now and at each change, until the run has ended."""
+        """Yields the progress now and after each change, until the run has ended."""
         last: CompactionProgress | None = None
         while not self._end.done():
             now = self._progress_now()
@@ -39,7 +39,9 @@ class RunningCompaction(Generic[Result]):
             await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
 
     async def result(self) -> Result:
-        """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest."""
+        """Returns the run's result. Raises CompactionCancelled, CompactionFailed, StorageError,
+        InvalidRequest.
+        """
         await asyncio.wait({self._end})
         if self._future.cancelled():
             if self._why:
@@ -48,13 +50,13 @@ class RunningCompaction(Generic[Result]):
         return self._end.result()
 
     def cancel(self, why: str = "") -> None:
-        """The run ends soon; if it waits for another, at once. `why`: the worker ends."""
+        """Cancels the run: soon, or at once if it is queued. `why`: the worker is stopping."""
         self._why = self._why or why
         if self._cancelling is None and not self._future.cancel():
             self._cancelling = asyncio.create_task(self._cancel_until_ended())
 
     async def ended(self) -> None:
-        """Whatever the result."""
+        """Waits for the end, whatever the result."""
         await asyncio.wait({self._end})
 
     def _progress_now(self) -> CompactionProgress:

@@ -1,10 +1,10 @@
 """Phase one, first half: a task reads the key sections of its segments and emits fragments.
 
-The task hops from header to header, takes the key section of each entry (its checksum verified; no
-value section is touched) and collects columns until a chunk is full. A chunk is then handled at
+The task reads header after header, takes the key section of each entry (its checksum verified; no
+value section is read) and collects columns until a chunk is full. It then processes the chunk at
 once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
 messages it has), keys are dictionary-encoded, the strategy folds the history of each key into one
-fragment, and the fragments leave in buckets by key hash, one row for each bucket.
+fragment, and the fragments are assigned to buckets by key hash, one row for each bucket.
 
     chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
 """
@@ -27,8 +27,8 @@ from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
-# Bounds of a chunk, and so of a task's memory: about 40 bytes a message and three times the keys;
-# while event times are folded, about 80 bytes a message more.
+# Bounds of a chunk, and so of a task's memory: about 40 bytes per message and three times the keys;
+# while event times are folded, about 80 bytes per message more.
 CHUNK_ROWS_MAX = 2_000_000
 CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 
@@ -36,7 +36,8 @@ CHUNK_KEY_BYTES_MAX = 64 * 1024 * 1024
 def scan(
     segments: Sequence[InputSegment], strategy: Strategy, buckets: int, retain_null_key: bool
 ) -> Iterator[Row]:
-    """Rows for the merge tasks: Fragments, Positions (messages without a key that stay), Counts.
+    """Yields rows for the merge tasks: Fragments, Positions (retained messages without a key),
+    Counts.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
@@ -55,7 +56,7 @@ def scan(
 def reduce_chunk(
     columns: KeyColumns, strategy: Strategy, buckets: int, retain_null_key: bool
 ) -> Iterator[Row]:
-    """The rows that stand for these messages."""
+    """Yields the rows that represent these messages."""
     columns.check()
     facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
     keyless = columns.rows - int(np.count_nonzero(has_key))
@@ -90,7 +91,9 @@ def in_buckets(
     buckets: int,
     hashes: NDArray[np.unsignedinteger] | None = None,
 ) -> Iterator[tuple[int, Fragments]]:
-    """By the hashes of the keys: these, or those that all of a run's tasks make."""
+    """Splits fragments by the hashes of their keys: `hashes`, or those that all tasks of a run
+    compute.
+    """
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
         return
@@ -105,9 +108,9 @@ def in_buckets(
 def by_bucket(
     keys: pa.BinaryArray, buckets: int, hashes: NDArray[np.unsignedinteger] | None = None
 ) -> tuple[Integers, list[int]]:
-    """The places of keys, bucket by bucket, and where each bucket ends."""
+    """Returns the indexes of keys, bucket by bucket, and the end of each bucket."""
     if hashes is None:
-        # crc32 of a short key is as fast as anything numpy does with strings.
+        # crc32 of a short key is as fast as any string operation of numpy.
         hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
     # Numbers of two bytes are sorted by counting.
     numbers = (hashes % buckets).astype(np.min_scalar_type(buckets))

@@ -1,7 +1,7 @@
-"""Phase one, first half, for a strategy of messages: what it looks at, in order, by bucket.
+"""Phase one, first half, for a message strategy: the messages that it reads, in order, by bucket.
 
-As scan.py, but whole messages leave instead of fragments: only the class can say what becomes of
-them. Messages without a key are dropped here, whatever the topic's policy says, and counted.
+As in scan.py, but emits whole messages instead of fragments: only the class can decide on them.
+Messages without a key are dropped here, whatever the topic's policy, and counted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ledgerfold.compactor.job.rows import Counts, Row
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import Integers
 
-# Bounds of a chunk, one entry more or less: what a scan task holds, three times over while it is
-# cut into buckets. A merge task takes its part of a chunk in hand at once, as Python objects.
+# Bounds of a chunk, give or take one entry. A scan task holds three times as much while it splits a
+# chunk into buckets. A merge task holds its part of a chunk at once, as Python objects.
 CHUNK_ROWS_MAX = 100_000
 CHUNK_BYTES_MAX = 16 * 1024 * 1024
 
@@ -29,7 +29,7 @@ CHUNK_BYTES_MAX = 16 * 1024 * 1024
 def scan_messages(
     segments: Sequence[InputSegment], reads: frozenset[str], buckets: int
 ) -> Iterator[Row]:
-    """Rows for the merge tasks: Messages (chunk.py), Counts.
+    """Yields rows for the merge tasks: Messages (chunk.py), Counts.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
@@ -76,11 +76,11 @@ def _in_buckets(
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
     found, numbers = encoded.dictionary, from_arrow(encoded.indices)
-    # The shortest numbers there are: those of 16 bits are sorted in one pass.
+    # The smallest type: numbers of 16 bits are sorted in one pass.
     of_key = np.fromiter(map(zlib.crc32, strings_of(found)), np.int64, len(found)) % buckets
     of_key = of_key.astype(np.min_scalar_type(buckets))
     hashes = of_key[numbers]
-    # Keys and messages of a bucket side by side; keys are numbered by their new places.
+    # Keys and messages are grouped by bucket; keys are numbered by their new indexes.
     key_order, order = np.argsort(of_key, kind="stable"), np.argsort(hashes, kind="stable")
     new_numbers = np.empty(len(found), np.int32)
     new_numbers[key_order] = np.arange(len(found), dtype=np.int32)

@@ -1,7 +1,7 @@
-"""A segment of the plan, open for reading: the entries of its range, and their sections.
+"""A memory-mapped segment of the plan: the entries of its range, and their sections.
 
-A row is the place of a message among all that the file stores, those outside the range included;
-row and ordinal make a message's position within the run.
+A row is the index of a message among all in the file, including those outside the range; row and
+ordinal form a message's position within the run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ledgerfold.storage.segment import scan_segment
 
 
 class PlacedEntry(NamedTuple):
-    """An entry's header, where the entry starts in the file, and the number of its first row."""
+    """An entry's header, the offset of the entry in the file, and the number of its first row."""
 
     header: EntryHeader
     offset: int
@@ -53,18 +53,18 @@ class SegmentMap:
         self._bytes.close()
 
     def entries(self) -> Iterator[PlacedEntry]:
-        """All entries of the file, in order; headers verified."""
+        """Yields all entries of the file, in order; headers are verified."""
         row = 0
         for header, offset in scan_segment(Path(self.path), self.segment.record):
             yield PlacedEntry(header, offset, row)
             row += header.message_count
 
     def in_range(self) -> Iterator[PlacedEntry]:
-        """The entries that the run is about.
+        """Yields the entries in the run's range.
 
-        A raw segment may reach beyond the range at both ends. A compacted one may begin before it,
-        with what retention has removed since. It may not reach behind it: the previous run would
-        have stored what it never saw.
+        A raw segment may extend beyond the range at both ends. A compacted one may begin before it,
+        with messages that retention has removed since. It may not end after it: the previous run
+        would have stored entries that it never read.
         """
         after, up_to = self.segment.after, self.segment.up_to
         for entry in self.entries():
@@ -77,20 +77,20 @@ class SegmentMap:
                 )
 
     def key_section(self, entry: PlacedEntry) -> bytes:
-        """Verified. Touches nothing else of the file."""
+        """Returns the verified key section. Reads nothing else of the file."""
         start = entry.offset + entry.header.header_bytes
         section = self._bytes[start : start + entry.header.key_bytes]
         self._verify("key", start, entry.header.key_crc, section)
         return section
 
     def raw(self, entry: PlacedEntry) -> RawEntry:
-        """The entry as it is stored, both sections verified."""
+        """Returns the stored entry, with both sections verified."""
         section = self.value_section(entry)
         keys_at = entry.offset + entry.header.header_bytes
         return RawEntry(self._bytes[entry.offset : keys_at], self.key_section(entry), section)
 
     def value_section(self, entry: PlacedEntry) -> bytes:
-        """Verified. As it is stored: compressed."""
+        """Returns the verified value section, compressed as stored."""
         header = entry.header
         start = entry.offset + header.header_bytes + header.key_bytes
         section = self._bytes[start : start + header.value_bytes]

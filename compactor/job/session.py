@@ -1,19 +1,21 @@
-"""Spark's one door: the only module that starts it.
+"""The Spark session. This is the only module that starts Spark.
 
-What is set, and why:
-* The master; 127.0.0.1 for what listens, unless executors elsewhere must find the driver (Spark's
-  SPARK_LOCAL_IP then says where); no web pages, no progress bar on the terminal.
-* `spark.local.dir`, and the JVM's temporary files, inside a folder that is the worker's alone and
-  goes with it, so that neither shuffle files nor the libraries that a JVM unpacks pile up. No Unix
-  sockets there: its path may be longer than theirs may be.
+Settings, and their reasons:
+
+* The master; 127.0.0.1 for listening ports, unless executors elsewhere must reach the driver (then
+  Spark's SPARK_LOCAL_IP has the address); no web UI, no progress bar on the terminal.
+* `spark.local.dir`, and the JVM's temporary files, inside a folder that only this worker uses and
+  that is removed with it, so that neither shuffle files nor the libraries that a JVM unpacks
+  accumulate. No Unix sockets there: its path may be too long for them.
 * Python: this interpreter (Spark would take `python3` from PATH), and our daemon (daemon.py).
 * Shuffled rows are large blobs: no compression on the same machine's disk, and a cleaner that runs
-  often enough for a worker that lives for weeks.
+  often enough for a worker that runs for weeks.
 * The JVM only moves bytes: the fast compiler alone and the serial collector start in less than half
-  the time of the defaults and cost nothing here. A class-data archive takes off half again
+  the time of the defaults and cost nothing here. A class-data archive halves the rest
   (class_archive.py).
 
-The job is made of RDDs (pipeline.py says why), so this starts a SparkContext and no SQL session.
+The job consists of RDDs (pipeline.py has the reasons), so this starts a SparkContext and no SQL
+session.
 """
 
 from __future__ import annotations
@@ -42,25 +44,25 @@ _JVM_OPTIONS = (
     "-XX:-UsePerfData",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",
-    # What Spark's log4j says at start comes before any setting of ours reaches it.
+    # Spark's log4j writes messages at start, before any of our settings applies.
     "-Dlog4j2.StatusLogger.level=OFF",
 )
 _ENVIRONMENT = {
-    # numpy would start a thread per core that no task uses, in the process that forks workers.
+    # numpy would start an unused thread per core, in the process that forks workers.
     "OPENBLAS_NUM_THREADS": "1",
-    # glibc would hand a column's memory back when it is done with, and take zeroed pages for the
-    # next one: a tenth of a task's time.
+    # glibc would return a released column's memory, and get zeroed pages for the next one: a tenth
+    # of a task's time.
     "MALLOC_MMAP_THRESHOLD_": str(128 * 1024 * 1024),
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
 }
 
-# Parts Python processes with foreign code from those without.
+# Separates Python processes with user code from those without.
 _CODE_VARIABLE = "LEDGERFOLD_OWN_STRATEGIES"
 
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """`java_options` are added to the driver's JVM."""
+    """The settings of a session. `java_options` are added to the driver's JVM."""
 
     master: str
     local_dir: Path
@@ -69,12 +71,12 @@ class SessionSettings:
 
 
 class Session:
-    """A started Spark. `progress` is shared by all runs: take differences."""
+    """A started Spark. All runs share `progress`: use differences."""
 
     def __init__(self, context: SparkContext) -> None:
         self.context = context
         self.progress: Accumulator[Parts] = context.accumulator(Parts(), PartsSum())
-        # The code of each strategy of one's own that was run, and how often any was replaced.
+        # The code of each user-defined strategy that was run, and the number of replacements.
         self._code: dict[str, str] = {}
         self._replaced = 0
 
@@ -84,12 +86,12 @@ class Session:
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run on this machine, next to us."""
+        """Whether tasks run on this machine."""
         return bool(self.context._jsc.sc().isLocal())
 
     @contextlib.contextmanager
     def job_group(self, name: str, topic: str) -> Iterator[None]:
-        """What this thread starts inside belongs to the group, and ends with it."""
+        """Assigns the jobs that this thread starts inside to a group, which can be cancelled."""
         self.context.setJobGroup(name, f"compaction of {topic}", interruptOnCancel=True)
         try:
             yield
@@ -98,10 +100,11 @@ class Session:
 
     @contextlib.contextmanager
     def code_of(self, own: Own | None) -> Iterator[None]:
-        """Tasks that are made inside run in Python processes that have loaded no older code of it.
+        """Runs the tasks created inside in Python processes that have not loaded older code of
+        `own`.
 
-        Spark's Python processes are for those who ask for the same environment. Other strategies'
-        never load foreign code; a daemon of processes that are not asked for any more stays idle.
+        Spark reuses a Python process only for the same environment. Other strategies' processes
+        never load user code; a daemon whose processes are no longer used stays idle.
         """
         if own is None:
             yield
@@ -119,9 +122,10 @@ class Session:
                 del self.context.environment[name]
 
     def jvm_end(self, timeout_seconds: float | None = None) -> str | None:
-        """How the JVM ended ("signal SIGKILL", "exit code 1"); None: it still runs after the time.
+        """Returns how the JVM ended ("signal SIGKILL", "exit code 1"); None if it still runs after
+        the timeout.
 
-        No time: waits for its end.
+        Without a timeout, waits for its end.
         """
         try:
             code = self.context._gateway.proc.wait(timeout_seconds)  # type: ignore[union-attr]
@@ -134,12 +138,12 @@ class Session:
 
 
 def start_session(settings: SessionSettings) -> Session:
-    """Starts the JVM and Spark: seconds. One per process. Raises what pyspark raises."""
+    """Starts the JVM and Spark, in seconds. One per process. Raises what pyspark raises."""
     os.environ.update(_ENVIRONMENT)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logging.getLogger("py4j").setLevel(logging.WARNING)
     with warnings.catch_warnings():
-        # pyspark imports pandas where there is one, and finds fault with its version. We use none.
+        # pyspark imports pandas if installed, and warns about its version. We do not use it.
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         context = SparkContext(conf=_configuration(settings))
     context.setLogLevel("ERROR")
@@ -171,6 +175,6 @@ def _configuration(settings: SessionSettings) -> SparkConf:
 
 
 def _quoted(option: str) -> str:
-    """For Spark, which takes a line of options apart as a shell would."""
+    """Quotes an option for Spark, which splits a line of options as a shell would."""
     escaped = option.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,9 +1,9 @@
-"""What every run in the worker is: folders of its own, a Spark job, and a clean end.
+"""The base class of runs in the worker: folders, a Spark job, and a clean end.
 
-However a run ends, its folders are complete (and then named by what it answers) or gone. They are
-the run's own: one that is there already is another's, and is not touched. Tasks that Spark was
-told to stop, or whose JVM is gone, may go on for a moment; they cannot create a folder, only
-files in it, so removing it is tried until it holds.
+However a run ends, its folders are complete (and then its result names them) or removed. They
+belong to the run: an existing folder belongs to another and is not touched. Tasks that are being
+stopped, or whose JVM has ended, may continue for a moment; they cannot create a folder, only files
+in it, so its removal is retried until it succeeds.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ledgerfold.v1.admin_pb2 import (
 )
 
 Result = TypeVar("Result")
-# Tasks without a JVM end sooner.
+# Tasks whose JVM has ended stop sooner than this.
 _REMOVAL_SECONDS = 5.0
 WORKER_ENDED = (
     "its Python worker of Spark ended (it was out of memory, could not be interrupted, or was "
     "killed)"
 )
-# Between a connection that broke because the JVM died and the system's word for it.
+# The longest time from a broken connection to the JVM until the system reports the JVM's end.
 _JVM_END_SECONDS = 2.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
@@ -50,39 +50,42 @@ _log = logging.getLogger(__name__)
 
 
 class SparkRun(ABC, Generic[Result]):
-    """`execute` on one thread; the rest may be called from others meanwhile."""
+    """A run. One thread calls `execute`; other threads may call the rest meanwhile."""
 
     def __init__(self, run_id: str, session: Session, files: Files) -> None:
         self.run_id = run_id
         self._session, self._files = session, files
         self._made: list[Path] = []
         self._is_cancelled = threading.Event()
-        # Why it was ended, when it was not a cancellation.
+        # The reason of its end, if it was not a cancellation.
         self._why = ""
 
     @property
     @abstractmethod
     def progress(self) -> CompactionProgress:
-        """How far it is."""
+        """The progress so far."""
 
     @abstractmethod
     def _work(self) -> Result:
-        """Makes its folders, by `_make`. Raises what its jobs raise."""
+        """Does the work, creating folders with `_make`. Raises what its jobs raise."""
 
     def cancel(self, why: str = "") -> None:
-        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start.
+        """Asks Spark to stop the run. Repeat until `execute` has ended: a job may be about to
+        start.
 
-        `why`: it fails with that, instead of being cancelled.
+        `why`: the run fails with that reason, instead of being cancelled.
         """
         self._why = self._why or why
         self._is_cancelled.set()
-        # A JVM that is gone runs nothing, which `execute` learns by itself.
+        # A JVM that has ended runs nothing; `execute` detects that itself.
         with contextlib.suppress(Py4JError, OSError):
             self._session.context.cancelJobGroup(self.run_id)
 
     def execute(self) -> Result:
-        """Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest (a folder is
-        there already); no files of the run are left then.
+        """Runs to the end. On an error, no files of the run remain.
+
+        Raises CompactionCancelled, CompactionFailed, StorageError, InvalidRequest (a folder exists
+        already).
         """
         self._check_cancelled()
         try:
@@ -91,25 +94,27 @@ class SparkRun(ABC, Generic[Result]):
             self._remove_made()
             raise
         except (Py4JError, OSError) as error:
-            named = self._named(error)
+            typed = self._typed(error)
             self._remove_made()
-            raise named from error
+            raise typed from error
         except BaseException:
             self._remove_made()
             raise
 
     def _make(self, folder: Path) -> None:
         if not self._files.exists(folder.parent):
-            raise InvalidRequest(f"There is no ledgers folder {folder.parent} on this machine.")
+            raise InvalidRequest(
+                f"The ledgers folder {folder.parent} does not exist on this machine."
+            )
         if self._files.exists(folder):
-            raise InvalidRequest(f"{folder} is there already; a run makes its own folder.")
+            raise InvalidRequest(f"{folder} already exists; a run creates its own folder.")
         self._files.make_dir(folder)
         self._made.append(folder)
 
-    def _named(self, error: Exception) -> LedgerfoldError:
-        """What is the matter, of our own errors."""
-        # Spark's own errors come from a JVM that is alive. All others may be about its end, which
-        # the system tells a moment later.
+    def _typed(self, error: Exception) -> LedgerfoldError:
+        """Returns the error of our own types that explains `error`."""
+        # Spark's own errors come from a running JVM. All others may be due to its end, which the
+        # system reports a moment later.
         is_sparks = isinstance(error, Py4JJavaError)
         jvm_end = self._session.jvm_end(0 if is_sparks else _JVM_END_SECONDS)
         if jvm_end is not None:
@@ -121,7 +126,7 @@ class SparkRun(ABC, Generic[Result]):
         return self._failure_of(error)
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
-        """Of an error in a task, when nothing else ended the run."""
+        """Returns the failure for an error in a task, if nothing else ended the run."""
         why, worker_died = sentence_of(error), is_end_of_worker(error)
         return CompactionFailed(self._stage, why, worker_died=worker_died)
 
@@ -139,7 +144,7 @@ class SparkRun(ABC, Generic[Result]):
             raise self._cancelled()
 
     def _settle(self, folder: Path, *, holds_files: bool) -> None:
-        """Durable as it is; gone when nothing is in it. Its parent is the caller's to sync."""
+        """Syncs the folder, or removes it if empty. The caller syncs the parent."""
         if holds_files:
             self._files.sync_dir(folder)
         else:
@@ -153,20 +158,20 @@ class SparkRun(ABC, Generic[Result]):
                     self._files.remove_dir(folder)
                     break
                 except (DiskFailure, FileNotFoundError) as error:
-                    # A task that is being stopped created or renamed a file under our hands.
+                    # A task that is being stopped has created or renamed a file meanwhile.
                     if time.monotonic() > deadline:
-                        _log.error("What run %s wrote is left behind: %s", self.run_id, error)
+                        _log.error("Files of run %s remain: %s", self.run_id, error)
                         break
 
 
 def is_end_of_worker(error: Exception) -> bool:
-    """Whether a Python worker of Spark is gone."""
+    """Returns whether a Python worker of Spark has ended."""
     text = _text_of(error) if isinstance(error, Py4JJavaError) else ""
     return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
 
 
 def sentence_of(error: Exception) -> str:
-    """What went wrong, for people: no stack trace (the log has it)."""
+    """Describes an error for people, without the stack trace (the log has it)."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0] if str(error) else type(error).__name__
     text = _text_of(error)

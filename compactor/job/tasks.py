@@ -1,7 +1,7 @@
-"""What Spark runs: the three kinds of task, each a function of a partition's rows.
+"""The three kinds of Spark tasks, each a function of a partition's rows.
 
 They are objects of importable classes, so that executors elsewhere find them by name. An error of
-ours becomes a Failure row for every task that comes after, and a task that sees one does no work;
+our own types becomes a Failure row for every later task, and a task that receives one does no work;
 anything else (a bug, a killed process) fails the Spark job.
 """
 
@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 def scanned(
     segments: Sequence[InputSegment], strategy: AnyStrategy, buckets: int, retain_null_key: bool
 ) -> Iterator[Row]:
-    """The first half of phase one, as the kind of strategy has it. Raises as scan does."""
+    """Runs the first half of phase one for either kind of strategy. Raises as scan does."""
     if isinstance(strategy, MessageStrategy):
         return scan_messages(segments, strategy.reads, buckets)
     return scan(segments, strategy, buckets, retain_null_key)
@@ -38,7 +38,7 @@ def scanned(
 def merged(
     rows: Iterable[Row], strategy: AnyStrategy, first_ordinals: Sequence[int]
 ) -> Iterator[Row]:
-    """The second half."""
+    """Runs the second half of phase one."""
     if isinstance(strategy, MessageStrategy):
         return merge_messages(rows, strategy, first_ordinals)
     return merge(rows, strategy, first_ordinals)
@@ -46,7 +46,7 @@ def merged(
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Segments -> fragments, or messages, by bucket."""
+    """A task from segments to fragments, or messages, by bucket."""
 
     strategy: AnyStrategy
     buckets: int
@@ -72,7 +72,7 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """What is in a bucket -> surviving positions by copy task."""
+    """A task from the contents of a bucket to surviving positions, by copy task."""
 
     strategy: AnyStrategy
     first_ordinals: tuple[int, ...]
@@ -90,7 +90,7 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class CopyTask:
-    """The surviving positions of a task's segments -> files."""
+    """A task from the surviving positions of its segments to files."""
 
     tasks: TaskPlan
     progress: Accumulator[Parts]

@@ -1,1 +1,1 @@
-"""Strategies: which message of a key wins. One module each, pure: numbers in, numbers out."""
+"""Compaction strategies, which choose the messages of a key that stay. One pure module each."""

@@ -1,36 +1,36 @@
-"""The strategy `event-time`: of each key the message with the highest event time wins.
+"""The strategy `event-time`: keeps the message with the highest event time of each key.
 
-Rules (Pulsar's EventTimeOrderCompactor, 4.0.7). Of each key one message stands at a time, or none.
+Rules (Pulsar's EventTimeOrderCompactor, 4.0.7). Each key has at most one current message at a time.
 A message without an event time has 0.
 
-* A message is **accepted** when none of its key stands. Else one that was published alone is
-  accepted when its time is not below the standing one's; one in a batch only when it is above. So
-  of equal times the last that was published alone wins, and within batches the first.
-* An accepted value takes the place of the one that stands: one removed event, if there was one.
-* An accepted tombstone leaves none: one removed event. Nothing is left of its time either, so
-  whatever comes next is accepted, however old it is.
-* What is not accepted is not kept and counts nothing, tombstones included.
-* The winners stay in the order in which they were published.
+* A message is **accepted** if its key has no current message. Otherwise, one that was published
+  alone is accepted if its time is not below the current one's; one in a batch only if its time is
+  above. So among equal times the last one published alone wins, and within batches the first.
+* An accepted value replaces the current message: one removed event, if there was one.
+* An accepted tombstone leaves no current message: one removed event. Its time is forgotten, too, so
+  the next message is accepted, however old it is.
+* A message that is not accepted is not kept and counts nothing, tombstones included.
+* The winners stay in publishing order.
 
-**Power** puts time and the rule of ties into one number: 2 * time + 1 for a message alone, 2 * time
-for one in a batch. With a standing message of that power, one is accepted that reaches power | 1.
-Times are taken as no lower than -2**62 and no higher than 2**62 - 1; beyond that all are equal.
+**Power** combines time and the tie rule in one number: 2 * time + 1 for a message published alone,
+2 * time for one in a batch. Against a current message of that power, a message is accepted if its
+power is at least power | 1. Times are limited to -2**62 to 2**62 - 1; beyond that all are equal.
 
-**A fragment is a message**, as power and place (ordering.py), and a stretch of a key is folded into
-one or two that do what all of it does to any message that stands before it. Why two are enough: let
-the stretch begin once with nothing standing, and once with a message of time s. Nothing that stands
-in the first is ever of a higher time than what stands in the second, until the second accepts a
-message; the first accepts that as well, and from there on they are the same. So the stretch leaves
-s alone unless its highest power, its reach, is 2 * s + 1 or more, and then leaves what it leaves
-when it begins with nothing. In a stretch without an accepted tombstone that is a value whose power
-is the reach. Otherwise a tombstone with the reach for its power goes before the value, if there is
-one. The value's event time is its own, and the next stretch is measured by it.
+**A fragment is a message**, as power and place (ordering.py). A run of a key's messages is folded
+into one or two fragments that have the same effect as the whole run on any current message before
+it. Why two are enough: start the run once without a current message, and once with one of time s.
+The first case's current message never has a higher time than the second's, until the second accepts
+a message; the first accepts it as well, and from there on they are the same. So the run leaves s
+alone unless its highest power, its reach, is 2 * s + 1 or more, and then leaves what it leaves when
+it starts without a current message. In a run without an accepted tombstone, that is a value whose
+power is the reach. Otherwise a tombstone with the reach as its power precedes the value, if there
+is one. The value keeps its event time, against which the next run is compared.
 
-Removed events are exact for all that `begin` sees at once: a chunk (scan.py), and so a whole log
-that is small. What they are across chunks depends on which messages of the later one are accepted,
-which no fragment of fixed size can tell. A stretch is counted as if nothing stood before it, and
-one more for what it replaces when it begins with a value and is accepted at all. That is exact
-where event times do not fall from one chunk to the next, and where it does not matter who wins.
+Removed events are exact for everything that `begin` sees at once: a chunk (scan.py), and so a whole
+small log. Across chunks the count depends on which messages of the later chunk are accepted, which
+no fragment of fixed size can represent. A run is counted as if no current message preceded it, plus
+one for the message it replaces, if it begins with a value and is accepted at all. That is exact if
+event times do not fall from one chunk to the next, and if it does not matter which message wins.
 
     >>> import numpy as np
     >>> codes = np.array([0, 0, 1, 0])  # keys a a b a: a@5, a@7, b@1, a@6
@@ -64,18 +64,18 @@ from ledgerfold.compactor.strategies.strategy import (
 )
 from ledgerfold.strategies.catalogue import LISTED
 
-# The bits of a place: of the fragment itself, and of the first message of its stretch.
+# The flag bits of a place: of the fragment itself, and of the first message of its run.
 _IS_VALUE, _FIRST_IS_VALUE = 1, 2
 _VALUES = _IS_VALUE | _FIRST_IS_VALUE
 _TIME_MAX = (1 << 62) - 1
-# No power is below it.
+# A lower bound of all powers.
 _NOTHING = -(1 << 63)
-# Messages that are looked at one by one are unpacked this many at a time, which bounds the memory.
+# The number of rows that are unpacked at a time where messages are processed one by one.
 _SLICE_ROWS = 1 << 16
 
 
 def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
-    """Each message is a fragment; each tombstone that is accepted is an event."""
+    """Folds messages: each is a fragment, and each accepted tombstone is an event."""
 
     def places_of(rows: Integers) -> Integers:
         return _places(facts.positions[rows], facts.is_value[rows])
@@ -87,7 +87,7 @@ def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
-    """The same over fragments, in any order. Their tombstones have been counted."""
+    """Folds fragments, in any order. Their tombstones are counted already."""
     powers, places = columns
     has_values_alone = bool(((places & _VALUES) == _VALUES).all())
     is_value = (places & _IS_VALUE) != 0
@@ -97,14 +97,14 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
 
 
 def survivors(columns: FragmentColumns) -> Integers:
-    """The positions of the values: of each key the one that stands."""
+    """Returns the positions of the values: each key's current message."""
     _, places = columns
     positions: Integers = places[(places & _IS_VALUE) != 0] >> FLAG_BITS
     return positions
 
 
 def as_fragments(facts: Facts) -> FragmentColumns:
-    """Power and place of each message."""
+    """Returns the power and place of each message."""
     return _powers(facts), _places(facts.positions, facts.is_value)
 
 
@@ -122,9 +122,9 @@ def _places(positions: Integers, is_value: Booleans) -> Integers:
 
 
 class _Columns(NamedTuple):
-    """Of what is folded, row by row; `places_of` row numbers.
+    """The columns to fold, by row; `places_of` takes row numbers.
 
-    `has_values_alone`: no tombstone, and no stretch that begins with one.
+    `has_values_alone`: no row is a tombstone, or a run that begins with one.
     """
 
     powers: Integers
@@ -134,7 +134,9 @@ class _Columns(NamedTuple):
 
 
 def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, int]:
-    """What stands for each key, what was replaced, and how many tombstones were accepted."""
+    """Returns each key's fragments with the replaced messages, and the number of accepted
+    tombstones.
+    """
     rows, codes = ordered.rows, ordered.codes
     accepted = np.flatnonzero(_accepted(ordered, columns))
     taken_codes = codes[accepted]
@@ -142,7 +144,7 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
     if columns.has_values_alone:
         winners = rows[accepted[last]]
         values = columns.powers[winners], columns.places_of(winners)
-        # There are keys without a message where event-time-window takes some for itself.
+        # Keys may have no message here: event-time-window keeps young messages aside.
         found = None if len(winners) == key_count else taken_codes[last]
         return Folded(values, len(accepted) - len(winners), found), 0
     taken = columns.places_of(rows[accepted])
@@ -150,7 +152,7 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
     is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)
     replaced = int(np.count_nonzero(is_replacing & ~first_of_each(taken_codes)[1:]))
     first_is_value = columns.places_of(rows[ordered.starts]) & _FIRST_IS_VALUE
-    # Of each key at least the first message was accepted, so that these are in step with the keys.
+    # At least the first message of each key was accepted, so these are aligned with the keys.
     has_winner = is_value[last]
     winners = accepted[last[has_winner]]
     places = columns.places_of(rows[winners])
@@ -163,9 +165,9 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
     keys = np.searchsorted(codes[ordered.starts], taken_codes[last])
     powers = columns.powers
     reaches = np.maximum.reduceat(powers[rows], ordered.starts)[keys] if len(keys) else powers[:0]
-    gone = (reaches, _flagged(taken[last], first_is_value[keys]))
+    deletions = (reaches, _flagged(taken[last], first_is_value[keys]))
     folded = Folded(
-        (np.concatenate((gone[0], values[0])), np.concatenate((gone[1], values[1]))),
+        (np.concatenate((deletions[0], values[0])), np.concatenate((deletions[1], values[1]))),
         replaced,
         np.concatenate((taken_codes[last], codes[winners])),
     )
@@ -173,25 +175,25 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
 
 
 def _flagged(places: Integers, flags: Integers) -> Integers:
-    """The same positions with these bits."""
+    """Returns the same positions with these flag bits."""
     return (places >> FLAG_BITS << FLAG_BITS) | flags
 
 
 def _accepted(ordered: Ordered, columns: _Columns) -> Booleans:
-    """Which are, in the order of keys and positions."""
+    """Returns which messages are accepted, in order of key and position."""
     firsts, codes, powers = ordered.is_first, ordered.codes, columns.powers
     if not len(codes):
         return firsts
     lowest, keys = int(powers.min()), int(codes[-1]) + 1
     span = int(powers.max()) - lowest + 1
     if span == 1 and columns.has_values_alone:
-        # Of equals each is accepted that was published alone.
+        # Among equals, each message that was published alone is accepted.
         return np.ones(len(codes), np.bool_) if lowest & 1 else firsts
     accepted, powers = firsts.copy(), powers[ordered.rows]
     is_slow = np.zeros(keys, np.bool_)
     if span * keys < 1 << 63:
-        # Without tombstones a key's highest message so far stands. Powers are lifted so that each
-        # key's are above those of the key before: then one running maximum serves them all.
+        # Without tombstones, the highest message so far is current. Each key's powers are shifted
+        # above those of the previous key: then one running maximum serves all keys.
         lifts = codes * span
         lifts -= lowest
         highest = powers + lifts
@@ -213,7 +215,7 @@ def _accepted(ordered: Ordered, columns: _Columns) -> Booleans:
 
 
 def _accepted_one_by_one(firsts: Booleans, powers: Integers, is_value: Booleans) -> Booleans:
-    """After a tombstone the running maximum begins anew, wherever that one is accepted."""
+    """Computes accepted messages with tombstones: accepted ones reset the running maximum."""
     accepted = np.empty(len(firsts), np.bool_)
     least = _NOTHING
     for start in range(0, len(firsts), _SLICE_ROWS):

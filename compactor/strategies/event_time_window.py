@@ -1,20 +1,22 @@
-"""The strategy `event-time-window`: as `event-time`, and nothing younger than a lag is touched.
+"""The strategy `event-time-window`: `event-time`, except for messages younger than a lag.
 
 Rules (of no product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
-* A message is **young** while its event time is later than the time of the run less `lag_ms`. One
-  without an event time is as old as its publish time says.
-* Young messages are kept as they are, tombstones too. They remove nothing and count nothing.
-* The others are judged among themselves by the rules of event_time.py, in which a message without
-  an event time has 0, as everywhere else.
-* The time of the run is in its plan, one for all tasks.
 
-A message that is young in one run is old in a later one, and judged then, among what is left by
-that time. Without tombstones, or where the old ones were published before the young ones, that
-leaves what one run over all would. Otherwise it may not: an old value that lost against another
-cannot come back when a tombstone between the two has grown old (docs/STRATEGIES.md, an example).
+* A message is **young** while its event time is later than the run's time minus `lag_ms`. If it has
+  no event time, its publish time counts.
+* Young messages are kept unchanged, tombstones too. They remove nothing and count nothing.
+* The others are judged among themselves by the rules of event_time.py, where a message without an
+  event time has 0, as everywhere else.
+* The run's time is in its plan, and the same for all tasks.
 
-Fragments are those of event_time.py. A young message is a fragment of its own, which nothing is
-joined with: its place is stored as ~place, below zero.
+A message that is young in one run is old in a later one, and judged then, among the messages left
+by that time. Without tombstones, or if the old messages were published before the young ones, the
+result is that of one run over everything. Otherwise it may differ: an old value that lost against
+another cannot return when a tombstone between the two has become old (docs/STRATEGIES.md has an
+example).
+
+Fragments are those of event_time.py. A young message is its own fragment, which is joined with no
+other: its place is stored as ~place, below zero.
 
     >>> import numpy as np
     >>> codes, times = np.zeros(3, int), np.array([5, 9, 20])
@@ -39,7 +41,7 @@ from ledgerfold.strategies.catalogue import LISTED
 
 
 def begin(codes: Codes, facts: Facts, key_count: int, old_until_ms: int) -> Folded:
-    """Old messages are folded as by event time; young ones stay."""
+    """Folds old messages as `event-time` does; keeps young ones."""
     assert facts.event_times is not None
     assert facts.publish_times is not None
     times = np.where(facts.event_times == 0, facts.publish_times, facts.event_times)
@@ -50,7 +52,7 @@ def begin(codes: Codes, facts: Facts, key_count: int, old_until_ms: int) -> Fold
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
-    """The same over fragments."""
+    """Folds fragments."""
     powers, places = columns
     is_old = places >= 0
     folded = event_time.join(codes[is_old], (powers[is_old], places[is_old]), key_count)
@@ -59,7 +61,7 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
 
 
 def simpler(facts: Facts, old_until_ms: int) -> Strategy | None:
-    """Where nothing is young this is `event-time`, which several of these come down to."""
+    """Returns `event-time` if no message is young: several windows may then share its result."""
     assert facts.event_times is not None
     assert facts.publish_times is not None
     latest = (facts.event_times, facts.publish_times)
@@ -77,7 +79,7 @@ def _and_young(folded: Folded, codes: Codes, young: FragmentColumns, key_count: 
 
 
 def survivors(columns: FragmentColumns) -> Integers:
-    """The positions of values that stand, and of all that is young."""
+    """Returns the positions of the current values, and of all young messages."""
     powers, places = columns
     is_old = places >= 0
     standing = event_time.survivors((powers[is_old], places[is_old]))
@@ -88,7 +90,9 @@ _NAME = "event-time-window"
 
 
 def event_time_window(lag_ms: int, time_ms: int) -> Strategy:
-    """`time_ms`: of the run. The fragments of a chunk are at most its messages."""
+    """Creates the strategy. `time_ms`: the run's time. A chunk has at most as many fragments as
+    messages.
+    """
     old_until_ms = time_ms - lag_ms
     return Strategy(
         _NAME,

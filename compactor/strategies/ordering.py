@@ -1,8 +1,8 @@
-"""Fragments that are messages: how a strategy brings them into the order of keys and positions.
+"""The ordering of fragments that are messages, by key and position.
 
-Several strategies keep of a stretch a few messages that stand for all of it. A **place** is where
-one of them lies and what it is, in one integer: its position above, FLAG_BITS bits of the
-strategy's own below. So places order as positions do.
+Several strategies represent a run of messages by a few of them. A **place** is a message's position
+and its flags in one integer: the position in the high bits, FLAG_BITS bits of the strategy below.
+So places order as positions do.
 
     >>> import numpy as np
     >>> ordered = by_key(np.array([1, 0, 1]), np.array([7, 5, 3]))
@@ -19,20 +19,20 @@ import numpy as np
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Codes, Ordered
 
-# As many as a position leaves free (compactor/positions.py).
+# The number of bits that a position leaves free (compactor/positions.py).
 FLAG_BITS = 2
 
 
 def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
-    """Sorts rows by key, then place. `places` None: they ascend already.
+    """Sorts rows by key, then place. `places` None: rows are in order of place already.
 
-    Key and row number are packed into one integer: numpy sorts those ten times as fast as it finds
-    an order of two columns. Rows and keys are below 2**31, by the bounds of a chunk and a bucket.
+    Key and row number are packed into one integer: numpy sorts integers ten times as fast as it
+    orders by two columns. Rows and keys are below 2**31, by the bounds of a chunk and a bucket.
     """
     ordered = _in_order(codes)
     if places is None:
         return ordered
-    # Most callers have them in the order of the log, but none has to.
+    # Most callers pass rows in log order, but none has to.
     placed = places[ordered.rows]
     if (ordered.is_first[1:] | (placed[1:] > placed[:-1])).all():
         return ordered
@@ -54,14 +54,14 @@ def _in_order(codes: Codes) -> Ordered:
 
 
 def first_of_each(codes: Codes) -> Booleans:
-    """Which rows begin a key; codes are sorted."""
+    """Returns which rows begin a key; codes are sorted."""
     firsts = np.ones(len(codes), np.bool_)
     np.not_equal(codes[1:], codes[:-1], out=firsts[1:])
     return firsts
 
 
 def last_of_each(codes: Codes) -> Booleans:
-    """Which rows end a key; codes are sorted."""
+    """Returns which rows end a key; codes are sorted."""
     lasts = np.ones(len(codes), np.bool_)
     np.not_equal(codes[1:], codes[:-1], out=lasts[:-1])
     return lasts

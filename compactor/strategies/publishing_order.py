@@ -1,23 +1,24 @@
-"""The strategy `publishing-order`: of each key the message with the highest id wins.
+"""The strategy `publishing-order`: keeps the message with the highest id of each key.
 
-Rules (Pulsar's PublishingOrderCompactor, docs/NOT_EMULATED.md names what is left out):
+Rules (Pulsar's PublishingOrderCompactor; docs/NOT_EMULATED.md lists omissions):
+
 * A value of size zero is a tombstone. It removes its key and is never stored itself.
-* The empty key is a key. A message without a key survives only when `retain_null_key` asks for it;
-  then always, and it counts nothing.
+* The empty key is a key. A message without a key survives only if `retain_null_key` is set; then
+  always, and it counts nothing.
 * Removed events, as Pulsar counts them: one for each tombstone, one for each dropped message
-  without a key, one for each value that comes directly after a value of the same key. So
-  a=1, a=2, a=tombstone is 2 events, and k=1, k=tombstone, k=2 is 1.
+  without a key, one for each value that directly follows a value of the same key. So a=1, a=2,
+  a=tombstone is 2 events, and k=1, k=tombstone, k=2 is 1.
 
-What happened to a key within a stretch of the log is a **fragment**, packed into one integer:
+The history of a key within a run of the log is a **fragment**, packed into one integer:
 
-    bits 63..42  ordinal of the segment   } where the last message
-    bits 41..2   row in that segment      } of the stretch is
+    bits 63..42  ordinal of the segment   } position of the last
+    bits 41..2   row in that segment      } message of the run
     bit 1        the first message is a value
     bit 0        the last message is a value
 
-A single message is a fragment, and fragments of adjoining stretches join into one: the last
-position, the first's first bit, the last's last bit. Joining is associative, so that any way of
-cutting the log into chunks gives the same survivors and the same count.
+A single message is a fragment, and fragments of adjoining runs join into one: the last position,
+the first's bit 1, the last's bit 0. Joining is associative, so any way of splitting the log into
+chunks yields the same survivors and the same count.
 
     >>> import numpy as np
     >>> codes = np.array([0, 0, 1, 0])  # keys a a b a
@@ -48,17 +49,17 @@ _VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
 
 
 def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
-    """Each message is a fragment; each tombstone is an event."""
+    """Folds messages: each is a fragment, and each tombstone is an event."""
     if facts.ordered is not None:
-        return _begun(facts, facts.ordered)
+        return _begin_sorted(facts, facts.ordered)
     fragments = (facts.positions << 2) | (facts.is_value * np.int64(_VALUES))
     joined = join(codes, (fragments,), key_count)
     tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
     return joined._replace(removed_events=joined.removed_events + tombstones)
 
 
-def _begun(facts: Facts, ordered: Ordered) -> Folded:
-    """The same where keys are sorted: the ends of each tell it."""
+def _begin_sorted(facts: Facts, ordered: Ordered) -> Folded:
+    """Folds messages sorted by key, from the first and last message of each."""
     is_value, last = facts.is_value, ordered.rows[ordered.ends]
     fragments = facts.positions[last] << 2
     if is_value.all():
@@ -73,10 +74,10 @@ def _begun(facts: Facts, ordered: Ordered) -> Folded:
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
-    """The fragments of each key become one.
+    """Joins the fragments of each key into one.
 
-    The order of the fragments does not matter: their positions tell it. The stretches of one key
-    must not overlap.
+    Fragments may come in any order: their positions define it. The runs of one key must not
+    overlap.
     """
     (fragments,) = columns
     last = np.full(key_count, -1, np.int64)
@@ -90,16 +91,16 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
 
 
 def survivors(columns: FragmentColumns) -> Integers:
-    """The positions of those keys whose last message is a value."""
+    """Returns the positions of the keys whose last message is a value."""
     (fragments,) = columns
     positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
     return positions
 
 
 def _replaced(codes: Codes, fragments: Integers, key_count: int) -> int:
-    """Values that come directly after a value of their key.
+    """Returns the number of values that directly follow a value of their key.
 
-    Only the keys that have a tombstone somewhere need to be sorted.
+    Only keys that have a tombstone need to be sorted.
     """
     mixed = np.zeros(key_count, np.bool_)
     mixed[codes[(fragments & _VALUES) != _VALUES]] = True

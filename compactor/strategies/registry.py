@@ -1,40 +1,40 @@
-"""The strategies there are: which message of a key wins is chosen here, by name, and nowhere else.
+"""The registry of strategies, by name.
 
-A new one is a module beside publishing_order.py, its maker in MAKERS, its name, version and
+To add a strategy, add a module like publishing_order.py, its maker in MAKERS, its name, version and
 settings in ledgerfold/strategies/catalogue.py, its documentation and its tests. Scan and merge call
-what the plan's strategy holds:
+the functions of the plan's strategy:
 
-    begin      messages of one stretch of the log        -> fragments, and a count
-    join       fragments of each key, from any stretches -> fragments, and a count
-    survivors  the fragments of all keys, of the whole   -> the positions that stay
+    begin      messages of one run of the log        -> fragments, and a count
+    join       fragments of each key, from any runs  -> fragments, and a count
+    survivors  the fragments of all keys             -> the positions that stay
 
-**It gets** what key sections tell of the messages that have a key (Facts): the position, whether it
-is a value or a tombstone, and, when it says that it reads them, event times. Another fact of the
-key section or the entry's header (a sequence id) is one more column of Facts, filled in by
-key_columns.py. Values are no facts: phase one never touches their sections. Messages without a
-key are none of its business: the topic's policy keeps or drops them.
+**Input**: the facts that key sections contain about the messages with a key (Facts): the position,
+value or tombstone, and, if the strategy declares that it reads them, event times. Another fact of
+the key section or the entry's header (a sequence id) is one more column of Facts, filled in by
+key_columns.py. Values are not facts: phase one never reads their sections. Strategies do not see
+messages without a key: the topic's policy keeps or drops them.
 
-**It gives** positions in any order, and the number of removed events, as its original counts them.
-Its version rises when its rules change, that is, what is kept or counted.
+**Output**: positions in any order, and the number of removed events, as its original counts them.
+Its version rises when its rules change, that is, which messages are kept or counted.
 
-A strategy that must look at the messages themselves is a MessageStrategy (strategic.py).
+A strategy that must read the messages themselves is a MessageStrategy (strategic.py).
 
-Laws (tests/unit/compactor/test_strategies.py asks every strategy about the first):
-* What `begin` gives for stretches of the log that do not overlap, cut anywhere, neighbours joined
-  in any order and number of steps, is what it gives for the whole: the same survivors, and the
-  same count, or the strategy's documentation says where not. A winner that is the greatest by some
-  order keeps the law by itself.
-* A run's input is what the run before left, and what is new. So a strategy comes to the same from
-  the survivors of the beginning and the rest as from the whole. Mind tombstones, which are gone
-  after one run: where something of one is remembered, as by event-time-window, which may apply it
-  in a later run, the strategy's documentation says what comes of it.
+Laws (tests/unit/compactor/test_strategies.py tests the first for every strategy):
 
-* What survives the whole survives each stretch that it lies in. A forecast tells how large the
-  survivors of a chunk are, and nothing of its other messages (what_if/scan.py).
+* The results of `begin` for runs of the log that do not overlap, split anywhere, joined with their
+  neighbours in any order and number of steps, equal the result for the whole: the same survivors,
+  and the same count, unless the strategy's documentation says otherwise. A winner that is the
+  greatest by some order satisfies the law.
+* A run's input is the output of the previous run, and new messages. So a strategy yields the same
+  from the survivors of the beginning and the rest as from the whole. Consider tombstones, which are
+  removed by one run: if a later run may apply one, as with event-time-window, the strategy's
+  documentation describes the effect.
+* Survivors of the whole also survive each run of the log that contains them. A forecast reads the
+  size of a chunk's survivors only, and nothing of its other messages (what_if/scan.py).
 
-The survivors may be any messages of the stretch, several of a key, and tombstones. A strategy that
-sorts takes the order of `Facts.ordered` where there is one. One that comes down to another, given
-what a stretch is made of, says so (`simpler`): then the two are asked as one.
+The survivors may be any messages of the input, several of a key, and tombstones. A strategy that
+sorts uses `Facts.ordered` if it is set. A strategy that is equivalent to another for certain facts
+returns that one (`simpler`): then the two are evaluated once.
 """
 
 from __future__ import annotations
@@ -59,26 +59,28 @@ AnyStrategy = Strategy | MessageStrategy
 
 
 class Asked(NamedTuple):
-    """What a strategy is made of: its settings, all of them, and what time it is (ms)."""
+    """The parameters of a strategy: all its settings, and the run's time (ms)."""
 
     settings: dict[str, str]
     time_ms: int
 
 
 class Maker(NamedTuple):
-    """How a strategy comes to be, and the version of its rules."""
+    """A factory of a strategy, and the version of the strategy's rules."""
 
     version: int
     make: Callable[[Asked], AnyStrategy]
 
 
 def fixed(strategy: Strategy) -> Maker:
-    """The maker of one that has no settings."""
+    """Returns the maker of a strategy without settings."""
     return Maker(int(strategy.version), lambda _: strategy)
 
 
 def strategic(name: str, made_of: type[TopicCompactionStrategy]) -> tuple[str, Maker]:
-    """One that decides message by message; its settings are the class's keyword arguments."""
+    """Returns the name and maker of a message strategy; its settings are the class's keyword
+    arguments.
+    """
     version = LISTED[name].version
     return name, Maker(
         version, lambda asked: MessageStrategy(name, version, made_of, asked.settings)
@@ -105,7 +107,7 @@ MAKERS: dict[str, Maker] = {
 
 
 def strategy_of(plan: CompactionPlan) -> AnyStrategy:
-    """Raises UnknownStrategy, InvalidRequest (its settings)."""
+    """Creates the plan's strategy. Raises UnknownStrategy, InvalidRequest (its settings)."""
     asked = CompactionStrategy(name=plan.strategy, settings=plan.strategy_settings)
     maker = MAKERS.get(plan.strategy)
     if maker is None or plan.strategy_version not in (0, maker.version):

@@ -1,8 +1,8 @@
-"""A strategy that decides message by message: a Python class that is asked about each (PIP-215).
+"""Message strategies, in which a Python class decides on each message (PIP-215).
 
-Beside the strategies over columns (strategy.py), for rules that need what a message says. The class
-is any that ledgerfold/strategies/strategic.py describes. Each merge task makes one of its own, and
-asks it about the messages of each key in order (merge_messages.py).
+An alternative to strategies over columns (strategy.py), for rules that need the content of
+messages. The class implements the protocol in ledgerfold/strategies/strategic.py. Each merge task
+creates an instance and asks it about the messages of each key in order (merge_messages.py).
 
     >>> from ledgerfold.strategies.ready_made import HeaderVersion
     >>> strategy = MessageStrategy("header-version", 1, HeaderVersion, {"property": "v"})
@@ -20,42 +20,42 @@ from typing import Any
 from ledgerfold.compactor.strategies.watch import Unwatched
 from ledgerfold.storage.errors import InvalidRequest, StrategyFailed
 from ledgerfold.storage.message_ids import id_text
-from ledgerfold.strategies.loading import RAISED, said
+from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
 
 
 @dataclass(frozen=True)
 class MessageStrategy:
-    """A value: it travels to the tasks pickled, the class by the name of its module.
+    """A message strategy. It is sent to the tasks pickled, the class by the name of its module.
 
-    `settings`: the keyword arguments that the class is made with. Raises InvalidRequest: the class
-    says that it reads what there is not.
+    `settings`: the keyword arguments for the class. Raises InvalidRequest if the class reads
+    unknown parts of messages.
     """
 
     name: str
     version: int | str
     made_of: Callable[..., Any]
     settings: Mapping[str, str] = field(default_factory=dict)
-    # Entered around each task that asks it.
+    # Entered around each task that uses it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
-    # Told of each message that it is asked about.
+    # Records each message that it is asked about.
     watch: Callable[[], Unwatched] = Unwatched
 
     def __post_init__(self) -> None:
         if isinstance(getattr(self.made_of, "reads", ()), str):
             raise InvalidRequest(
-                f"Strategy {self.name!r} says what it reads in a text; it must be a tuple of names."
+                f"The `reads` of strategy {self.name!r} is a string; it must be a tuple of names."
             )
         unknown = self.reads.difference(READS)
         if unknown:
             raise InvalidRequest(
-                f"Strategy {self.name!r} says that it reads {', '.join(sorted(unknown))}; a "
+                f"The `reads` of strategy {self.name!r} lists {', '.join(sorted(unknown))}; a "
                 f"message has {', '.join(READS)}."
             )
 
     @property
     def reads(self) -> frozenset[str]:
-        """What the class looks at, beside key and id."""
+        """The parts that the class reads, in addition to key and id."""
         return frozenset(getattr(self.made_of, "reads", READS))
 
     @property
@@ -63,17 +63,17 @@ class MessageStrategy:
         return not self.reads.isdisjoint(("value", "properties"))
 
     def made(self) -> Any:
-        """One for a task. Raises StrategyFailed when it cannot be made."""
+        """Creates an instance for a task. Raises StrategyFailed if that fails."""
         try:
             return self.made_of(**self.settings)
         except StrategyFailed:
-            # Of one's own (own.py).
+            # A user-defined strategy (own.py).
             raise
-        except RAISED as error:  # a person's code: it may raise anything
-            raise StrategyFailed(self.name, "when it was made", said(error)) from error
+        except RAISED as error:  # user code may raise anything
+            raise StrategyFailed(self.name, "when it was created", describe_error(error)) from error
 
     def failed(self, message_id: tuple[int, int, int], why: BaseException | str) -> StrategyFailed:
-        """What it means that the class raised `why`, or did what `why` says, at that message."""
+        """Returns the error for an exception or a wrong answer at that message."""
         ledger_id, entry_id, batch_index = message_id
         at = f"at message {id_text(ledger_id, entry_id, batch_index=batch_index)}"
-        return StrategyFailed(self.name, at, why if isinstance(why, str) else said(why))
+        return StrategyFailed(self.name, at, why if isinstance(why, str) else describe_error(why))

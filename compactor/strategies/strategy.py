@@ -1,6 +1,6 @@
-"""The shape of a strategy over columns: three pure functions, under a name.
+"""The type of strategies over columns: three pure functions and a name.
 
-What they get and give, and the laws that they keep: registry.py.
+registry.py describes their input and output, and their laws.
 """
 
 from __future__ import annotations
@@ -18,41 +18,43 @@ from ledgerfold.compactor.positions import Booleans, Integers
 
 # The key of each row, as a number.
 Codes = NDArray[np.integer]
-# A row is a fragment. How many columns there are, and what is in them, is the strategy's own.
+# Each row is a fragment. The strategy defines the number of columns and their contents.
 FragmentColumns = tuple[Integers, ...]
 
 
 @dataclass(frozen=True)
 class Ordered:
-    """Row numbers, key by key, those of a key by position; and the key of each."""
+    """Row numbers sorted by key, then position; and the key of each."""
 
     rows: Integers
     codes: Integers
 
     @cached_property
     def is_first(self) -> Booleans:
-        """Which begin a key."""
+        """Which rows begin a key."""
         firsts = np.ones(len(self.codes), np.bool_)
         np.not_equal(self.codes[1:], self.codes[:-1], out=firsts[1:])
         return firsts
 
     @cached_property
     def starts(self) -> Integers:
-        """Where each key begins."""
+        """The index of the first row of each key."""
         return np.flatnonzero(self.is_first)
 
     @cached_property
     def ends(self) -> Integers:
-        """Where the last one of each key is."""
+        """The index of the last row of each key."""
         return np.append(self.starts[1:], len(self.codes))[: len(self.starts)] - 1
 
 
 class Facts(NamedTuple):
-    """What is known of messages that have a key: columns, those of a key in order of position.
+    """The facts about messages that have a key, as columns; each key's messages are in order of
+    position.
 
     `is_value`: false for a tombstone. For a strategy that reads event times: `event_times`, ms, 0
-    for a message that has none; `is_alone`, published alone and not in a batch; `publish_times` of
-    their entries, ms. `ordered`: by key, where whoever asks several strategies has sorted them.
+    for a message without one; `is_alone`, published alone and not in a batch; `publish_times` of
+    their entries, ms. `ordered`: the order by key, if a caller that evaluates several strategies
+    has sorted them.
     """
 
     positions: Integers
@@ -63,7 +65,7 @@ class Facts(NamedTuple):
     ordered: Ordered | None = None
 
     def where(self, rows: Booleans | Integers) -> Facts:
-        """Those that a mask or row numbers name; nobody has sorted them."""
+        """Returns the facts that a mask or row numbers select, without `ordered`."""
         return Facts(
             self.positions[rows],
             self.is_value[rows],
@@ -74,10 +76,10 @@ class Facts(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Fragments, and how many events were removed, as the strategy's original counts them.
+    """Fragments, and the number of removed events, as the strategy's original counts them.
 
-    One fragment for each key, in the order of their codes; or any number of them, and then `codes`
-    names the key of each.
+    One fragment for each key, in order of codes; or any number of fragments, and then `codes` has
+    the key of each.
     """
 
     fragments: FragmentColumns
@@ -86,15 +88,16 @@ class Folded(NamedTuple):
 
 
 def no_simpler(_: Facts) -> None:
-    """Of a strategy that there is no simpler one for."""
+    """Returns None: the strategy has no simpler equivalent."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A value: it travels to the tasks pickled, its functions by the names of their modules.
+    """A strategy over columns. It is sent to the tasks pickled, its functions by their modules'
+    names.
 
     Codes are 0..key_count-1, each at least once; there may be none. A function that needs settings
-    is a functools.partial of one at the top of its module.
+    is a functools.partial of one at the top level of its module.
     """
 
     name: str
@@ -103,8 +106,8 @@ class Strategy:
     join: Callable[[Codes, FragmentColumns, int], Folded]
     survivors: Callable[[FragmentColumns], Integers]
     reads_event_times: bool = False
-    # Entered around each task that asks it.
+    # Entered around each task that uses it.
     held: Callable[[], AbstractContextManager[None]] = nullcontext
-    # Another one that does the same to such messages, in the same fragments: several may come down
-    # to it, which are then asked together.
+    # Returns an equivalent strategy for such facts, with the same fragments: strategies that share
+    # an equivalent are evaluated once.
     simpler: Callable[[Facts], Strategy | None] = no_simpler

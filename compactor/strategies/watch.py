@@ -1,13 +1,13 @@
-"""Holds a strategy of one's own to its bounds, in the process that asks it: time and memory.
+"""Time and memory limits for a user-defined strategy, in the process that runs it.
 
-**Time**: a question that is not answered within the timeout. A timer looks at it a few times within
-that, so that asking costs an assignment and no call of the system. Python code is interrupted;
-what does not heed that (a loop in C, one that catches everything) ends with its process, by a
-thread that needs no interpreter, and the traceback goes to standard error.
+**Time**: each question must be answered within the timeout. A timer checks this a few times per
+timeout, so that asking costs an assignment and no system call. Python code is interrupted; code
+that ignores the interruption (a loop in C, a handler that catches everything) is ended with its
+process, by a thread that does not need the GIL, and the traceback goes to standard error.
 
-**Memory**: what the process may take in addition to what it has, by the kernel's count of private
-memory (RLIMIT_DATA; Linux only). Code that cannot take a MemoryError ends with its process. What is
-only reserved counts there, too: a process that is held must be started with ENVIRONMENT.
+**Memory**: the limit applies to memory in addition to that in use at the start, by the kernel's
+count of private memory (RLIMIT_DATA; Linux only). Code that does not handle a MemoryError ends with
+its process. Reserved memory counts, too: such a process must be started with ENVIRONMENT.
 
     >>> watch = Watch(Limits(timeout_seconds=0.05))
     >>> with watch.held(), watch.asking("the first question"):
@@ -30,19 +30,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-# Arrow's own allocator reserves 1 GiB at its first allocation, however small that is.
+# Arrow's own allocator reserves 1 GiB at its first allocation, even for a small one.
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
-# How often a timeout is looked at.
+# The number of checks per timeout.
 _LOOKS = 4
-# For code that was interrupted to come out, before its process ends.
+# The time for interrupted code to return, before its process is ended.
 _GRACE_SECONDS = 5.0
 _STATUS = Path("/proc/self/status")
 _STDERR = 2
 
 
 class Limits(NamedTuple):
-    """Of a strategy of one's own. `memory_bytes`: what a task takes with it, all in all."""
+    """The limits of a user-defined strategy. `memory_bytes`: for a task, in addition to its own
+    use.
+    """
 
     timeout_seconds: float = 60.0
     memory_bytes: int = 1024 * 1024 * 1024
@@ -52,43 +54,43 @@ DEFAULT_LIMITS = Limits()
 
 
 class Exceeded(BaseException):
-    """A bound was. No Exception: the strategy's own code might well catch one."""
+    """The error for an exceeded limit. Not an Exception, which the strategy's code might catch."""
 
 
 class Unwatched:
-    """Where questions are written down and nobody looks."""
+    """A record of questions without limits."""
 
-    # What is being asked; None between questions.
+    # The current question; None between questions.
     question: object = None
-    # The last one: what an error is about.
+    # The last question, which an error message names.
     last: object = None
 
     def done(self) -> None:
-        """With questions that were written down one after the other."""
+        """Ends a series of questions that were assigned to `question`."""
         if self.question is not None:
             self.last, self.question = self.question, None
 
 
 class Watch(Unwatched):
-    """`held` around everything, `asking` around each question; one in a process at a time.
+    """A watch: `held` around a task, `asking` around each question. One per process at a time.
 
-    Where questions are many, each an object of its own, writing it to `question` costs the least.
-    Only the main thread can be interrupted: on another one the bounds are not kept.
+    For many questions, each its own object, assigning to `question` is cheapest. Only the main
+    thread can be interrupted: on other threads the limits do not apply.
     """
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        # The question at the last look.
+        # The question at the last check.
         self._seen: object = None
         self._looks = self._holders = 0
-        # As they were before.
+        # The previous settings of the process.
         self._handler: Any = signal.SIG_DFL
         self._timer = (0.0, 0.0)
         self._rlimit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Raises Exceeded. Tasks of one process may be held within each other."""
+        """Applies the limits inside the block, which may be nested. Raises Exceeded."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -106,7 +108,7 @@ class Watch(Unwatched):
 
     @contextmanager
     def asking(self, question: object) -> Iterator[None]:
-        """Raises Exceeded."""
+        """Records a question around its answer. Raises Exceeded."""
         self._seen = None
         self.question = self.last = question
         try:
@@ -118,7 +120,7 @@ class Watch(Unwatched):
 
     def _too_much(self) -> Exceeded:
         most = self.limits.memory_bytes / (1024 * 1024)
-        return Exceeded(f"a task takes more than {most:g} MiB of memory with it")
+        return Exceeded(f"a task with it takes more than {most:g} MiB of memory")
 
     def _begin(self) -> None:
         self._handler = signal.signal(signal.SIGALRM, self._look)
@@ -149,13 +151,13 @@ class Watch(Unwatched):
             raise Exceeded(f"it did not answer within {self.limits.timeout_seconds:g} s")
 
     def _arm(self) -> None:
-        """Until the next look that finds it getting on."""
+        """Arms the forced end of the process, unless the next check finds progress."""
         seconds = self.limits.timeout_seconds * (1 + 2 / _LOOKS) + _GRACE_SECONDS
         faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
 
 
 def _data_bytes() -> int:
-    """What counts against RLIMIT_DATA. 0 where there is no /proc."""
+    """Returns the memory that counts against RLIMIT_DATA. 0 without /proc."""
     try:
         status = _STATUS.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,1 +1,1 @@
-"""Strategies that users write: tried in a process of their own before a run loads them."""
+"""User-defined strategies, which are tried in a sandbox process before a run loads them."""

@@ -1,17 +1,20 @@
-"""What a strategy of one's own says of the messages of a key, for people: its `explain`.
+"""The explanations that a user-defined strategy gives for the messages of a key: its `explain`.
 
-In the process of a trial (sandbox_process.py). The class is asked about one message after the other
-as a run asks it, and its `explain` where something stands. `handle_skipped` is not called.
+Runs in the process of a trial (sandbox_process.py). The class is asked about the messages in
+sequence, as a run asks it, and its `explain` if there is a current message. `handle_skipped` is not
+called.
 
     >>> from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
     >>> class Longest:
     ...     def should_keep_left(self, previous, current):
     ...         return previous is not None and len(previous.value) > len(current.value)
+    ...
     ...     def explain(self, left, right):
-    ...         return f"{len(right.value)} letters, and {len(left.value)} stood"
-    >>> said = [Said("k", (1, at, -1), {"value": value}) for at, value in enumerate([b"abc", b"d"])]
-    >>> told(Longest(), said, [True, True], Watch(DEFAULT_LIMITS))
-    {'choices': [[0, 1, '1 letters, and 3 stood']]}
+    ...         return f"{len(right.value)} letters, the current one has {len(left.value)}"
+    >>> values = enumerate([b"abc", b"d"])
+    >>> messages = [ChoiceMessage("k", (1, at, -1), {"value": value}) for at, value in values]
+    >>> explain_choices(Longest(), messages, [True, True], Watch(DEFAULT_LIMITS))
+    {'choices': [[0, 1, '1 letters, the current one has 3']]}
 """
 
 from __future__ import annotations
@@ -22,37 +25,40 @@ from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Watch
 from ledgerfold.compactor.user_strategies.own import at
-from ledgerfold.strategies.loading import RAISED, said
+from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
 from ledgerfold.strategies.words import has_words, words_of
 
 
-class Said:
-    """As ledgerfold.strategies.StrategicMessage; of its parts those that are read."""
+class ChoiceMessage:
+    """A ledgerfold.strategies.StrategicMessage, with the parts that the strategy reads."""
 
     def __init__(self, key: str, message_id: tuple[int, int, int], parts: dict[str, Any]) -> None:
         self.key, self.message_id = key, message_id
         self.__dict__.update(parts)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the class does not name {name!r} in what it `reads`")
+        raise AttributeError(f"the class does not list {name!r} in `reads`")
 
 
-def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[Said]:
-    """From what came as JSON."""
+def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[ChoiceMessage]:
+    """Decodes messages from JSON."""
     reads = set(getattr(strategy, "reads", READS))
     found = []
     for each in given:
         parts = {**each, "value": base64.b64decode(each["value"])}
         kept = {name: parts[name] for name in READS if name in reads}
-        found.append(Said(each["key"], tuple(each["message_id"]), kept))
+        found.append(ChoiceMessage(each["key"], tuple(each["message_id"]), kept))
     return found
 
 
-def told(
-    strategy: Any, messages: Sequence[Said], is_value: Sequence[bool], watch: Watch
+def explain_choices(
+    strategy: Any, messages: Sequence[ChoiceMessage], is_value: Sequence[bool], watch: Watch
 ) -> dict[str, Any]:
-    """`choices`: who stood, who came, and the words. `why` there are no more. Raises Exceeded."""
+    """Returns `choices`: the current message, the new one, and the text of `explain`.
+
+    `why`: the error that ended the list. Raises Exceeded.
+    """
     choices: list[list[Any]] = []
     if not has_words(strategy):
         return {"choices": choices}
@@ -62,10 +68,10 @@ def told(
         with watch.asking(current):
             try:
                 keeps_left = strategy.should_keep_left(previous, current)
-            except RAISED as error:  # a person's code: it may raise anything
+            except RAISED as error:  # user code may raise anything
                 if isinstance(error, MemoryError):
                     raise
-                return {"choices": choices, "why": f"{said(error)}, {at(current)}"}
+                return {"choices": choices, "why": f"{describe_error(error)}, {at(current)}"}
             words = None if previous is None else words_of(strategy, previous, current)
         if words:
             choices.append([standing, number, words])

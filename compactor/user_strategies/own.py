@@ -1,17 +1,18 @@
-"""A strategy of one's own in a run: loaded where it is asked, held to its bounds, and checked.
+"""A user-defined strategy in a run: loaded in the task's process, limited, and checked.
 
-The driver never loads it. It knows what a trial found (compactor/user_strategies/sandbox.py), and
-sends that: an Own travels to the tasks, where the first that needs it loads the code, once in each
-process. Code of another version than the trial met fails the run: a record never names a version
-that did not choose.
+The driver never loads it. It sends the result of a trial (compactor/user_strategies/sandbox.py), an
+Own, to the tasks, which load the code, once in each process. Code of another version than the
+trial's fails the run: a record never names a version that was not used.
 
-Two kinds, told apart by what the name gives (ledgerfold/strategies/loading.py):
-* strategic: it has `should_keep_left`, and maybe `handle_skipped` (ledgerfold/strategies/
-  strategic.py). Each task calls the Own, which makes one, and tells its watch what is asked.
-* columns: a Strategy (strategy.py), whose functions are asked for chunks. The tasks get another one
-  of it, which loads the real one, asks it, and looks at what it gives.
+Two kinds, distinguished by the object that the name denotes (ledgerfold/strategies/loading.py):
 
-Whatever goes wrong in its code, or with its answers, is a StrategyFailed that names it.
+* strategic: it has `should_keep_left`, and optionally `handle_skipped`
+  (ledgerfold/strategies/strategic.py). Each task calls the Own, which creates an instance, and
+  records the questions in its watch.
+* columns: a Strategy (strategy.py), whose functions are called for chunks. The tasks get a wrapper,
+  which loads the real one, calls it, and checks its results.
+
+Any error in its code, or in its answers, is a StrategyFailed that names it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Fragm
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
 from ledgerfold.storage.message_ids import id_text
-from ledgerfold.strategies.loading import RAISED, Loaded, load, said
+from ledgerfold.strategies.loading import RAISED, Loaded, describe_error, load
 
 STRATEGIC: Final = "strategic"
 COLUMNS: Final = "columns"
@@ -41,12 +42,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Own:
-    """As a trial found it. `settings`: pairs, by name. `reads`: parts of a message, of READS."""
+    """A user-defined strategy, as a trial found it.
+
+    `settings`: pairs, by name. `reads`: parts of a message, of READS.
+    """
 
     name: str
     settings: tuple[tuple[str, str], ...]
     version: str
-    # A hash of the code, for what the version does not tell.
+    # A hash of the code, which may change without the version.
     source: str
     kind: str
     reads: tuple[str, ...] = ()
@@ -55,7 +59,7 @@ class Own:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Around a task. Raises StrategyFailed."""
+        """Applies the limits around a task. Raises StrategyFailed."""
         watch = _watch(self)
         try:
             with watch.held():
@@ -64,20 +68,20 @@ class Own:
             raise StrategyFailed(self.name, at(watch.last), str(error)) from error
         except RAISED:
             raise
-        except BaseException as error:  # of a kind that only somebody's code has
-            raise StrategyFailed(self.name, at(watch.last), said(error)) from error
+        except BaseException as error:  # a type that only user code raises
+            raise StrategyFailed(self.name, at(watch.last), describe_error(error)) from error
 
     def __call__(self) -> Any:
-        """A strategic one, for a task. Raises StrategyFailed."""
+        """Creates an instance of a strategic one, for a task. Raises StrategyFailed."""
         return _load(self).strategy
 
     def watch(self) -> Watch:
-        """That of this process."""
+        """Returns the watch of this process."""
         return _watch(self)
 
     @property
     def strategy(self) -> Strategy | MessageStrategy:
-        """For the tasks."""
+        """The strategy for the tasks."""
         if self.kind == STRATEGIC:
             return MessageStrategy(self.name, self.version, self, held=self.held, watch=self.watch)
         return Strategy(
@@ -92,18 +96,18 @@ class Own:
 
 
 def kind_of(strategy: object) -> str:
-    """Raises TypeError: it is of neither kind."""
+    """Returns the kind of a strategy. Raises TypeError if it is of neither kind."""
     if callable(getattr(strategy, "should_keep_left", None)):
         return STRATEGIC
     if isinstance(strategy, Strategy):
         return COLUMNS
     raise TypeError(
-        f"{type(strategy).__name__} has no method should_keep_left, and is no Strategy of columns"
+        f"{type(strategy).__name__} has no method should_keep_left, and is not a column Strategy"
     )
 
 
 def at(question: object) -> str:
-    """Which question it was, for a sentence."""
+    """Describes the question, for an error message."""
     message_id = getattr(question, "message_id", None)
     if message_id is not None:
         ledger_id, entry_id, batch_index = message_id
@@ -130,17 +134,17 @@ def _survivors(own: Own, columns: FragmentColumns) -> Integers:
 
 
 def checked_fold(name: str, function: str, folded: object, key_count: int) -> Folded:
-    """Raises StrategyFailed: it is no Folded, or its parts do not fit together."""
+    """Checks an answer. Raises StrategyFailed if it is not a Folded, or its parts do not match."""
 
     def wrong(why: str) -> StrategyFailed:
         return StrategyFailed(name, f"in its answer to {function}", why)
 
     if not isinstance(folded, Folded):
-        raise wrong(f"it is {type(folded).__name__}, not a Folded")
+        raise wrong(f"it is a {type(folded).__name__}, not a Folded")
     if not folded.fragments or not all(map(_is_integers, folded.fragments)):
-        raise wrong("its fragments are no arrays of whole numbers")
+        raise wrong("its fragments are not arrays of integers")
     if not isinstance(folded.removed_events, int) or folded.removed_events < 0:
-        raise wrong(f"{folded.removed_events!r:.100} is no number of removed events")
+        raise wrong(f"{folded.removed_events!r:.100} is not a number of removed events")
     codes = folded.codes
     if codes is not None and not (
         _is_integers(codes) and bool(((codes >= 0) & (codes < key_count)).all())
@@ -153,9 +157,9 @@ def checked_fold(name: str, function: str, folded: object, key_count: int) -> Fo
 
 
 def checked_positions(name: str, found: object) -> Integers:
-    """A copy, which may be sorted. Raises StrategyFailed."""
+    """Returns a sortable copy of the positions. Raises StrategyFailed if they are invalid."""
     if not _is_integers(found) or len(np.unique(found)) != len(found):
-        why = "it is no array of different positions"
+        why = "it is not an array of distinct positions"
         raise StrategyFailed(name, "in its answer to survivors", why)
     return found.astype(np.int64)
 
@@ -169,17 +173,17 @@ def _asked(own: Own, function: str, ask: Callable[[Strategy], _T]) -> _T:
     with _watch(own).asking(f"in {function}"):
         try:
             return ask(strategy)
-        except RAISED as error:  # a person's code: it may raise anything
+        except RAISED as error:  # user code may raise anything
             if isinstance(error, MemoryError):
                 raise
-            raise StrategyFailed(own.name, f"in {function}", said(error)) from error
+            raise StrategyFailed(own.name, f"in {function}", describe_error(error)) from error
 
 
 @lru_cache(maxsize=1)
 def _columns(own: Own) -> Strategy:
     strategy = _load(own).strategy
     if not isinstance(strategy, Strategy):
-        raise StrategyFailed(own.name, _LOADED, f"it is of kind {own.kind} no more")
+        raise StrategyFailed(own.name, _LOADED, f"it is no longer of kind {own.kind}")
     return strategy
 
 
@@ -191,7 +195,7 @@ def _load(own: Own) -> Loaded:
             raise StrategyFailed(own.name, _LOADED, error.why) from error
     if loaded.version != own.version:
         why = (
-            f"its version {own.version} is asked for, and a process that runs it has version "
+            f"the run needs its version {own.version}, but a process has loaded version "
             f"{loaded.version}; restart the compactor"
         )
         raise StrategyFailed(own.name, _LOADED, why)
@@ -200,5 +204,5 @@ def _load(own: Own) -> Loaded:
 
 @lru_cache(maxsize=1)
 def _watch(own: Own) -> Watch:
-    """A process has one task at a time."""
+    """Returns the process's watch: a process has one task at a time."""
     return Watch(own.limits)

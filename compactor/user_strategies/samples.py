@@ -1,7 +1,7 @@
-"""What a strategy of one's own is asked before it is set: every form that a message may have.
+"""The sample messages for a trial of a user-defined strategy: every form that a message may have.
 
-A strategy must answer about each of them. That a topic will only ever hold one form is no excuse:
-one message of another form would fail every run of the topic.
+A strategy must handle each form, even if a topic will only ever hold one: a single message of
+another form would fail every run of the topic.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import Watch
 from ledgerfold.compactor.user_strategies.own import checked_fold, checked_positions
 from ledgerfold.storage.errors import StrategyFailed
-from ledgerfold.strategies.loading import RAISED, said
+from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
 
 
 class Sample:
-    """As ledgerfold.strategies.StrategicMessage; of its parts those that are read."""
+    """A ledgerfold.strategies.StrategicMessage, with the parts that the strategy reads."""
 
     def __init__(self, entry_id: int, batch_index: int, **parts: Any) -> None:
         self.key = "sample"
@@ -29,7 +29,7 @@ class Sample:
         self.__dict__.update(parts)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the class does not name {name!r} in what it `reads`")
+        raise AttributeError(f"the class does not list {name!r} in `reads`")
 
 
 class Question(NamedTuple):
@@ -64,16 +64,16 @@ def questions(reads: Sequence[str]) -> Iterator[Question]:
 
 
 def ask_strategic(name: str, strategy: Any, watch: Watch) -> tuple[str, ...]:
-    """What it reads. Raises StrategyFailed."""
-    said_reads = getattr(strategy, "reads", READS)
-    if not isinstance(said_reads, tuple | list | set | frozenset):
-        why = f"it is {said_reads!r:.100}, and must be a tuple of names: ('value',)"
-        raise StrategyFailed(name, "in what it `reads`", why)
-    reads = tuple(map(str, said_reads))
+    """Asks about the samples. Returns the parts that it reads. Raises StrategyFailed."""
+    declared = getattr(strategy, "reads", READS)
+    if not isinstance(declared, tuple | list | set | frozenset):
+        why = f"it is {declared!r:.100}, and must be a tuple of names: ('value',)"
+        raise StrategyFailed(name, "in `reads`", why)
+    reads = tuple(map(str, declared))
     unknown = sorted(set(reads).difference(READS))
     if unknown:
         why = f"a message has {', '.join(READS)}, and no {', '.join(unknown)}"
-        raise StrategyFailed(name, "in what it `reads`", why)
+        raise StrategyFailed(name, "in `reads`", why)
     handle_skipped = getattr(strategy, "handle_skipped", None)
     for what, previous, current in questions(reads):
         at = f"asked about {what}"
@@ -82,12 +82,12 @@ def ask_strategic(name: str, strategy: Any, watch: Watch) -> tuple[str, ...]:
                 answer = strategy.should_keep_left(previous, current)
                 if handle_skipped is not None:
                     handle_skipped(current.key, current)
-            except RAISED as error:  # a person's code: it may raise anything
+            except RAISED as error:  # user code may raise anything
                 if isinstance(error, MemoryError):
                     raise
-                raise StrategyFailed(name, at, said(error)) from error
+                raise StrategyFailed(name, at, describe_error(error)) from error
         if answer is not True and answer is not False:
-            why = f"it answered {answer!r:.100}, which is neither True nor False"
+            why = f"it returned {answer!r:.100}, which is neither True nor False"
             raise StrategyFailed(name, at, why)
     return reads
 
@@ -97,7 +97,9 @@ _IS_VALUE = np.array([1, 1, 0, 1, 1, 1, 0, 1], np.bool_)
 
 
 def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
-    """Raises StrategyFailed, also where it breaks the law of cutting (registry.py)."""
+    """Asks about the samples. Raises StrategyFailed, also for a violation of the first law
+    (registry.py).
+    """
     facts = Facts(np.arange(len(_CODES), dtype=np.int64), _IS_VALUE)
     if strategy.reads_event_times:
         times = np.array([5, 0, 7, 3, 3, 6, 9, 0], np.int64)
@@ -107,20 +109,20 @@ def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
             whole = _outcome(name, strategy, facts, [])
             for cut in range(1, len(_CODES)):
                 if _outcome(name, strategy, facts, [cut]) != whole:
-                    why = "begin and join come to something else when the log is cut"
+                    why = "begin and join yield another result if the log is split"
                     raise StrategyFailed(name, "asked about samples", why)
         except StrategyFailed:
             raise
-        except RAISED as error:  # a person's code: it may raise anything
+        except RAISED as error:  # user code may raise anything
             if isinstance(error, MemoryError):
                 raise
-            raise StrategyFailed(name, "asked about samples", said(error)) from error
+            raise StrategyFailed(name, "asked about samples", describe_error(error)) from error
 
 
 def _outcome(
     name: str, strategy: Strategy, facts: Facts, cuts: Sequence[int]
 ) -> tuple[list[int], int]:
-    """The survivors and the removed events, of the samples in pieces."""
+    """Returns the survivors and the removed events of the samples, split at `cuts`."""
     removed_events, keys, columns = 0, [], []
     for start, end in pairwise([0, *cuts, len(_CODES)]):
         found, codes = np.unique(_CODES[start:end], return_inverse=True)
@@ -136,6 +138,6 @@ def _outcome(
     )
     positions = checked_positions(name, strategy.survivors(joined.fragments)).tolist()
     if not set(positions) <= set(facts.positions.tolist()):
-        why = "it gives positions that no message has"
+        why = "it returns positions that no message has"
         raise StrategyFailed(name, "in its answer to survivors", why)
     return sorted(positions), removed_events + joined.removed_events

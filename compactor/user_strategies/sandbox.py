@@ -1,9 +1,9 @@
-"""A strategy of one's own is tried before it is used, in a process that may come to harm.
+"""Trials of user-defined strategies in a separate process, before they are used.
 
-Before it is set, and before each run: it must be one that this worker may load
+A trial precedes a policy change, and each run. The worker must be allowed to load the strategy
 (ledgerfold/strategies/allowed.py); then the trial loads its code, asks it about samples
-(samples.py), and says its version. The worker itself never imports such code: an import that hangs,
-takes all memory or ends its process ends the trial, and the worker serves on.
+(samples.py), and reports its version. The worker itself never imports such code: an import that
+hangs, takes all memory or ends its process ends the trial, and the worker continues.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import check_own_name
 
-# For a trial, whatever a run may take: an administrator waits for it.
+# The limit for a trial, whatever the limit of a run: an administrator waits for it.
 TRIAL_SECONDS = 12.0
-# For the process to start and to end, beside that.
+# Additional time for the process to start and to end.
 _PROCESS_SECONDS = 10.0
-# One line: some hundred sentences, at most.
+# An answer is one line with at most a few hundred sentences.
 _ANSWER_BYTES_MAX = 4 * 1024 * 1024
-# Processes at a time; further trials wait for their turn.
+# The number of processes at a time; further trials wait.
 TRIALS_AT_ONCE = 2
 
 
 class Trials:
-    """Those of a worker: nothing else begins to load a strategy. `limits` are those of a run."""
+    """The trials of a worker, the only way to load a strategy. `limits`: those of a run."""
 
     def __init__(self, limits: Limits, allowed: AllowedStrategies) -> None:
         self._limits, self._allowed = limits, allowed
         self._places = asyncio.Semaphore(TRIALS_AT_ONCE)
 
     async def of(self, name: str, settings: Mapping[str, str]) -> Own:
-        """Raises InvalidRequest: no name at all; InvalidStrategy; StrategyNotAllowed, and nothing
-        of it was imported.
+        """Tries a strategy.
+
+        Raises InvalidRequest if it is not a valid name; InvalidStrategy; StrategyNotAllowed, before
+        anything is imported.
         """
         found = await self._tried(name, settings)
         if "why" in found:
@@ -62,9 +64,10 @@ class Trials:
     async def choices(
         self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """What it says of messages of a key (choices.py), or `why` it does not.
+        """Returns the strategy's explanations for messages of a key (choices.py), or `why` it has
+        none.
 
-        Raises as `of` does, InvalidStrategy aside.
+        Raises as `of` does, except InvalidStrategy.
         """
         return await self._tried(name, settings, {"messages": messages})
 
@@ -100,7 +103,7 @@ class Trials:
             async with asyncio.timeout(seconds + _PROCESS_SECONDS):
                 answer = await _asked(process, json.dumps(asked))
         except TimeoutError:
-            return {"why": f"it could not be tried within {seconds:g} s"}
+            return {"why": f"its trial took longer than {seconds:g} s"}
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -112,7 +115,7 @@ class Trials:
 
 
 async def _asked(process: Process, line: str) -> bytes:
-    """Empty when it ends without an answer."""
+    """Sends a line; returns the answer, empty if the process ends without one."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(ConnectionError):

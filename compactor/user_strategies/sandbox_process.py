@@ -1,9 +1,9 @@
-"""The process that tries a strategy of one's own (sandbox.py): loads it, asks it, says what it is.
+"""The process of a trial (sandbox.py): loads a user-defined strategy, asks it, and describes it.
 
-A line of JSON comes on standard input (`name`, `settings`, `timeout_seconds`, `memory_bytes`), one
-goes to standard output: `why` it will not do, or what an Own tells of it. Where the first has
-`messages`, of one key, the other has what the strategy says of them (choices.py). Whatever the
-strategy prints goes to standard error.
+It reads a line of JSON from standard input (`name`, `settings`, `timeout_seconds`, `memory_bytes`),
+and writes one to standard output: `why` the strategy is unusable, or the fields of its Own. If the
+input has `messages`, of one key, the output has the strategy's explanations for them (choices.py).
+The strategy's own output goes to standard error.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from collections.abc import Callable
 from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Exceeded, Limits, Watch
-from ledgerfold.compactor.user_strategies.choices import messages_of, told
+from ledgerfold.compactor.user_strategies.choices import explain_choices, messages_of
 from ledgerfold.compactor.user_strategies.own import STRATEGIC, at, kind_of
 from ledgerfold.compactor.user_strategies.samples import ask_columns, ask_strategic
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
-from ledgerfold.strategies.loading import RAISED, Loaded, load, said
+from ledgerfold.strategies.loading import RAISED, Loaded, describe_error, load
 
-# Of a sentence that holds words of somebody's code.
+# The limit of an error text, which may contain text from user code.
 _WHY_CHARACTERS_MAX = 1000
 
 
 def tried(name: str, settings: dict[str, str], limits: Limits) -> dict[str, Any]:
-    """What goes to standard output."""
+    """Returns the result of a trial, for standard output."""
     return _held(limits, lambda watch: _tried(name, settings, watch))
 
 
-def told_choices(
+def tried_choices(
     name: str, settings: dict[str, str], limits: Limits, messages: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What goes to standard output where `messages` were given."""
+    """Returns the explanations for `messages`, for standard output."""
     return _held(limits, lambda watch: _choices(name, settings, watch, messages))
 
 
@@ -50,8 +50,8 @@ def _held(limits: Limits, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, A
         why = f"{error}, {at(watch.last)}"
     except RAISED:
         raise
-    except BaseException as error:  # of a kind that only somebody's code has
-        why = f"{said(error)}, {at(watch.last)}"
+    except BaseException as error:  # a type that only user code raises
+        why = f"{describe_error(error)}, {at(watch.last)}"
     return {"why": why[:_WHY_CHARACTERS_MAX]}
 
 
@@ -67,7 +67,7 @@ def _choices(
     if kind_of(strategy) != STRATEGIC:
         return {"choices": []}
     is_value = [bool(each["value"]) for each in messages]
-    return told(strategy, messages_of(strategy, messages), is_value, watch)
+    return explain_choices(strategy, messages_of(strategy, messages), is_value, watch)
 
 
 def _tried(name: str, settings: dict[str, str], watch: Watch) -> dict[str, Any]:
@@ -90,9 +90,9 @@ def main() -> None:
     limits = Limits(asked["timeout_seconds"], asked["memory_bytes"])
     strategy = asked["name"], asked["settings"], limits
     messages = asked.get("messages")
-    found = tried(*strategy) if messages is None else told_choices(*strategy, messages)
+    found = tried(*strategy) if messages is None else tried_choices(*strategy, messages)
     os.write(answers, json.dumps(found).encode() + b"\n")
-    # It may have started threads that do not end.
+    # The strategy may have started threads that do not end.
     os._exit(0)
 
 

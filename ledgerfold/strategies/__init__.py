@@ -1,8 +1,8 @@
-"""Strategies of compaction: which message of a key is kept. (docs/STRATEGIES.md)
+"""Compaction strategies, which choose the messages of a key that are kept (docs/STRATEGIES.md).
 
-For a strategy of one's own, write a class with `should_keep_left`, as Pulsar's
-TopicCompactionStrategy has it (PIP-215), and name it "module:Class", or give it a name by an entry
-point in the group `ledgerfold.strategies`:
+To define a strategy, write a class with `should_keep_left`, as in Pulsar's TopicCompactionStrategy
+(PIP-215), and refer to it as "module:Class", or give it a name with an entry point in the group
+`ledgerfold.strategies`:
 
     >>> class Highest:
     ...     version = "1"

@@ -1,13 +1,13 @@
-"""Which strategies of one's own may be loaded: loading one runs its code.
+"""The user-defined strategies that may be loaded: loading one runs its code.
 
-A broker and a worker each load no others than those that
+A broker and a worker each load only those that
 
 * an installed package offers as an entry point of the group `ledgerfold.strategies`, where it runs;
-* were named when it was started (`--allow-strategy module:Class`);
+* were named at its start (`--allow-strategy module:Class`);
 * come with Ledgerfold (READY_MADE), named as a user would name a class.
 
-Nobody who only reaches a port can make either. A name without a colon can only be an entry point's:
-whether there is one, the worker looks up (ledgerfold/strategies/loading.py).
+A client that can only reach a port can do neither. A name without a colon can only be that of an
+entry point: the worker looks it up (ledgerfold/strategies/loading.py).
 
     >>> allowed = AllowedStrategies(("shop:Best",), "this broker")
     >>> allowed.check("shop:Best")
@@ -26,27 +26,29 @@ from ledgerfold.storage.errors import InvalidRequest, StrategyNotAllowed
 from ledgerfold.strategies.catalogue import ENTRY_POINTS, check_own_name
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 
-# Ledgerfold's own classes need nobody's leave.
+# Ledgerfold's own classes need no permission.
 READY_MADE = frozenset(
     f"ledgerfold.strategies:{each.__name__}" for each in (HeaderVersion, KeepFirst, Newest, Numeric)
 )
-# An error lists so many of those that are allowed.
+# An error lists this many of the allowed ones.
 _LISTED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedStrategies:
-    """`named`: "module:Class" each. `where`: who was started with them, for the error."""
+    """The allowed strategies. `named`: each "module:Class". `where`: the process, for the error."""
 
     named: tuple[str, ...] = ()
     where: str = "this broker"
 
     def knows(self, name: str) -> bool:
-        """Whether `check` passes without a look at what is installed, which reads the disk."""
+        """Returns whether `check` passes without a lookup of installed packages, which reads the
+        disk.
+        """
         return ":" not in name or name in READY_MADE or name in self.named
 
     def check(self, name: str) -> None:
-        """Raises StrategyNotAllowed. Loads nothing."""
+        """Raises StrategyNotAllowed unless the strategy is allowed. Loads nothing."""
         if self.knows(name):
             return
         offered = importlib.metadata.entry_points(group=ENTRY_POINTS)
@@ -55,25 +57,24 @@ class AllowedStrategies:
         packages, named = _listed({each.name for each in offered}), _listed(set(self.named))
         raise StrategyNotAllowed(
             name,
-            f"{self.where} does not allow it. Allowed are entry points {ENTRY_POINTS!r} of "
-            f"installed packages ({packages}), and what --allow-strategy named at its start "
-            f"({named}). If the code is to be trusted, start {self.where} with --allow-strategy "
-            f"{name}",
+            f"{self.where} does not allow it. It allows entry points {ENTRY_POINTS!r} of installed "
+            f"packages ({packages}), and the strategies of its --allow-strategy options ({named}). "
+            f"If you trust the code, start {self.where} with --allow-strategy {name}",
         )
 
     def also(self, *names: str) -> AllowedStrategies:
-        """With those of `names` that are of one's own and would need it."""
+        """Returns a copy that also allows those of `names` that need it."""
         more = tuple(name for name in names if not self.knows(name))
         return AllowedStrategies(self.named + more, self.where) if more else self
 
 
 def parse_allowed(name: str) -> str:
-    """What --allow-strategy takes. Raises InvalidRequest."""
+    """Parses a value of --allow-strategy. Raises InvalidRequest."""
     check_own_name(name)
     if ":" not in name:
         raise InvalidRequest(
-            f"--allow-strategy {name}: write it as module:Class. The entry points of installed "
-            "packages are allowed as they are."
+            f"Write --allow-strategy {name} as module:Class. The entry points of installed "
+            "packages need no --allow-strategy."
         )
     return name
 

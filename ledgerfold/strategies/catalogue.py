@@ -1,11 +1,11 @@
-"""The strategies of compaction that come with Ledgerfold: names, versions, settings.
+"""The catalogue of built-in compaction strategies: names, versions, settings.
 
-How each chooses is the compactor's (compactor/strategies/), which the broker never imports and
-which may be of another build when it was started by hand: so a plan says the version, too. A
-version rises when what the strategy keeps or counts changes.
+The compactor implements them (compactor/strategies/). The broker never imports that, and a
+compactor started by hand may be of another build: so a plan includes the version. A version rises
+when the strategy keeps or counts other messages.
 
-A name that is not listed here is a strategy of one's own: an entry point of the group
-`ledgerfold.strategies`, or "module:Class". Whether there is one, only a worker can say.
+A name that is not in the catalogue denotes a user-defined strategy: an entry point of the group
+`ledgerfold.strategies`, or "module:Class". Only a worker can check that it exists.
 
     >>> from ledgerfold.v1.records_pb2 import CompactionStrategy
     >>> checked(CompactionStrategy(name="EVENT_TIME")).name
@@ -34,7 +34,7 @@ _OWN_NAME = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`lowest`: a whole number, not below that; without it any text."""
+    """A setting. `lowest`: it is an integer, at least that; None: any text."""
 
     name: str
     meaning: str
@@ -44,9 +44,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A strategy that comes with Ledgerfold.
+    """A built-in strategy.
 
-    `is_strategic`: it decides message by message. `heeds_time`: time alone changes what it keeps.
+    `is_strategic`: it decides message by message. `heeds_time`: its result changes with time alone.
     """
 
     name: str
@@ -62,8 +62,8 @@ LISTED: Final[dict[str, Listed]] = {
     for each in (
         Listed("publishing-order", 1, "the message published last wins"),
         Listed("event-time", 1, "the message with the highest event time wins"),
-        Listed("newest", 1, "as publishing-order, asked message by message", is_strategic=True),
-        Listed("numeric", 1, "the largest number as value wins", is_strategic=True),
+        Listed("newest", 1, "publishing-order, decided message by message", is_strategic=True),
+        Listed("numeric", 1, "the value that is the largest number wins", is_strategic=True),
         Listed("keep-first", 1, "the message published first wins", is_strategic=True),
         Listed(
             "header-version",
@@ -76,19 +76,19 @@ LISTED: Final[dict[str, Listed]] = {
             "keep-n",
             1,
             "the last n messages are kept",
-            (Setting("n", "how many messages of a key are kept", lowest=1),),
+            (Setting("n", "the number of messages to keep per key", lowest=1),),
         ),
         Listed(
             "event-time-window",
             1,
-            "as event-time, and nothing younger than a lag is touched",
-            (Setting("lag_ms", "how old a message must be, by event time", lowest=0),),
+            "event-time, except for messages younger than a lag",
+            (Setting("lag_ms", "the lag, by event time", lowest=0),),
             heeds_time=True,
         ),
     )
 }
 _PULSAR = "org.apache.pulsar.compaction."
-# Pulsar's names: of its tool's --compactor-type, its factories and its compactors.
+# Pulsar's names of compactor types, factories and compactors.
 ALIASES: Final = {
     "PUBLISHING": "publishing-order",
     _PULSAR + "PulsarCompactionServiceFactory": "publishing-order",
@@ -100,14 +100,14 @@ ALIASES: Final = {
 
 
 def listed(name: str) -> Listed | None:
-    """None for one of one's own."""
+    """Returns the built-in strategy; None for a user-defined one."""
     return LISTED.get(ALIASES.get(name, name))
 
 
 def checked(asked: CompactionStrategy) -> CompactionStrategy:
-    """The same under our name. Raises InvalidRequest: a name or settings that cannot be.
+    """Returns the strategy under our name. Raises InvalidRequest if name or settings are invalid.
 
-    Of a strategy of one's own only the form of the name is looked at.
+    For a user-defined strategy, checks only the form of the name.
     """
     found = listed(asked.name)
     if found is None:
@@ -121,51 +121,51 @@ def checked(asked: CompactionStrategy) -> CompactionStrategy:
 
 
 def check_own_name(name: str) -> None:
-    """Raises InvalidRequest for what is neither an entry point's name nor "module:Class"."""
+    """Raises InvalidRequest if it is neither an entry point's name nor "module:Class"."""
     if len(name) > _NAME_CHARACTERS_MAX or not _OWN_NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} names no strategy. There are {', '.join(LISTED)}; of your own, "
-            f"those of entry points {ENTRY_POINTS!r}, and 'module:Class'."
+            f"{name!r} is not a strategy. Use {', '.join(LISTED)}, an entry point of the group "
+            f"{ENTRY_POINTS!r}, or 'module:Class'."
         )
 
 
 def _check_settings(asked: CompactionStrategy) -> None:
-    """What those of any strategy must be: they are stored, logged, and told by every status."""
+    """Checks the settings of any strategy, which are stored, logged, and part of every status."""
     if len(asked.settings) > SETTINGS_MAX:
         raise InvalidRequest(
-            f"Strategy {asked.name!r} is given {len(asked.settings)} settings; {SETTINGS_MAX} is "
-            "the most."
+            f"Strategy {asked.name!r} has {len(asked.settings)} settings; the limit is "
+            f"{SETTINGS_MAX}."
         )
     for name, value in asked.settings.items():
         if not name.isidentifier() or len(name) > _NAME_CHARACTERS_MAX:
             raise InvalidRequest(
-                f"Strategy {asked.name!r}: a setting is a keyword argument of its class, and "
-                f"{name!r} is no name of one."
+                f"Setting {name!r} of strategy {asked.name!r} is not a valid name: settings are "
+                "keyword arguments of its class."
             )
         if len(value) > VALUE_CHARACTERS_MAX or "\0" in value:
             raise InvalidRequest(
-                f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. "
-                f"{VALUE_CHARACTERS_MAX} is the most, and none of them is NUL."
+                f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. It may "
+                f"have at most {VALUE_CHARACTERS_MAX}, and no NUL."
             )
 
 
 def settings_of(strategy: CompactionStrategy) -> dict[str, str]:
-    """All settings, defaults filled in. Raises InvalidRequest: unknown, missing or not a number."""
+    """Returns all settings with defaults. Raises InvalidRequest: unknown, missing, invalid."""
     found = listed(strategy.name)
     if found is None:
         return dict(strategy.settings)
     known = {setting.name: setting for setting in found.settings}
     for name in strategy.settings:
         if name not in known:
-            there_are = f"there are {', '.join(known)}" if known else "it has none"
-            raise InvalidRequest(f"Strategy {found.name!r} has no setting {name!r}; {there_are}.")
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise InvalidRequest(f"Strategy {found.name!r} has no setting {name!r}; {has}.")
     return {name: _value(found.name, known[name], strategy) for name in known}
 
 
-def told(strategy: CompactionStrategy) -> str:
-    """For people.
+def strategy_text(strategy: CompactionStrategy) -> str:
+    """Describes a strategy, for people.
 
-    >>> told(CompactionStrategy(name="keep-n", settings={"n": "3"}))
+    >>> strategy_text(CompactionStrategy(name="keep-n", settings={"n": "3"}))
     'keep-n (n=3)'
     """
     settings = ", ".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
@@ -176,7 +176,7 @@ def _value(strategy_name: str, setting: Setting, strategy: CompactionStrategy) -
     value = strategy.settings.get(setting.name, setting.default)
     if value is None:
         raise InvalidRequest(
-            f"Strategy {strategy_name!r} needs its setting {setting.name!r}: {setting.meaning}."
+            f"Strategy {strategy_name!r} needs the setting {setting.name!r}: {setting.meaning}."
         )
     named = f"Setting {setting.name!r} of strategy {strategy_name!r}"
     if setting.lowest is None:
@@ -184,8 +184,8 @@ def _value(strategy_name: str, setting: Setting, strategy: CompactionStrategy) -
             raise InvalidRequest(f"{named} is empty: {setting.meaning}.")
     elif not _is_number(value) or int(value) < setting.lowest:
         raise InvalidRequest(
-            f"{named} is a whole number, at least {setting.lowest} and of {_DIGITS_MAX} digits "
-            f"at most, and not {value!r}."
+            f"{named} must be an integer of at least {setting.lowest} and at most {_DIGITS_MAX} "
+            f"digits, not {value!r}."
         )
     return value
 

@@ -1,16 +1,17 @@
-"""Strategies of one's own: where their code is, loading it, and its version.
+"""Loading of user-defined strategies: their code, and its version.
 
-A name is an entry point's, in the group `ledgerfold.strategies`, or "module:Class". What is found
-there is looked at before anything of it is called. It is one of these:
+A name is that of an entry point in the group `ledgerfold.strategies`, or "module:Class". The object
+it denotes is inspected before it is called. It is one of these:
 
 * a class with `should_keep_left`, which is called with the settings as keyword arguments (text);
 * a function whose annotation says that it returns a `Strategy`, called in the same way;
 * the strategy itself, which is not called and has no settings.
 
-Which names may come here at all: ledgerfold/strategies/allowed.py.
+ledgerfold/strategies/allowed.py decides which names may be loaded.
 
-The version of the code is, of these, the first that there is:
-* `version` of what is found, or of the strategy that it gives;
+The version of the code is the first of these that exists:
+
+* `version` of the object, or of the strategy that it creates;
 * that of the distribution that the module belongs to;
 * a hash of the module's source.
 
@@ -40,12 +41,12 @@ from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.catalogue import ENTRY_POINTS, LISTED
 
 _HASH_DIGITS = 12
-# What somebody's code may raise. Another BaseException is one of those who hold it to its bounds.
+# The exceptions of user code. Any other BaseException comes from the watch that limits it.
 RAISED = (Exception, SystemExit, KeyboardInterrupt, GeneratorExit)
 
 
 class Place(NamedTuple):
-    """`distribution`: its name and version, of an entry point's."""
+    """The location of a strategy. `distribution`: the version of an entry point's distribution."""
 
     name: str
     module: str
@@ -54,7 +55,7 @@ class Place(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """`source`: a hash of the module's; empty where it has none."""
+    """A loaded strategy. `source`: a hash of the module's source; empty if it has none."""
 
     strategy: Any
     version: str
@@ -62,12 +63,12 @@ class Loaded(NamedTuple):
 
 
 def is_own(name: str) -> bool:
-    """Whether it names code that a package might have; for an entry point, that one has it."""
+    """Returns whether it may be user-defined: "module:Class", or an existing entry point."""
     return ":" in name or name in importlib.metadata.entry_points(group=ENTRY_POINTS).names
 
 
 def place_of(name: str) -> Place:
-    """Loads nothing. Raises InvalidStrategy: there is no such entry point, or there are several."""
+    """Finds the code; loads nothing. Raises InvalidStrategy unless one entry point matches."""
     module, colon, attribute = name.partition(":")
     if colon:
         return Place(name, module, attribute, "")
@@ -77,13 +78,13 @@ def place_of(name: str) -> Place:
         others = ", ".join(sorted({each.name for each in there_are})) or "none"
         raise InvalidStrategy(
             name,
-            f"it is not one of Ledgerfold's own ({', '.join(LISTED)}), and where the compactor "
-            f"runs, no package has an entry point {ENTRY_POINTS!r} of that name (there are: "
+            f"it is not a built-in strategy ({', '.join(LISTED)}), and no package of the "
+            f"compactor's installation has an entry point {ENTRY_POINTS!r} of that name (it has: "
             f"{others})",
         )
     if len(found) > 1:
         raise InvalidStrategy(
-            name, f"several packages offer one of that name: {', '.join(sorted(found))}"
+            name, f"several packages have one of that name: {', '.join(sorted(found))}"
         )
     (entry_point,) = found.values()
     distribution = entry_point.dist.version if entry_point.dist else ""
@@ -91,7 +92,7 @@ def place_of(name: str) -> Place:
 
 
 def load(name: str, settings: Mapping[str, str]) -> Loaded:
-    """A new strategy. Raises InvalidStrategy, whatever its code raises."""
+    """Creates a strategy. Raises InvalidStrategy for any error of its code."""
     place = place_of(name)
     module = _import(place)
     try:
@@ -104,8 +105,8 @@ def load(name: str, settings: Mapping[str, str]) -> Loaded:
     return Loaded(strategy, version or _packaged_version(place) or f"source {source}", source)
 
 
-def said(error: BaseException) -> str:
-    """What went wrong in somebody's code, in one line."""
+def describe_error(error: BaseException) -> str:
+    """Describes an error of user code in one line."""
     try:
         lines = str(error).strip().splitlines()
     except RAISED:
@@ -117,26 +118,28 @@ def _import(place: Place) -> ModuleType:
     try:
         return importlib.import_module(place.module)
     except RAISED as error:
-        what = f"module {place.module} cannot be imported ({said(error)})"
+        what = f"module {place.module} cannot be imported ({describe_error(error)})"
         raise InvalidStrategy(place.name, what) from error
 
 
 def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
     if not _is_maker(name, found):
         if settings:
-            raise InvalidStrategy(name, f"it has no settings, and {_list(settings)} is set")
+            raise InvalidStrategy(name, f"it has no settings, but {_list(settings)} is set")
         return found
     try:
         return found(**settings)
     except RAISED as error:
         given = f"settings {_list(settings)}" if settings else "no settings"
-        raise InvalidStrategy(name, f"it cannot be made with {given} ({said(error)})") from error
+        raise InvalidStrategy(
+            name, f"it cannot be created with {given} ({describe_error(error)})"
+        ) from error
 
 
 def _is_maker(name: str, found: Any) -> bool:
-    """Whether it makes a strategy, as what it is like tells.
+    """Returns whether the object creates a strategy.
 
-    Raises InvalidStrategy: it may be called, and nothing says that a strategy comes of it.
+    Raises InvalidStrategy if it is callable, but not known to return a strategy.
     """
     if isinstance(found, type):
         if not callable(getattr(found, "should_keep_left", None)):
@@ -149,7 +152,7 @@ def _is_maker(name: str, found: Any) -> bool:
         if named.rpartition(".")[2] != "Strategy":
             raise InvalidStrategy(
                 name,
-                f"{found.__qualname__} is no class with should_keep_left, and no function that is "
+                f"{found.__qualname__} is neither a class with should_keep_left nor a function "
                 "annotated to return a Strategy",
             )
         return True
@@ -157,14 +160,16 @@ def _is_maker(name: str, found: Any) -> bool:
 
 
 def _own_version(name: str, found: Any, strategy: Any) -> str:
-    """What the code itself says; empty when it says nothing."""
+    """Returns the version that the code declares; empty if none."""
     try:
         version = getattr(found, "version", None) or getattr(strategy, "version", None) or ""
     except RAISED as error:
-        raise InvalidStrategy(name, f"its `version` cannot be read ({said(error)})") from error
+        raise InvalidStrategy(
+            name, f"its `version` cannot be read ({describe_error(error)})"
+        ) from error
     if not isinstance(version, str | int | float):
         what = type(version).__name__
-        raise InvalidStrategy(name, f"its `version` is a {what}, and no text or number")
+        raise InvalidStrategy(name, f"its `version` is a {what}, not a string or number")
     return str(version)
 
 
@@ -173,7 +178,7 @@ def _list(settings: Mapping[str, str]) -> str:
 
 
 def _packaged_version(place: Place) -> str:
-    """Empty for a module that no distribution has brought."""
+    """Returns the version of the module's distribution; empty if it has none."""
     if place.distribution:
         return place.distribution
     package = place.module.partition(".")[0]

@@ -1,10 +1,10 @@
-"""Strategies that decide message by message, ready-made: for runs and for table views.
+"""The built-in message strategies, for runs and for table views.
 
 >>> from collections import namedtuple
->>> Said = namedtuple("Said", "value properties")
->>> Numeric().should_keep_left(Said(b"2", {}), Said(b"1", {}))
+>>> Sample = namedtuple("Sample", "value properties")
+>>> Numeric().should_keep_left(Sample(b"2", {}), Sample(b"1", {}))
 True
->>> HeaderVersion("v").should_keep_left(Said(b"x", {"v": "2"}), Said(b"y", {"v": "10"}))
+>>> HeaderVersion("v").should_keep_left(Sample(b"x", {"v": "2"}), Sample(b"y", {"v": "10"}))
 False
 """
 
@@ -19,12 +19,12 @@ from ledgerfold.strategies.strategic import StrategicMessage
 Number = int | Decimal
 _NUMBER: Final = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _SHOWN_MAX: Final = 40
-# What floats and numbers read alike: no exponents (a number's may be too large), no names.
+# Characters that float() and number() read alike: no exponents (they may be too large), no names.
 _PLAIN: Final = b"+-.0123456789"
 
 
 class Newest:
-    """The message published last wins, as with publishing-order."""
+    """A strategy that keeps the message published last, as publishing-order does."""
 
     reads = ()
 
@@ -38,7 +38,7 @@ class Newest:
 
 
 class KeepFirst:
-    """The message published first wins, whatever comes later, tombstones included."""
+    """A strategy that keeps the message published first, whatever follows, tombstones included."""
 
     reads = ()
 
@@ -52,10 +52,10 @@ class KeepFirst:
 
 
 class Numeric:
-    """The value that is the largest number wins, of equal ones the first (Pulsar's example).
+    """A strategy that keeps the largest numeric value, the first among equals (Pulsar's example).
 
-    A tombstone removes its key whatever stood there. A value that is no number counts as lower than
-    every number, and as equal to another that is none.
+    A tombstone removes its key whatever the current value is. A value that is not a number is lower
+    than every number, and equal to any other such value.
     """
 
     reads = ("value",)
@@ -67,8 +67,8 @@ class Numeric:
         if previous is None or not value:
             return False
         standing = previous.value
-        # Floats of which one is larger are of numbers of which that one is. Only where they are the
-        # same, or the text may be more than digits, is it worth the exact ones: thrice the time.
+        # If one float is larger, so is its number. Only if they are equal, or the text may be more
+        # than digits, exact numbers are compared, which takes three times as long.
         if not (value.strip(_PLAIN) or standing.strip(_PLAIN)):
             try:
                 rounded, rounded_standing = float(value), float(standing)
@@ -85,22 +85,22 @@ class Numeric:
 
     def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
         if not right.value:
-            return "a tombstone wins whatever stood"
+            return "a tombstone always wins"
         new, old = _shown(right.value), _shown(left.value)
         if number(right.value) is None:
-            return f"{new} is no number"
+            return f"{new} is not a number"
         if number(left.value) is None:
-            return f"{old} is no number, {new} is one"
+            return f"{old} is not a number, {new} is"
         is_larger = not self.should_keep_left(left, right)
-        return f"{new} is {'larger' if is_larger else 'no larger'} than {old}"
+        return f"{new} is {'larger' if is_larger else 'not larger'} than {old}"
 
 
 class HeaderVersion:
-    """The largest number in the property `property` wins, of equal ones the last.
+    """A strategy that keeps the largest number in the property `property`, the last among equals.
 
-    A message without it, or with something that is no number, loses against every message that has
-    it. A tombstone is a message like any other: it removes its key only when it wins, and what
-    comes after that finds nothing to lose against.
+    A message without it, or with a value that is not a number, loses against every message that has
+    one. A tombstone is a message like any other: it removes its key only if it wins, and the next
+    message then wins in any case.
     """
 
     reads = ("properties",)
@@ -122,9 +122,9 @@ class HeaderVersion:
     def explain(self, left: StrategicMessage, right: StrategicMessage) -> str:
         old, new = (_shown(each.properties.get(self._name, "")) for each in (left, right))
         if self._version(left) is None:
-            return f"its {self._name} was no number"
+            return f"the current {self._name} is not a number"
         if self._version(right) is None:
-            return f"{self._name} is no number, and was {old}"
+            return f"{self._name} is not a number, the current one is {old}"
         is_lower = self.should_keep_left(left, right)
         return f"{self._name} {new} is {'lower' if is_lower else 'not lower'} than {old}"
 
@@ -134,13 +134,14 @@ class HeaderVersion:
 
 
 def _shown(text: str | bytes) -> str:
-    """As much of it as a sentence may hold."""
+    """Shortens a text for a sentence."""
     shown = text.decode(errors="backslashreplace") if isinstance(text, bytes) else text
     return shown if len(shown) <= _SHOWN_MAX else shown[: _SHOWN_MAX - 1] + "…"
 
 
 def number(text: str | bytes) -> Number | None:
-    """A whole or a decimal number, without loss; None for what is none, infinity included.
+    """Parses an integer or decimal number exactly; returns None for anything else, infinity
+    included.
 
     >>> number(b"12"), number("1e3"), number(" -0.10 "), number(b"1_000"), number("nan")
     (12, Decimal('1E+3'), Decimal('-0.10'), None, None)
@@ -153,5 +154,5 @@ def number(text: str | bytes) -> Number | None:
         return None
     try:
         return Decimal(text)
-    except InvalidOperation:  # an exponent that nobody can count with
+    except InvalidOperation:  # an exponent that is too large
         return None

@@ -1,4 +1,4 @@
-"""The words of a strategy's class: what its `explain` says of two messages, as `explain` shows it.
+"""The explanations of a strategy's class: the result of its `explain` for two messages.
 
     >>> class Longest:
     ...     def explain(self, left, right):
@@ -8,15 +8,15 @@
     >>> words_of(object(), "abc", "d") is None
     True
 
-Whatever it answers is cut to a line of WORDS_MAX characters; what goes wrong in it is told in their
-place, and nothing else comes of it.
+The result is cut to a line of WORDS_MAX characters; an error is reported in its place, and has no
+other effect.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from ledgerfold.strategies.loading import RAISED, said
+from ledgerfold.strategies.loading import RAISED, describe_error
 
 WORDS_MAX: Final = 300
 
@@ -26,20 +26,20 @@ def has_words(strategy: Any) -> bool:
 
 
 def words_of(strategy: Any, left: Any, right: Any) -> str | None:
-    """`left`: the message that stands, `right`: the one that came. None: it says nothing."""
+    """Returns the explanation, or None. `left`: the previous message, `right`: the current one."""
     if not has_words(strategy):
         return None
     try:
         answer = strategy.explain(left, right)
-    except RAISED as error:  # a person's code: it may raise anything
+    except RAISED as error:  # user code may raise anything
         if isinstance(error, MemoryError):
             raise
-        return f"(its explain raised {said(error)})"
+        return f"(its explain raised {describe_error(error)})"
     if answer is None:
         return None
     if not isinstance(answer, str):
-        return f"(its explain answered {type(answer).__name__}, which is no text)"
-    # No more of a long text is looked at than may be shown.
+        return f"(its explain returned {type(answer).__name__}, not a string)"
+    # Only the part of a long text that may be shown is processed.
     line = " ".join(answer[: 4 * WORDS_MAX].split())
     line = line.encode(errors="replace").decode()
     if len(line) > WORDS_MAX:

@@ -1,1 +1,1 @@
-"""Checks a data directory, and mends it as far as its files allow."""
+"""Verification and repair of a data directory."""

@@ -1,12 +1,13 @@
-"""What a repair makes of a Kafka topic's record. Pure: storage/repair/plan.py asks.
+"""The repair of a Kafka topic's record. Pure; used by storage/repair/plan.py.
 
-* A segment whose ledgers are gone stays without any: its offsets are not given out again. Nor are
-  those of entries that are lost at the end of what is left, as far as anything tells of them: the
-  segment behind it, the log's end where it was closed well, else what is known of those entries.
-* A transaction that the record knows to be aborted stays so, though its marker is lost.
-* A cleaned segment of which something is left holds that; what its record tells of the end stays.
-* A topic whose record is gone gets its segments from what lies in its ledgers. Its settings are
-  lost, so nothing is deleted until a person says so; and with its checkpoint it is dirty all over.
+* A segment whose ledgers are lost stays, without ledgers: its offsets are not assigned again.
+  Neither are those of entries lost at the end of the remaining ones, as far as they are known: from
+  the next segment, from the log's end if it was closed cleanly, else from what is known of the
+  entries.
+* A transaction that the record lists as aborted stays aborted, even if its marker is lost.
+* A cleaned segment with remaining batches has only those; the recorded end stays.
+* A topic whose record is lost gets its segments from its ledgers. Its settings are lost, so nothing
+  is deleted until they are set; and without its checkpoint, all of it is dirty.
 
     >>> log = made_log([LedgerFacts(3, False, Span(0, 5, 1)), LedgerFacts(9, True, Span(0, 0))])
     >>> [(each.base_offset, list(each.ledger_ids)) for each in log.segments]
@@ -23,14 +24,14 @@ from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import messages_behind
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
-# As Kafka's broker hands them out.
+# The block size of Kafka's brokers.
 _PRODUCER_IDS_PER_BLOCK = 1000
 
 
 class LedgerFacts(NamedTuple):
-    """One of a topic's ledgers, and the good batches in it.
+    """A topic's ledger, and the good batches in it.
 
-    `lost_offsets`: how many there were behind those, at the least.
+    `lost_offsets`: the number of lost offsets after those, at least.
     """
 
     ledger_id: int
@@ -45,9 +46,9 @@ def facts_of(check: LedgerCheck) -> LedgerFacts:
 
 
 def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
-    """From nothing but a topic's ledgers. Those without a batch are not in it."""
-    there = [each for each in ledgers if each.span.batches]
-    there.sort(key=lambda each: (not each.is_cleaned, each.span.base_offset))
+    """Builds a log from a topic's ledgers. Ledgers without a batch are omitted."""
+    found = [each for each in ledgers if each.span.batches]
+    found.sort(key=lambda each: (not each.is_cleaned, each.span.base_offset))
     segments = [
         KafkaSegment(
             base_offset=each.span.base_offset,
@@ -55,7 +56,7 @@ def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
             is_cleaned=each.is_cleaned,
             figures=_figures(each.span) if each.is_cleaned else None,
         )
-        for each in there
+        for each in found
     ]
     start = segments[0].base_offset if segments else 0
     return KafkaLog(
@@ -78,7 +79,7 @@ def _figures(span: Span) -> KafkaSegmentFigures:
 
 
 def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFacts]) -> bool:
-    """Makes the raw segments those of `raw_ids`, which are in order; whether they were others."""
+    """Makes the raw segments list the ordered `raw_ids`. Returns whether that changed them."""
     before = log.SerializeToString()
     listed = set[int]()
     for segment in log.segments:
@@ -92,10 +93,10 @@ def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFac
 
 
 def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFacts]) -> None:
-    """Raw segments that lost entries end where they did, and what was aborted stays so.
+    """Keeps the ends of raw segments that lost entries, and the aborted transactions.
 
-    `log`: as it was recorded; `lost`: ledgers that are gone, or hold less than they did; `facts`:
-    of those that are left.
+    `log`: as recorded; `lost`: ledgers that are lost, entirely or in part; `facts`: of the
+    remaining ones.
     """
     left: KafkaSegment | None = None
     for at, segment in enumerate(log.segments):
@@ -105,7 +106,7 @@ def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFa
             following = log.segments[at + 1 : at + 2]
             end = following[0].base_offset if following else _last_end(log, facts)
             segment.reserved_upto = max(segment.reserved_upto, end)
-            # What was counted of it is true no more.
+            # The recorded figures are no longer valid.
             segment.figures.CopyFrom(KafkaSegmentFigures(aborted=segment.figures.aborted))
             if left is not None and not is_left:
                 _hand_on(segment, left)
@@ -114,7 +115,7 @@ def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFa
 
 
 def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
-    """As far as anything tells of it."""
+    """Returns the log's end offset, as far as it is known."""
     last, lost_offsets = log.segments[-1], 0
     end = max(log.closed.end_offset, last.figures.next_offset)
     there = [facts[each] for each in last.ledger_ids if each in facts]
@@ -126,7 +127,7 @@ def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
 
 
 def _hand_on(gone: KafkaSegment, left: KafkaSegment) -> None:
-    """A load forgets a segment in which nothing is left."""
+    """Moves a lost segment's data to the previous one: a load drops an empty segment."""
     before = (each for each in gone.figures.aborted if each.first_offset < gone.base_offset)
     left.figures.aborted.extend(before)
     gone.ClearField("figures")
@@ -135,7 +136,7 @@ def _hand_on(gone: KafkaSegment, left: KafkaSegment) -> None:
 
 
 def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
-    """A raw ledger that no segment names: behind those with lower ids."""
+    """Inserts a raw ledger that no segment names, after those with lower ids."""
     at = sum(
         each.is_cleaned or not each.ledger_ids or each.ledger_ids[0] < facts.ledger_id
         for each in log.segments
@@ -146,11 +147,11 @@ def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
             before[:] = sorted([*before, facts.ledger_id])
             return
     base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)
-    made = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
-    # A copy, for a message that is taken out of its list is nobody's.
+    inserted = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
+    # A copy, because a message that is removed from its list is not usable.
     rest = KafkaLog(segments=log.segments[at:])
     del log.segments[at:]
-    log.segments.extend([made, *rest.segments])
+    log.segments.extend([inserted, *rest.segments])
 
 
 def _next_offset(log: KafkaLog, at: int) -> int:
@@ -160,10 +161,10 @@ def _next_offset(log: KafkaLog, at: int) -> int:
 def adopt_cleaned(
     log: KafkaLog, found: Sequence[KafkaSegment], facts: Mapping[int, LedgerFacts]
 ) -> tuple[list[KafkaSegment], list[int]]:
-    """Puts cleaned segments into the log that its record does not name.
+    """Adds cleaned segments that the log's record does not name.
 
-    `found`: those of the newest ledgers first. Returns what was put in, and the ledgers that it
-    replaces. Nothing is, if the log holds all of their offsets: it was not cleaned yet then.
+    `found`: in descending order of ledger id. Returns the added segments, and the ledgers that they
+    replace. Adds nothing if the log holds all of their offsets: then they were not published yet.
     """
     chain: list[KafkaSegment] = []
     for segment in found:
@@ -172,12 +173,12 @@ def adopt_cleaned(
     ranges = [(*_span_of(segment, facts), segment) for segment in log.segments]
     if all(_is_covered(segment, [(first, end) for first, end, _ in ranges]) for segment in chain):
         return [], []
-    upto = max(each.figures.next_offset for each in chain)
+    cleaned_end = max(each.figures.next_offset for each in chain)
     chain.sort(key=lambda each: each.base_offset)
 
     def is_kept(first: int, end: int, segment: KafkaSegment) -> bool:
         # Cleaned segments come first: a raw one below them was cleaned, too.
-        return first >= upto or (
+        return first >= cleaned_end or (
             segment.is_cleaned and not any(_overlap((first, end), _range(other)) for other in chain)
         )
 
@@ -207,10 +208,10 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[int, int]:
-    """Returns the offsets that are there of it: from its base, up to the end of its last batch."""
+    """Returns the segment's available offsets: from its base to the end of its last batch."""
     if segment.is_cleaned:
-        is_there = not segment.ledger_ids or segment.ledger_ids[0] in facts
-        return segment.base_offset, segment.figures.next_offset if is_there else -1
+        exists = not segment.ledger_ids or segment.ledger_ids[0] in facts
+        return segment.base_offset, segment.figures.next_offset if exists else -1
     ends = [facts[each].span.next_offset for each in segment.ledger_ids if each in facts]
     is_whole = len(ends) == len(segment.ledger_ids)
     return segment.base_offset, max(ends, default=-1) if is_whole else -1
@@ -218,14 +219,14 @@ def _span_of(segment: KafkaSegment, facts: Mapping[int, LedgerFacts]) -> tuple[i
 
 def _is_covered(segment: KafkaSegment, ranges: Iterable[tuple[int, int]]) -> bool:
     at, end = _range(segment)
-    for first, behind in sorted(ranges):
-        if first <= at < behind:
-            at = behind
+    for first, range_end in sorted(ranges):
+        if first <= at < range_end:
+            at = range_end
     return at >= end
 
 
 def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
-    """The ledger is gone: its segment is empty."""
+    """Empties the segment of a lost ledger."""
     for segment in log.segments:
         if ledger_id in segment.ledger_ids:
             del segment.ledger_ids[:]
@@ -243,7 +244,7 @@ def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
 
 
 def shrink_cleaned(log: KafkaLog, ledger_id: int, span: Span) -> None:
-    """Only these batches of the ledger are left."""
+    """Sets the figures of a segment of which only these batches remain."""
     for segment in log.segments:
         if ledger_id in segment.ledger_ids:
             figures = segment.figures
@@ -254,6 +255,6 @@ def shrink_cleaned(log: KafkaLog, ledger_id: int, span: Span) -> None:
 
 
 def next_producer_id(spans: Iterable[Span]) -> int:
-    """Above all in the batches, and those that were handed out with them."""
+    """Returns an id above all in the batches, and above the blocks they were assigned from."""
     largest = max((each.largest_producer_id for each in spans), default=-1)
     return (largest // _PRODUCER_IDS_PER_BLOCK + 1) * _PRODUCER_IDS_PER_BLOCK

@@ -1,4 +1,4 @@
-"""A ledger's record beside what its files hold, byte by byte.
+"""The comparison of a ledger's record with its files, byte by byte.
 
 >>> from ledgerfold.storage.files import REAL
 >>> empty = LedgerRecord(ledger_id=7, topic="t")
@@ -31,7 +31,7 @@ _ENTRY_ID_MAX = 2**63 - 1
 
 @dataclass(slots=True)
 class LedgerCheck:
-    """A ledger's record beside what its files hold."""
+    """A ledger's record, and the checks of its files."""
 
     record: LedgerRecord
     segments: list[SegmentCheck]
@@ -47,7 +47,9 @@ class LedgerCheck:
 
     @property
     def is_whole(self) -> bool:
-        """In its files. A raw one is without gaps, too, but for those that are recorded."""
+        """Whether the files are intact. A raw ledger must also have no gaps, except for recorded
+        ones.
+        """
         if self.is_made_up or not all(each.is_whole for each in self.segments):
             return False
         return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]
@@ -56,13 +58,12 @@ class LedgerCheck:
         return [extent for each in self.segments for extent in each.extents]
 
     def span(self) -> Span:
-        """Of the Kafka batches in it."""
+        """Returns the span of the Kafka batches."""
         return joined(extent.span for extent in self.extents())
 
     def lost(self) -> list[tuple[int, int]]:
-        """Of a raw ledger: ranges of entry ids, first and last, that nothing good holds.
-
-        Up to the last entry that anything tells of.
+        """Returns the ranges of a raw ledger's lost entry ids (first, last), up to the last known
+        one.
         """
         missing: list[tuple[int, int]] = []
         expected = 0
@@ -82,7 +83,7 @@ class LedgerCheck:
             if check.segment.entries:
                 yield check.segment.last.entry_id
             elif check.size_bytes is None:
-                # Of an open segment nobody wrote down more than its first entry.
+                # The record of an open segment has only its first entry.
                 yield segment_number(check.segment.path) or 0
             for damage in check.damages:
                 if not damage.is_torn and not check.segment.sealed:
@@ -96,7 +97,7 @@ def _pair(lost: PositionRange) -> tuple[int, int]:
 def check_ledger(
     record: LedgerRecord, folder: Path, files: Files, *, is_same_boot: bool
 ) -> LedgerCheck:
-    """Every byte of its files. Raises DiskFailure."""
+    """Checks every byte of the ledger's files. Raises DiskFailure."""
     found: list[SegmentCheck] = []
     after = EARLIEST
     for number, segment in enumerate(record.segments):
@@ -104,7 +105,7 @@ def check_ledger(
         if record.kind != LEDGER_KIND_COMPACTED:
             bounds = _raw_bounds(record, number)
         if segment.sealed and segment.entries:
-            # What comes behind was never acknowledged, whatever it looks like.
+            # Bytes after its recorded end were never acknowledged, whatever they contain.
             bounds = bounds._replace(before=record_position(segment, last=True).next)
         bounds = bounds._replace(is_same_boot=is_same_boot or record.damaged)
         check = check_segment(folder / segment.path, segment, bounds, files)
@@ -124,6 +125,6 @@ def _raw_bounds(record: LedgerRecord, number: int) -> Bounds:
 
 
 def _first_entry_id(segment: SegmentRecord) -> int:
-    """Of a raw ledger's segment, by its file's name."""
+    """Returns the first entry id of a raw ledger's segment, from its file's name."""
     number = segment_number(segment.path)
     return record_position(segment, last=False).entry_id if number is None else number

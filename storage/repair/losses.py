@@ -1,7 +1,7 @@
-"""Which entries a repair gives up, and how many messages they had, where anybody knows. Pure.
+"""The entries that a repair gives up, and their number of messages, if known. Pure.
 
-Known is the count of an entry whose header is good, and that of a sealed segment as a whole: what
-its good entries do not hold of it is lost.
+The number is known for an entry with a good header, and for a sealed segment as a whole: the
+messages that its good entries do not hold are lost.
 
     >>> Loss("4 to 6", None).entries
     '4 to 6'
@@ -16,14 +16,14 @@ from ledgerfold.storage.segment_check import SegmentCheck
 
 
 class Loss(NamedTuple):
-    """`entries`: ids for people. `messages` is None when nobody knows."""
+    """A loss. `entries`: ids for people. `messages`: None if unknown."""
 
     entries: str
     messages: int | None
 
 
 def new_losses(check: LedgerCheck) -> list[Loss]:
-    """Of a raw ledger: what is lost and was not recorded as lost before."""
+    """Returns a raw ledger's losses that are not recorded yet."""
     recorded = {(each.first_entry_id, each.last_entry_id) for each in check.record.lost}
     return [
         Loss(_range(first, last), _messages(check, first, last))
@@ -33,7 +33,9 @@ def new_losses(check: LedgerCheck) -> list[Loss]:
 
 
 def messages_behind(check: LedgerCheck) -> int:
-    """Lost behind the last good entry of a raw ledger, at the least: an entry has one or more."""
+    """Returns the least number of messages lost after a raw ledger's last good entry, one per
+    entry.
+    """
     end = max((each.last.entry_id for each in check.extents()), default=-1)
     behind = [(first, last) for first, last in check.lost() if first > end]
     return sum(max(last - first + 1, _messages(check, first, last) or 0) for first, last in behind)
@@ -73,7 +75,7 @@ def _missing(check: SegmentCheck) -> int:
 
 
 def compacted_losses(check: LedgerCheck) -> list[Loss]:
-    """Of a compacted ledger, segment by segment: between which entries that stay."""
+    """Returns a compacted ledger's losses by segment, as ranges between remaining entries."""
     losses = []
     for each in check.segments:
         segment, good = each.segment, sum(extent.record.entries for extent in each.extents)

@@ -1,17 +1,17 @@
-"""Puts back what the metadata have lost, by what the ledgers tell. Pure.
+"""The restoration of lost metadata from the ledgers. Pure.
 
-Only where records may be missing (storage/losses.py). Whose a ledger is, its label says; the label
-of a compacted one has the records that published it (storage/label.py). So a directory whose
-metadata are gone altogether gives back every topic that has an entry. What no ledger tells is lost:
-policies, settings, subscriptions, the position up to which retention had hidden messages.
+Used only if records may be missing (storage/losses.py). A ledger's label names its topic; a
+compacted ledger's label has the records that published it (storage/label.py). So even if all
+metadata are lost, every topic that has an entry is restored. Data that no ledger records are lost:
+policies, settings, subscriptions, the position below which retention had hidden messages.
 
 1. Raw ledgers are listed again under their topic, in order of id (storage/repair/plan.py).
 2. The compacted view is that of the run with the highest number.
-3. Raw ledgers that are gone, and that the view covers, were trimmed.
-4. Cleaned segments of a Kafka log are put back if raw ones do not cover them.
-5. Partitioned topics get their record again, and producers theirs: or a new producer would get the
-   number of an old one, and its messages would be taken for sent before.
-6. Entries of which nothing says whose they are stay as copies.
+3. Missing raw ledgers that the view covers were trimmed.
+4. Cleaned segments of a Kafka log are restored if raw ones do not cover them.
+5. Partitioned topics and producers get their records again: otherwise a new producer would get the
+   number of an old one, and its messages would be dropped as duplicates.
+6. Entries of unknown topics stay as copies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ledgerfold.v1.records_pb2 import (
 
 
 def accept_losses(draft: Draft) -> None:
-    """Says what is lost, and keeps copies of all that no record names."""
+    """Adds a step that lists the losses, and copies all files that no record names."""
     survey, plan = draft.survey, draft.plan
     if not survey.is_incomplete:
         return
@@ -41,20 +41,20 @@ def accept_losses(draft: Draft) -> None:
     if survey.metadata_damage is not None:
         signs.append(f"{survey.metadata_damage.found} in the metadata's files")
     draft.step(
-        f"the metadata have lost what was written last ({'; '.join(signs)}): subscriptions, "
-        "policies and settings are as they were before, or are lost"
+        f"the metadata have lost their last writes ({'; '.join(signs)}): subscriptions, policies "
+        "and settings are in an earlier state, or lost"
     )
 
 
 def restore(draft: Draft) -> None:
-    """Of everything that the module's docstring lists, what concerns records of topics."""
+    """Restores the records of topics (see above)."""
     if draft.survey.is_incomplete:
         _restore_views(draft)
         _restore_cleaned(draft)
         _forget_trimmed(draft)
         _restore_partitioned(draft)
         _restore_producers(draft)
-        _tell_strays(draft)
+        _report_strays(draft)
 
 
 def _restore_views(draft: Draft) -> None:
@@ -80,7 +80,7 @@ def _restore_views(draft: Draft) -> None:
         draft.put(run)
         check = draft.survey.ledgers[run.ledger_id]
         draft.restored.add(run.ledger_id)
-        draft.step(f"its compacted view is put back: {_messages(check)}", name, run.ledger_id)
+        draft.step(f"its compacted view is restored: {_messages(check)}", name, run.ledger_id)
 
 
 def _restore_cleaned(draft: Draft) -> None:
@@ -101,7 +101,7 @@ def _restore_cleaned(draft: Draft) -> None:
             (ledger_id,) = segment.ledger_ids
             check = draft.survey.ledgers[ledger_id]
             draft.restored.add(ledger_id)
-            draft.step(f"a cleaned segment is put back: {_messages(check)}", name, ledger_id)
+            draft.step(f"a cleaned segment is restored: {_messages(check)}", name, ledger_id)
         for ledger_id in replaced:
             if ledger_id in topic.ledger_ids:
                 topic.ledger_ids.remove(ledger_id)
@@ -111,7 +111,7 @@ def _restore_cleaned(draft: Draft) -> None:
 
 
 def _forget_trimmed(draft: Draft) -> None:
-    """Raw ledgers of which no file is there."""
+    """Removes the records of raw ledgers that have no files."""
     for check in draft.survey.ledgers.values():
         record = check.record
         topic = draft.topics[record.topic]
@@ -132,7 +132,7 @@ def _forget_trimmed(draft: Draft) -> None:
             what = "was trimmed: the compacted view covers it"
             draft.step(what, topic.name, record.ledger_id)
         else:
-            what = "is gone: it was trimmed, or is lost"
+            what = "does not exist: it was trimmed, or is lost"
             draft.step(what, topic.name, record.ledger_id, messages if messages else None)
 
 
@@ -151,17 +151,17 @@ def _restore_partitioned(draft: Draft) -> None:
             continue
         record.partitions = count
         siblings = [partition_name(name, index) for index in range(count)]
-        there = [draft.topics[each] for each in siblings if each in draft.topics]
-        if not record.HasField("kafka") and any(each.HasField("kafka") for each in there):
-            record.kafka.config.update(there[0].kafka.config)
+        existing = [draft.topics[each] for each in siblings if each in draft.topics]
+        if not record.HasField("kafka") and any(each.HasField("kafka") for each in existing):
+            record.kafka.config.update(existing[0].kafka.config)
         draft.put(record)
         for each in siblings:
             if each not in draft.topics:
-                made = TopicRecord(name=each, created_ms=draft.now_ms, epoch=draft.now_ms)
+                topic = TopicRecord(name=each, created_ms=draft.now_ms, epoch=draft.now_ms)
                 if record.HasField("kafka"):
-                    made.kafka.config.update(record.kafka.config)
-                draft.topics[each] = made
-        draft.step(f"is partitioned again, into {count} or what it had since", name)
+                    topic.kafka.config.update(record.kafka.config)
+                draft.topics[each] = topic
+        draft.step(f"is partitioned again, with at least {count} partitions", name)
 
 
 def _restore_producers(draft: Draft) -> None:
@@ -186,10 +186,10 @@ def _restore_producers(draft: Draft) -> None:
                 draft.put(record)
 
 
-def _tell_strays(draft: Draft) -> None:
+def _report_strays(draft: Draft) -> None:
     for check in draft.survey.strays:
         count = sum(each.good_messages for each in check.segments)
-        what = f"{counted(count, 'message')} of no known topic: a copy stays"
+        what = f"{counted(count, 'message')} of an unknown topic: a copy is kept"
         draft.step(what, "", check.record.ledger_id, count)
 
 

@@ -1,27 +1,28 @@
-"""What a repair would do, and what would be lost by it. Pure: storage/repair/repair.py does it.
+"""The plan of a repair, and its losses. Pure: storage/repair/repair.py executes it.
 
-What is chosen, so that nobody has to choose at night:
+The decisions, so that no operator has to make them at night:
 
-* A raw ledger keeps every good entry, before and behind the damage, under its own id: segments are
-  split around what is bad. What is lost is recorded in the ledger's record, which is closed by it.
-* A compacted ledger is given up where nothing is lost by that: when the raw ledgers still hold
-  every message, the next compaction makes it anew. Else its good entries stay, and what the bad
-  ones held is lost to readers of the compacted view. Compaction stays enabled either way: raw
-  ledgers go on waiting for it.
-* A ledger whose record is gone gets one from its files, a topic one from its ledgers (its policies
-  are lost), a subscription one that begins with the oldest message: again rather than never.
-* Other records that cannot be read, or belong to no topic, go.
-* What the metadata have lost is put back as far as the ledgers tell it (storage/repair/lost.py).
-* Torn tails, and what a run left, are left to the next start of the broker.
-* What a later build wrote is refused, not lost: an entry's ledger stays as it is; a record, and
-  nothing is repaired.
+* A raw ledger keeps every good entry, before and after the damage, under its own id: segments are
+  split around bad entries. The losses are recorded in the ledger's record, and the ledger is
+  closed.
+* A compacted ledger is dropped if that loses nothing: if the raw ledgers still hold every message,
+  the next compaction rebuilds it. Otherwise its good entries stay, and readers of the compacted
+  view lose the messages of the bad ones. Compaction stays enabled in both cases: raw ledgers are
+  retained for it.
+* A ledger whose record is lost gets one from its files, a topic one from its ledgers (its policies
+  are lost), a subscription one that begins with the oldest message: redelivery rather than loss.
+* Other unreadable records, and records of no topic, are removed.
+* Lost metadata are restored as far as the ledgers allow (storage/repair/lost.py).
+* Torn tails, and the files of unfinished runs, are left to the next start of the broker.
+* Data of a later build are refused, not lost: a ledger with such an entry stays unchanged; if a
+  record is of a later build, nothing is repaired.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
     >>> for step in make_plan(survey, now_ms=0).steps:
     ...     print(step.what)
-    is gone, with all that it held; the topic names it no longer
-    the next ledger is to be 8
+    is lost with all its contents; the topic no longer names it
+    the next ledger id is set to 8
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
 
 def make_plan(survey: Survey, now_ms: int) -> RepairPlan:
-    """Of everything that storage/repair/verify.py calls damage; `now_ms` for records made anew."""
+    """Plans the repair of all damage that storage/repair/verify.py reports. `now_ms`: for new
+    records.
+    """
     return _Planner(survey, now_ms).run()
 
 
@@ -134,10 +137,10 @@ class _Planner(Draft):
                 Step(what, record.topic, record.ledger_id, loss.entries, loss.messages)
             )
         if not losses:
-            what = "its record is made to agree with its files"
+            what = "its record is corrected to match its files"
             if record.ledger_id not in self.survey.ledger_records():
                 count = sum(each.messages for each in segments)
-                what = f"its record is put back: {counted(count, 'message')}"
+                what = f"its record is restored: {counted(count, 'message')}"
             self.step(what, record.topic, record.ledger_id)
         self.ledgers[record.ledger_id] = mended
         self.put(mended)
@@ -157,22 +160,22 @@ class _Planner(Draft):
         mended.state, mended.damaged = LEDGER_STATE_CLOSED, False
         mended.created_ms = record.created_ms or self.now_ms
         mended.closed_ms = record.closed_ms or self.now_ms
-        gone = {each.path for each in record.segments} - {each.path for each in segments}
-        self.plan.copies |= {path for path in gone if self.is_there(path)}
+        dropped = {each.path for each in record.segments} - {each.path for each in segments}
+        self.plan.copies |= {path for path in dropped if self.exists(path)}
         return mended
 
     # -- topics ----------------------------------------------------------------------------
 
     def _make_topics(self) -> None:
-        """Records for topics that have ledgers and none."""
+        """Creates records for topics that have ledgers but no record."""
         owners = {each.record.topic for each in self.survey.ledgers.values()}
         for name in sorted(owners - self.topics.keys()):
             topic = self.topics[name] = made_topic(self.survey, name, self.now_ms)
-            what = "a topic record is made from its ledgers; its policies are lost"
+            what = "a topic record is rebuilt from its ledgers; its policies are lost"
             if topic.HasField("kafka"):
                 what = (
-                    "a Kafka topic's record is made from its ledgers; its settings are lost: "
-                    "until they are set, nothing of it is compacted or deleted"
+                    "a Kafka topic's record is rebuilt from its ledgers; its settings are lost: "
+                    "until they are set, the topic is neither compacted nor deleted from"
                 )
             self.step(what, name)
 
@@ -185,7 +188,7 @@ class _Planner(Draft):
         listed = set(topic.ledger_ids)
         for ledger_id in sorted(listed - own):
             self._topics_with_loss.add(topic.name)
-            what = "is gone, with all that it held; the topic names it no longer"
+            what = "is lost with all its contents; the topic no longer names it"
             self.plan.steps.append(Step(what, topic.name, ledger_id, "all", None))
         for ledger_id in sorted(own - listed):
             if topic.name in self.survey.topics():
@@ -220,7 +223,7 @@ class _Planner(Draft):
             forget_cleaned(topic.kafka, ledger_id)
             if check is not None:
                 self.delete_ledger(check)
-            what = "is gone, with all that it held; its segment is empty"
+            what = "is lost with all its contents; its segment is empty"
             self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
 
     # -- compacted views -------------------------------------------------------------------
@@ -231,8 +234,8 @@ class _Planner(Draft):
         if check is not None and (check.is_raw or check.record.topic != topic.name):
             check = None
         last = last_compacted(self.survey, topic) if check is not None else None
-        is_behind = last is not None and last > horizon_of(topic)
-        if check is not None and check.is_whole and not is_behind:
+        exceeds_horizon = last is not None and last > horizon_of(topic)
+        if check is not None and check.is_whole and not exceeds_horizon:
             return
         if check is not None and self._is_refused(check):
             return
@@ -242,28 +245,31 @@ class _Planner(Draft):
             self.step(what, topic.name, ledger_id)
         elif check is not None and check.extents():
             what = "is lost to the compacted view; its good entries are kept"
-            kept_upto = self._keep_good(topic, check, what)
+            last_kept = self._keep_good(topic, check, what)
             horizon = topic.compacted.horizon
-            horizon.CopyFrom(max_position(horizon, kept_upto))
+            horizon.CopyFrom(max_position(horizon, last_kept))
         else:
             messages = (
                 None if check is None else sum(each.messages for each in check.record.segments)
             )
             self._drop_view(topic, check)
-            what = "what was compacted is gone; readers get what the raw ledgers hold"
+            what = "its compacted view is lost; readers get the messages of the raw ledgers"
             self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
 
     def _is_covered(self, topic: TopicRecord, check: LedgerCheck) -> bool:
-        """Whether the raw ledgers hold every message that the compacted one had."""
+        """Returns whether the raw ledgers hold every message of the compacted one."""
         sources = {each.first.ledger_id for each in check.record.segments if each.entries}
         sources |= {ledger_id for each in check.segments for ledger_id in each.ledger_ids}
         if check.is_made_up or not sources or topic.name in self._topics_with_loss:
             return False
-        # Trimming takes the oldest first: from the first one on, all are there or were lost.
+        # Trimming removes the oldest first: from the first one on, all exist or were lost.
         return sources <= set(topic.ledger_ids)
 
     def _keep_good(self, topic: TopicRecord, check: LedgerCheck, what: str) -> PositionRecord:
-        """Of a compacted ledger; `what` becomes of the rest. The last position that is left."""
+        """Keeps the good entries of a compacted ledger. Returns the last remaining position.
+
+        `what`: the description of the losses.
+        """
         record = check.record
         own = [each.path.rpartition("/") for each in record.segments]
         taken = [parse_segment_name(name) or 0 for folder, _, name in own]
@@ -284,7 +290,7 @@ class _Planner(Draft):
                 Step(what, topic.name, record.ledger_id, loss.entries, loss.messages)
             )
         if not losses:
-            self.step("its record is made to agree with its files", topic.name, record.ledger_id)
+            self.step("its record is corrected to match its files", topic.name, record.ledger_id)
         return segments[-1].last
 
     def _drop_view(self, topic: TopicRecord, check: LedgerCheck | None) -> None:
@@ -294,7 +300,7 @@ class _Planner(Draft):
         if check is not None:
             self.delete_ledger(check)
 
-    # -- what belongs to nobody ------------------------------------------------------------
+    # -- records and ledgers of no topic -----------------------------------------------------
 
     def _drop_strays(self) -> None:
         for check in self.survey.ledgers.values():
@@ -310,13 +316,13 @@ class _Planner(Draft):
                 self.step(f"a {type(each).__name__} of no topic is removed", each.topic)
 
     def _put_found(self) -> None:
-        """Records of ledgers that had none, and that nothing else has put."""
+        """Puts the records of ledgers that had none and are not put yet."""
         for ledger_id in sorted(self.ledgers.keys() - self.survey.ledger_records().keys()):
             record = self.ledgers[ledger_id]
             if key_of(record) not in self.plan.puts:
                 self.put(record)
                 if ledger_id not in self.restored:
-                    self.step("its record is put back", record.topic, ledger_id)
+                    self.step("its record is restored", record.topic, ledger_id)
 
     def _mend_unreadable(self) -> None:
         for key in self.survey.unreadable:
@@ -365,10 +371,10 @@ class _Planner(Draft):
         if mended != store:
             self.put(mended)
         if store is None or mended.next_ledger_id != store.next_ledger_id:
-            self.step(f"the next ledger is to be {mended.next_ledger_id}")
+            self.step(f"the next ledger id is set to {mended.next_ledger_id}")
 
     def _mend_labels(self) -> None:
-        """Those of ledgers that have none, or a wrong one; and those that tell of a record."""
+        """Writes labels that are missing, wrong, or contain a changed record."""
         store = self.plan.puts.get(STORE_KEY, self.survey.store())
         if not isinstance(store, StoreRecord) or LABELS not in store.features:
             return
@@ -379,7 +385,7 @@ class _Planner(Draft):
             is_changed = record.kind == LEDGER_KIND_COMPACTED and key_of(record) in self.plan.puts
             if ledger_id in wrong or is_changed:
                 path = f"{ledger_id}/{LABEL}"
-                self.plan.copies |= {path} if self.is_there(path) else set()
+                self.plan.copies |= {path} if self.exists(path) else set()
                 topic = self.topics[record.topic]
                 runs = [*self.survey.runs(topic.name), *self._restored_runs(topic.name)]
                 partitions = self.survey.siblings(topic.name)

@@ -1,15 +1,15 @@
-"""Does what a plan says (storage/repair/plan.py), so that it may be killed at any moment.
+"""The execution of a repair plan (storage/repair/plan.py), which may be killed at any moment.
 
 1. Every file that will be changed, or removed by the next start, is copied to
    DATA/repairs/<time>/ledgers/.
-2. The manifest is written there: what is done, and each record that changes, before and after.
-3. Segments are split off: written aside, synced, renamed. No record names them yet.
-4. One batch puts all records in place: the one moment at which anything changes for a reader.
-5. What the records do not name any more is cut off, or removed; labels are written; then the
-   manifest says "complete".
+2. The manifest is written there: the steps, and each changed record, before and after.
+3. Segments are split off: written to a temporary file, synced, renamed. No record names them yet.
+4. One batch writes all records: the only moment at which anything changes for a reader.
+5. Files or parts that no record names any more are removed; labels are written; then the manifest
+   says "complete".
 
-Killed before 4, nothing has happened; after it, the next repair finds what is left to cut. Repairs
-that did not come to their end are noted in their manifests by the one that does.
+Killed before 4, a repair has changed nothing; after it, the next repair finds what is left to
+remove, and marks the manifests of unfinished repairs.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ BLOCK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One data directory, with its lock held.
+    """A repair of one data directory, whose lock is held.
 
-    `pairs` are the metadata as they were read; `open_store` opens a store for writing, and makes it
-    if there is none. `is_unusable`: the one that is there cannot be opened.
+    `pairs`: the metadata as they were read; `open_store` opens or creates a store for writing.
+    `is_unusable`: the existing store cannot be opened.
     """
 
     data_dir: Path
@@ -67,7 +67,11 @@ class Repair:
     is_unusable: bool = False
 
     def do(self, plan: RepairPlan) -> Path | None:
-        """Where copies and manifest are; None: nothing was to be done. Raises DiskFailure."""
+        """Executes the plan. Returns the folder of copies and manifest; None if there was nothing
+        to do.
+
+        Raises DiskFailure.
+        """
         unfinished = unfinished_repairs(self.data_dir, self.files)
         folder = None
         if plan.steps:
@@ -87,10 +91,11 @@ class Repair:
         return folder
 
     def _put(self, plan: RepairPlan) -> None:
-        """Makes the store what was read, with the plan's changes, in one write.
+        """Writes the read pairs and the plan's changes into the store, at once.
 
-        Opening it makes an end of a damaged log, in which more may have been read than RocksDB
-        reads. One that cannot be opened is made anew, aside; what is there is copied by then.
+        Opening the store discards the damaged end of its log, from which more pairs may have been
+        read. A store that cannot be opened is rebuilt in a temporary folder; the old one is already
+        copied.
         """
         final = self._final(plan)
         folder = metadata_dir(self.data_dir)
@@ -99,9 +104,9 @@ class Repair:
             self.files.remove_dir(target)
         store = self.open_store(target)
         try:
-            there = dict(store.scan(b""))
-            puts = {key: value for key, value in final.items() if there.get(key) != value}
-            store.write(puts, there.keys() - final.keys())
+            stored = dict(store.scan(b""))
+            puts = {key: value for key, value in final.items() if stored.get(key) != value}
+            store.write(puts, stored.keys() - final.keys())
         finally:
             store.close()
         if self.is_unusable:
@@ -113,7 +118,7 @@ class Repair:
             WriteMark.create(mark, plan.writes, self.files)
 
     def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
-        """Returns all pairs as they are to be."""
+        """Returns all pairs as they will be."""
         final = dict(self.pairs.scan(b""))
         for key in plan.deletes:
             final.pop(key, None)
@@ -128,7 +133,7 @@ class Repair:
                 self.files.sync_dir(folder)
 
     def _remove(self, plan: RepairPlan, unfinished: list[str]) -> None:
-        """Removes what is copied and named by no record: a start would take it for lost entries."""
+        """Removes copied files that no record names: a start would take them for lost entries."""
         folder, paths = ledgers_dir(self.data_dir), set(plan.copies)
         for name in unfinished:
             manifest = read_manifest(self.data_dir / REPAIRS / name, self.files)
@@ -139,10 +144,10 @@ class Repair:
                 record = decode(LedgerRecord, key, value)
                 named |= {segment.path for segment in record.segments}
         paths = {each for each in paths - named if not each.endswith(f"/{LABEL}")}
-        gone = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
-        for path in gone:
+        found = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
+        for path in found:
             self.files.remove(path)
-        for parent in sorted({path.parent for path in gone}):
+        for parent in sorted({path.parent for path in found}):
             self.files.sync_dir(parent)
 
     def _make_folder(self) -> Path:
@@ -198,7 +203,7 @@ class Repair:
         self._write(folder / MANIFEST, iter([text.encode()]))
 
     def _write(self, path: Path, blocks: Iterator[Buffer]) -> None:
-        """Aside, synced, renamed, and the folder synced."""
+        """Writes a file under a temporary name, syncs it, renames it and syncs the folder."""
         aside = path.with_name(path.name + ASIDE_SUFFIX)
         self.files.remove(aside)
         file = self.files.create(aside)
@@ -246,6 +251,6 @@ def _text(value: bytes | None) -> str | None:
 
 
 def messages_lost(steps: list[Step]) -> tuple[int, bool]:
-    """How many are known to be, and whether there may be more."""
+    """Returns the known number of lost messages, and whether there may be more."""
     known = [each.messages for each in steps if each.messages is not None]
     return sum(known), len(known) < len(steps)

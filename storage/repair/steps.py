@@ -1,4 +1,4 @@
-"""The parts of a repair: words for people, records, files to split, to cut and to copy."""
+"""The parts of a repair plan: steps in words, records, files to split, to cut and to copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ledgerfold.v1.records_pb2 import (
 
 
 class Extract(NamedTuple):
-    """Bytes of `source` that become the segment `target`. Paths as in a SegmentRecord."""
+    """A range of bytes of `source` that becomes segment `target`. Paths as in a SegmentRecord."""
 
     source: str
     offset: int
@@ -31,7 +31,7 @@ class Extract(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Of the segment `path` only these bytes stay, after the records say so."""
+    """The range of bytes of the segment `path` that remains once the records are written."""
 
     path: str
     offset: int
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing that is done, in words. `messages`: lost by it; None when nobody knows."""
+    """A step, in words. `messages`: the number lost by it; None if unknown."""
 
     what: str
     topic: str = ""
@@ -50,10 +50,9 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class RepairPlan:
-    """`copies`: files to keep, as they are, first. `refused`: what is left as it is, and why.
+    """A repair plan. `copies`: files to copy first. `refused`: what stays unchanged, and why.
 
-    `rebuilds_metadata`: records are put back by what the ledgers tell, and what they do not tell is
-    lost.
+    `rebuilds_metadata`: records are restored from the ledgers; what these do not contain is lost.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -64,13 +63,13 @@ class RepairPlan:
     cuts: list[Cut] = field(default_factory=list)
     copies: set[str] = field(default_factory=set)
     labels: list[Label] = field(default_factory=list)
-    # How many writes the metadata have had, this one included; 0: they are not counted yet.
+    # The number of writes of the metadata, including this one; 0: not counted yet.
     writes: int = 0
     copies_metadata: bool = False
     rebuilds_metadata: bool = False
 
     def keep(self, check: SegmentCheck, extent: Extent, target: str) -> SegmentRecord:
-        """The record of good entries that stand, or are put, into the file `target`."""
+        """Returns the record of good entries that stay in, or are moved to, the file `target`."""
         kept = SegmentRecord()
         kept.CopyFrom(extent.record)
         kept.path = target
@@ -85,9 +84,9 @@ class RepairPlan:
 
 
 class Draft:
-    """A plan in the making, with the records as they will be.
+    """A plan in progress, with the records as they will be.
 
-    `ledgers`: without those that are to be deleted. `restored`: compacted ones that are put back.
+    `ledgers`: without those to be deleted. `restored`: compacted ledgers that are restored.
     """
 
     def __init__(self, survey: Survey, now_ms: int) -> None:
@@ -108,17 +107,17 @@ class Draft:
     def delete(self, key: bytes) -> None:
         self.plan.deletes.add(key)
 
-    def is_there(self, path: str) -> bool:
-        """Whether a file is there. `path`: below the ledgers folder."""
+    def exists(self, path: str) -> bool:
+        """Returns whether the file at `path`, relative to the ledgers folder, exists."""
         folder, _, name = path.partition("/")
         return folder.isdecimal() and name in self.survey.folders.get(int(folder), [])
 
     def delete_ledger(self, check: LedgerCheck) -> None:
-        """Its files go with the next start, as those of every ledger in that state."""
+        """Marks the ledger as being deleted; the next start removes its files."""
         record = LedgerRecord()
         record.CopyFrom(check.record)
         record.state = LEDGER_STATE_DELETING
-        self.plan.copies |= {each.path for each in record.segments if self.is_there(each.path)}
+        self.plan.copies |= {each.path for each in record.segments if self.exists(each.path)}
         self.put(record)
         del self.ledgers[record.ledger_id]
 

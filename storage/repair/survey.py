@@ -1,10 +1,10 @@
-"""All of a data directory as it is: each record, each ledger's files, what nobody names.
+"""A survey of a data directory: every record, every ledger's files, and unnamed files.
 
-Reads everything, changes nothing, and judges nothing but the files (storage/segment_check.py):
-storage/repair/verify.py tells what is wrong with it, storage/repair/plan.py what can be done. A
-ledger's record may be gone, or not tell of some of its segments, while its files are there: then
-the record is made up from them, as that of an open ledger (`made_up`). Whose it is, a topic tells
-that names it, or its label.
+Reads everything, changes nothing, and checks only the files (storage/segment_check.py):
+storage/repair/verify.py reports what is wrong, storage/repair/plan.py what can be done. If a
+ledger's record is missing, or does not list some of its existing segments, the record is
+reconstructed from the files, as that of an open ledger (`made_up`). The topic is the one that names
+the ledger, or that of its label.
 
     >>> from ledgerfold.storage.files import REAL
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
@@ -62,7 +62,7 @@ from ledgerfold.v1.records_pb2 import (
 
 
 class StoredProducer(NamedTuple):
-    """`sequence_id`: the highest that is stored at or before `position`."""
+    """A producer. `sequence_id`: the highest that is stored at or before `position`."""
 
     name: str
     sequence_id: int
@@ -71,12 +71,12 @@ class StoredProducer(NamedTuple):
 
 @dataclass(slots=True)
 class Survey:
-    """`unreadable`: keys whose value is no record. `unnamed`: paths below the ledgers folder.
+    """The result of a survey. `unreadable`: keys whose value cannot be decoded.
 
-    `metadata_damage`: not all that was written to the metadata can be read; `torn_metadata`: only a
-    write that was cut short, and never acknowledged, cannot. `losses`: what proves
-    that they have lost writes; `writes`: how many they have had, at the least. `labels`, by ledger
-    id; `bad_labels`: those that cannot be read.
+    `unnamed`: paths relative to the ledgers folder. `metadata_damage`: some of the metadata cannot
+    be read; `torn_metadata`: only a truncated, never acknowledged write cannot. `losses`: the
+    proofs that the metadata have lost writes; `writes`: how many they have had, at least. `labels`,
+    by ledger id; `bad_labels`: the unreadable ones.
     """
 
     records: dict[bytes, Message] = field(default_factory=dict)
@@ -86,8 +86,8 @@ class Survey:
     labels: dict[int, Label] = field(default_factory=dict)
     bad_labels: dict[int, Corruption] = field(default_factory=dict)
     unnamed: list[UnnamedFile] = field(default_factory=list)
-    # Where records may be missing: what entries tell of producers, by topic and number; ledgers of
-    # which nothing says whose they are.
+    # If records may be missing: the producers found in entries, by topic and number; ledgers of
+    # unknown topics.
     producers: dict[str, dict[int, StoredProducer]] = field(default_factory=dict)
     strays: list[LedgerCheck] = field(default_factory=list)
     metadata_damage: Corruption | None = None
@@ -98,7 +98,7 @@ class Survey:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether records may be missing of what is in the ledgers folder."""
+        """Whether records of existing ledgers may be missing."""
         return self.metadata_damage is not None or bool(self.losses)
 
     def topics(self) -> dict[str, TopicRecord]:
@@ -106,22 +106,22 @@ class Survey:
         return {each.name: each for each in found if isinstance(each, TopicRecord)}
 
     def ledger_records(self) -> dict[int, LedgerRecord]:
-        """All that can be read, those in state DELETING too."""
+        """Returns all readable ledger records, including those in state DELETING."""
         found = self.records.values()
         return {each.ledger_id: each for each in found if isinstance(each, LedgerRecord)}
 
     def of_topics(self) -> list[CursorRecord | ProducerRecord | RunRecord]:
-        """Records that belong to a topic by its name."""
+        """Returns the records that belong to a topic by name."""
         kinds = (CursorRecord, ProducerRecord, RunRecord)
         return [each for each in self.records.values() if isinstance(each, kinds)]
 
     def runs(self, topic: str) -> list[RunRecord]:
-        """Oldest first."""
+        """Returns the runs of a topic, oldest first."""
         found = self.records.values()
         return [each for each in found if isinstance(each, RunRecord) and each.topic == topic]
 
     def siblings(self, topic: str) -> int:
-        """Returns how many partitions there are of the topic that this one is a partition of."""
+        """Returns the number of partitions of this partition's topic."""
         partition = parse_partition(topic)
         found = None if partition is None else self.records.get(key("partitioned", partition.topic))
         return found.partitions if isinstance(found, PartitionedTopicRecord) else 0
@@ -131,7 +131,7 @@ class Survey:
         return found if isinstance(found, StoreRecord) else None
 
     def ids(self) -> set[int]:
-        """Every ledger id that a record or a folder has."""
+        """Returns every ledger id of a record or a folder."""
         named = {
             each
             for topic in self.topics().values()
@@ -141,7 +141,7 @@ class Survey:
 
 
 def compacted_ids(topic: TopicRecord) -> list[int]:
-    """The ledgers that a compaction, or Kafka's cleaner, wrote, and that the topic names."""
+    """Returns the topic's ledgers that a compaction, or Kafka's cleaner, wrote."""
     cleaned = [each for each in topic.kafka.segments if each.is_cleaned]
     found = [ledger_id for each in cleaned for ledger_id in each.ledger_ids]
     if topic.HasField("compacted") and topic.compacted.ledger_id >= 0:
@@ -158,11 +158,11 @@ def take(
     is_tail: bool = False,
     is_same_boot: bool = False,
 ) -> Survey:
-    """`is_tail`: only the end of the metadata's log is damaged.
+    """Surveys a data directory. `is_tail`: only the end of the metadata's log is damaged.
 
-    `is_same_boot`: the machine has not stopped since a broker had the directory.
-
-    Raises DiskFailure (a file or folder that cannot be opened), and what the store raises."""
+    `is_same_boot`: the machine has not stopped since a broker used the directory. Raises
+    DiskFailure (a file or folder cannot be opened), and the store's errors.
+    """
     survey, folder = Survey(metadata_damage=metadata_damage), ledgers_dir(data_dir)
     for at, value in pairs.scan(b""):
         try:
@@ -173,7 +173,7 @@ def take(
         _look_into(survey, folder, files)
     _find_losses(survey, data_dir, files)
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
-        # All writes that were counted are there: the end is that of one that was cut short.
+        # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage
     for record, is_made_up in _records(survey):
         check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
@@ -213,19 +213,19 @@ def _find_losses(survey: Survey, data_dir: Path, files: Files) -> None:
     survey.writes = stored if mark is None else max(stored, mark.highest)
     highest_id = max(survey.folders, default=0)
     if STORE_KEY in survey.unreadable:
-        # That is a finding of its own.
+        # The unreadable store record is a separate finding.
         store = StoreRecord(next_ledger_id=highest_id + 1)
     survey.losses = signs_of_loss(
         survey.unnamed, highest_id, store, None if mark is None else mark.highest, stored
     )
     if store is not None and store.is_incomplete and not survey.losses:
-        survey.losses = ["a start found it, and no repair has put back what the ledgers tell"]
+        survey.losses = ["an earlier start found losses, which no repair has restored"]
 
 
 def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:
-    """Yields the records of the ledgers to check, and whether each is made up.
+    """Yields the records of the ledgers to check, and whether each is reconstructed.
 
-    Those that are being deleted are not checked.
+    Ledgers that are being deleted are not checked.
     """
     known = survey.ledger_records()
     raw = {each.ledger_id for each in survey.unnamed if each.is_raw}
@@ -261,21 +261,22 @@ def _made_up(
 
 
 def _with_all_segments(record: LedgerRecord, names: list[str]) -> LedgerRecord:
-    """Returns the record of the ledger as if it were open, with a segment for each file."""
-    made = LedgerRecord()
-    made.CopyFrom(record)
-    made.state = LEDGER_STATE_OPEN
+    """Returns the ledger's record as if it were open, with a segment for each file."""
+    rebuilt = LedgerRecord()
+    rebuilt.CopyFrom(record)
+    rebuilt.state = LEDGER_STATE_OPEN
     known = {each.path for each in record.segments}
     paths = [f"{record.ledger_id}/{each}" for each in names if segment_number(each) is not None]
-    segments = [*made.segments, *(SegmentRecord(path=each) for each in paths if each not in known)]
+    unknown = (SegmentRecord(path=each) for each in paths if each not in known)
+    segments = [*rebuilt.segments, *unknown]
     segments.sort(key=lambda each: segment_number(each.path) or 0)
-    del made.segments[:]
-    made.segments.extend(segments)
-    return made
+    del rebuilt.segments[:]
+    rebuilt.segments.extend(segments)
+    return rebuilt
 
 
 def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int, StoredProducer]]:
-    """Looks for the producers of topics of messages; those of Kafka topics are in the batches."""
+    """Finds the producers of Pulsar-style topics; those of Kafka topics are in the batches."""
     found: dict[str, dict[int, StoredProducer]] = {}
     for check in sorted(survey.ledgers.values(), key=lambda each: each.record.ledger_id):
         extents = check.extents()
@@ -296,7 +297,7 @@ def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int
 
 
 def _producer_name(segment: SegmentCheck, offset: int, folder: Path, files: Files) -> str:
-    """Returns "" where the entry does not tell it."""
+    """Returns the entry's producer name; "" if it cannot be decoded."""
     file = files.open_read(folder / segment.segment.path)
     try:
         header = read_header(file.pread(HEADER_BYTES, offset))

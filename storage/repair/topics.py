@@ -1,4 +1,4 @@
-"""A topic's record made anew from its ledgers, where it is lost. Pure.
+"""A topic's lost record, rebuilt from its ledgers. Pure.
 
 >>> made_topic(Survey(), "t", now_ms=5).epoch
 5
@@ -20,9 +20,9 @@ from ledgerfold.v1.records_pb2 import (
 
 
 def made_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
-    """Makes it without the raw ledgers. It is a Kafka topic, if a batch in its ledgers tells."""
+    """Builds the record, without raw ledgers. It is a Kafka topic if a ledger has a Kafka batch."""
     checks = [each for each in survey.ledgers.values() if each.record.topic == name]
-    # The epoch is above that of any load there was.
+    # The epoch is above that of any earlier load.
     topic = TopicRecord(name=name, created_ms=now_ms, epoch=now_ms)
     log = _kafka_log(survey, checks)
     if log is not None:
@@ -45,7 +45,7 @@ def _kafka_log(survey: Survey, checks: list[LedgerCheck]) -> KafkaLog | None:
     facts = [facts_of(each) for each in checks]
     if not any(each.span.batches for each in facts):
         return None
-    # What a cleaning wrote and no record names is put in its place by its label, if at all.
+    # Output of the cleaner that no record names is restored by its label, if at all.
     named = survey.ledger_records()
     return made_log(each for each in facts if not each.is_cleaned or each.ledger_id in named)
 

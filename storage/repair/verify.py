@@ -1,10 +1,10 @@
-"""What is wrong with a data directory, finding by finding. Pure: storage/repair/survey.py looked.
+"""The findings about a data directory. Pure: storage/repair/survey.py reads it.
 
-Checked is every record (it decodes, and is that of its key), every reference (topic to ledgers and
+It checks every record (it decodes, and matches its key), every reference (topic to ledgers and
 compacted view, a Kafka log's segments to ledgers, ledger to topic and files, cursor, producer and
-run to topic, ids below the next one to be given out) and every byte of every segment: headers, both
-sections' checksums, the order of ids, gaps between segments, and the record's sums. A *note* is
-nothing wrong: what a start of the broker deals with, and copies for a person to look at.
+run to topic, ids below the next free one) and every byte of every segment: headers, both sections'
+checksums, the order of ids, gaps between segments, and the record's totals. A *note* is not a
+defect: it reports what the next start of the broker handles, and copies for inspection.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
@@ -33,13 +33,13 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
-# -1, "": nothing of that kind.
+# -1 and "" mean: not applicable.
 NO_LEDGER = NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing. `path` is relative to the data directory; `offset` a byte in that file.
+    """A finding. `path` is relative to the data directory; `offset` is a byte in that file.
 
     Kinds: metadata, record, reference, label, unrecorded, file, entry, order, gap, sums, format; of
     notes: torn-tail, torn-copy, aside, orphan.
@@ -57,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was read. Entries, messages and bytes are the good ones."""
+    """The totals of what was read. Entries, messages and bytes are the good ones."""
 
     topics: int
     ledgers: int
@@ -88,14 +88,14 @@ def totals(survey: Survey) -> Totals:
 
 
 def findings(survey: Survey) -> Iterator[Finding]:
-    """Records first, then topics, then ledgers in order of id, then what nobody names."""
+    """Yields findings: records, then topics, then ledgers by id, then unnamed files."""
     if survey.metadata_damage is not None:
         yield metadata_finding(survey.metadata_damage)
     if survey.torn_metadata is not None:
-        found = "a write that was cut short, and never acknowledged"
+        found = "a truncated write, which was never acknowledged"
         yield Finding("torn-tail", "the end of its log", found, path=METADATA, is_note=True)
     for sign in survey.losses:
-        yield Finding("metadata", "all that was written to them", sign, path=METADATA)
+        yield Finding("metadata", "all their writes", sign, path=METADATA)
     for key, error in survey.unreadable.items():
         yield _unreadable(key, error)
     for topic in survey.topics().values():
@@ -109,7 +109,7 @@ def findings(survey: Survey) -> Iterator[Finding]:
 
 
 def metadata_finding(damage: Corruption) -> Finding:
-    """The store of the metadata itself."""
+    """Returns the finding about the metadata store itself."""
     return Finding("metadata", damage.expected, damage.found, path=METADATA)
 
 
@@ -134,7 +134,7 @@ def _topic(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
         if record is None:
             found = "no record of it"
         elif record.state == LEDGER_STATE_DELETING:
-            found = "a ledger that is to be deleted"
+            found = "a ledger that is being deleted"
         elif record.kind == LEDGER_KIND_COMPACTED:
             found = "a compacted one"
         elif record.topic != topic.name:
@@ -151,7 +151,7 @@ def _topic(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
 
 
 def _compacted_problem(survey: Survey, topic: TopicRecord, ledger_id: int) -> str | None:
-    """What is wrong with the reference to a topic's compacted ledger, not with the ledger."""
+    """Describes what is wrong with the reference to a compacted ledger, not with the ledger."""
     record = survey.ledger_records().get(ledger_id)
     if record is None:
         return "no record of it"
@@ -159,7 +159,7 @@ def _compacted_problem(survey: Survey, topic: TopicRecord, ledger_id: int) -> st
         return "a raw ledger"
     if record.topic != topic.name:
         return f"one of {record.topic}"
-    return "a ledger that is to be deleted" if record.state == LEDGER_STATE_DELETING else None
+    return "a ledger that is being deleted" if record.state == LEDGER_STATE_DELETING else None
 
 
 def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
@@ -169,12 +169,12 @@ def _view(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
         yield Finding("reference", f"compacted ledger {ledger_id}", problem, topic.name, ledger_id)
     last, horizon = last_compacted(survey, topic), horizon_of(topic)
     if last is not None and last > horizon:
-        wanted = f"a horizon at or behind {last}, its last entry"
+        wanted = f"a horizon at or after {last}, its last entry"
         yield Finding("reference", wanted, f"the horizon {horizon}", topic.name, ledger_id)
 
 
 def _segments(survey: Survey, topic: TopicRecord) -> Iterator[Finding]:
-    """Those of a Kafka log: each ledger is in one of them."""
+    """Checks that each ledger of a Kafka log is in one of its segments."""
     segments = topic.kafka.segments
     for ledger_id in compacted_ids(topic):
         problem = _compacted_problem(survey, topic, ledger_id)
@@ -198,7 +198,7 @@ def last_compacted(survey: Survey, topic: TopicRecord) -> Position | None:
 
 
 def is_named(survey: Survey, check: LedgerCheck) -> bool:
-    """Whether the topic of a ledger names it."""
+    """Returns whether the ledger's topic names it."""
     topic = survey.topics().get(check.record.topic)
     if topic is None:
         return False
@@ -209,7 +209,7 @@ def is_named(survey: Survey, check: LedgerCheck) -> bool:
 
 
 def _owners(survey: Survey) -> Iterator[Finding]:
-    """What belongs to a topic, which must be there."""
+    """Checks that the topics of ledgers and records exist."""
     for ledger_id, check in sorted(survey.ledgers.items()):
         if not is_named(survey, check):
             kind, name = "raw" if check.is_raw else "compacted", check.record.topic
@@ -236,7 +236,7 @@ def _labels(survey: Survey) -> Iterator[Finding]:
 
 
 def wrongly_labelled(survey: Survey) -> Iterator[LedgerCheck]:
-    """Yields the ledgers with entries that have no label, or another's."""
+    """Yields the ledgers with entries whose label is missing, or that of another ledger."""
     store = survey.store()
     needs_labels = store is not None and LABELS in store.features
     for ledger_id, check in sorted(survey.ledgers.items()):
@@ -308,7 +308,7 @@ def _copies(survey: Survey) -> Iterator[Finding]:
     for ledger_id, names in survey.folders.items():
         for name in names:
             if name.endswith(TORN_SUFFIX):
-                found = "a copy that a start kept before it cut a torn tail"
+                found = "a copy of a segment whose torn tail a start has cut"
                 path = f"ledgers/{ledger_id}/{name}"
                 yield Finding("torn-copy", "nothing", found, path=path, is_note=True)
 
@@ -318,7 +318,7 @@ def _unnamed(file: UnnamedFile) -> Finding:
     if file.is_raw:
         kind, found = "unrecorded", "entries that no record names"
     elif path.endswith(ASIDE_SUFFIX):
-        kind, found = "aside", "a segment that was not completed; the next start removes it"
+        kind, found = "aside", "an unfinished segment; the next start removes it"
     else:
         kind, found = (
             "orphan",

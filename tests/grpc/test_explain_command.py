@@ -100,7 +100,7 @@ def test_the_command_tells_where_why_and_what_next(
     batch = first.rows[0]["id"].rpartition(":")[0]
     last = record_text(admin.last_message_id(topic).to_record())
     assert [(row["id"], row["where"], row["what"]) for row in first.rows] == [
-        (f"{batch}:0", "raw", f"obscured by {batch}:4, dropped by run 1"),
+        (f"{batch}:0", "raw", f"superseded by {batch}:4, dropped by run 1"),
         (f"{batch}:4", "both", f"newest up to the horizon {last}, kept by run 1"),
     ]
     assert first.rows[0]["by"] == f"{batch}:4"

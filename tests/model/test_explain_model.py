@@ -27,7 +27,7 @@ from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import CompactionFailed, SubscriptionNotFound
 from ledgerfold.storage.ledger import LedgerReader
 from ledgerfold.storage.native import NativeBatchBuilder
-from ledgerfold.strategies.catalogue import told as strategy_text
+from ledgerfold.strategies.catalogue import strategy_text
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, CompactionStrategy, Emulation, Policies

@@ -169,9 +169,9 @@ def _strategy(run: RunRecord) -> str:
 
 
 def _told(strategy: CompactionStrategy) -> str:
-    from ledgerfold.strategies.catalogue import told
+    from ledgerfold.strategies.catalogue import strategy_text
 
-    return told(strategy)
+    return strategy_text(strategy)
 
 
 def _horizon(run: RunRecord) -> str:

@@ -1,8 +1,9 @@
-"""What each strategy does with the versions of a key, told in its own words: one judge for each.
+"""The evaluators that explain each strategy's decisions about the versions of a key.
 
-As compactor/strategies/ says it on columns, for all keys at once; here it is said again, version by
-version, for one key, with the reason. tests/model/test_explain_model.py holds both to the same.
-A new strategy is a module here, and its line in `_RULES`; without one it is told as one's own.
+compactor/strategies/ implements the strategies on columns, for all keys at once; here they are
+implemented again, version by version, for one key, with the reasons.
+tests/model/test_explain_model.py compares both. A new strategy needs a module here, and an entry in
+`_RULES`; without one it is explained as a user-defined strategy.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from ledgerfold.broker.explain.strategies.strategic import Strategic
 
 
 class Rules(NamedTuple):
-    """`looks_back`: what became of a version may depend on those before it, not on later ones
-    alone. `is_steady`: with more of those before it, it can only be dropped sooner."""
+    """The rules of a strategy. `looks_back`: earlier versions, not only later ones, may affect a
+    decision.
 
-    judge: Callable[[Asked], Evaluator]
+    `is_steady`: with additional earlier versions, a version can only be dropped sooner.
+    """
+
+    evaluator: Callable[[Asked], Evaluator]
     looks_back: bool = True
     is_steady: bool = True
 

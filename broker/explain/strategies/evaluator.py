@@ -1,8 +1,8 @@
-"""What a strategy's judge is asked, and what it says of each version, in the strategy's words.
+"""The protocol of evaluators: their input, and their decisions about each version.
 
-A judge goes through the input of one run as far as it concerns one key: `meet` with each version in
-order, and then `keeps`. Each says the verdicts that are known by then: a version is dropped when
-something makes it so, and kept at the end; what nothing later can change is kept at once.
+An evaluator processes the part of one run's input that concerns one key: `meet` with each version
+in order, then `keeps`. Each returns the decisions that are final by then: a version is dropped as
+soon as its successor is known, and kept at the end, or at once if nothing later can change that.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.v1 import explain_pb2 as pb
 
-# So many versions of a key are held at once, in each place where some are; what is older is not
-# told. Some megabytes.
+# The number of versions of a key that each structure holds at once; older ones are not explained.
+# They take a few megabytes.
 HELD_MAX = 10_000
 
 
 class Decision(NamedTuple):
-    """`why`, in a few words. `by`: the version that is the cause. `stays`: of one that is kept,
-    what it takes to be dropped."""
+    """A decision about a version. `why`: in a few words. `by`: the version that caused it.
+
+    `stays`: for a kept version, what must happen until it is dropped.
+    """
 
     found: Found
     keeps: bool
@@ -32,8 +34,11 @@ class Decision(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Of a run: its strategy, the settings of it, all of them, and its time. `read`: a message,
-    value and properties included, for the strategies that want more than a key section tells."""
+    """The parameters of a run: its strategy, all settings, and its time.
+
+    `read`: reads a message with value and properties, for strategies that need more than key
+    sections.
+    """
 
     name: str
     settings: Mapping[str, str]
@@ -42,7 +47,7 @@ class Asked(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """Over the versions of one key, in one run."""
+    """An evaluator of the versions of one key, in one run."""
 
     def meet(self, version: Found) -> Iterable[Decision]: ...
 
@@ -54,12 +59,12 @@ def dropped(found: Found, rule: pb.CompactionRule, why: str, by: Found | None = 
 
 
 def gone(tombstone: Found) -> Decision:
-    """Of a tombstone that has had its effect."""
+    """Returns the decision about a tombstone that has been applied."""
     return dropped(tombstone, pb.COMPACTION_RULE_TOMBSTONE, "a tombstone")
 
 
 def rule_of(follower: Found) -> pb.CompactionRule:
-    """What a version does to the value whose place it takes."""
+    """Returns the rule by which a version replaces the current value."""
     if follower.is_tombstone:
         return pb.COMPACTION_RULE_DELETED
     return pb.COMPACTION_RULE_OBSCURED

@@ -1,21 +1,21 @@
-"""`event-time`, told: of each key the message with the latest event time is kept.
+"""The evaluator of `event-time`, which keeps the message with the latest event time.
 
-Rules (Pulsar's EventTimeOrderCompactor): a message takes the place of what stands when nothing
-stands, when its event time is later, or, published alone, when it is the same; in a batch the one
-before it stays. A tombstone takes the place as a value does, and leaves nothing, its time neither:
-what comes after it is taken however old. One that is older than what stands does nothing. No event
-time counts as 0.
+Rules (Pulsar's EventTimeOrderCompactor): a message replaces the current one if there is none, if
+its event time is later, or, when published alone, if it is equal; in a batch the earlier one stays.
+A tombstone replaces the current message as a value does, and leaves none, and no time either: the
+next message is accepted however old it is. A tombstone older than the current message does nothing.
+A missing event time counts as 0.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
-    >>> judge = EventTime()
+    >>> evaluator = EventTime()
     >>> for entry_id, (event_ms, value_bytes) in enumerate([(5, 1), (3, 1), (4, 0)]):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 9, event_ms, value_bytes, False))
-    ...     for verdict in judge.meet(found):
-    ...         print(verdict.found.name, verdict.why)
-    1:1 older by event time than 1:0, which stands
-    1:2 a tombstone older by event time than 1:0, which stands: ignored
-    >>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+    ...     for decision in evaluator.meet(found):
+    ...         print(decision.found.name, decision.why)
+    1:1 older by event time than the current 1:0
+    1:2 a tombstone older by event time than the current 1:0: ignored
+    >>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
     [('1:0', 'latest by event time')]
 """
 
@@ -31,11 +31,11 @@ from ledgerfold.v1 import explain_pb2 as pb
 
 
 class EventTime:
-    """One value stands, or none."""
+    """An evaluator with at most one current value."""
 
     def __init__(self) -> None:
         self._standing: Found | None = None
-        # That which removed what stood before, when nothing came since.
+        # The tombstone that removed the current value, if nothing has followed it.
         self._tombstone: Found | None = None
         self._why = ""
 
@@ -65,7 +65,7 @@ class EventTime:
         if tombstone is None or not _is_later(tombstone, version):
             return "latest by event time"
         return (
-            f"older by event time than the tombstone {tombstone.name}, which is gone and leaves no "
+            f"older by event time than the tombstone {tombstone.name}, which was removed with its "
             "time; latest by event time since then"
         )
 
@@ -91,8 +91,8 @@ def _ignored(version: Found, standing: Found) -> str:
     kind = "a tombstone " if version.is_tombstone else ""
     end = ": ignored" if version.is_tombstone else ""
     if _is_later(standing, version):
-        return f"{kind}older by event time than {standing.name}, which stands{end}"
-    return f"{kind}in a batch, with the same event time as {standing.name}, which stands{end}"
+        return f"{kind}older by event time than the current {standing.name}{end}"
+    return f"{kind}in a batch, with the same event time as the current {standing.name}{end}"
 
 
 def _time(found: Found) -> str:

@@ -1,14 +1,14 @@
-"""`event-time-window`, told: as event-time, and nothing younger than a lag is touched.
+"""The evaluator of `event-time-window`: `event-time`, except for messages younger than a lag.
 
-A message's age is what lies between its event time, or else its publish time, and the run's time.
-The younger ones, tombstones too, are kept as they are, and supersede nothing.
+A message's age is the run's time minus its event time, or else its publish time. Younger messages,
+tombstones too, are kept unchanged, and supersede nothing.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
-    >>> judge = EventTimeWindow(lag_ms=3_600_000, time_ms=9_000_000)
+    >>> evaluator = EventTimeWindow(lag_ms=3_600_000, time_ms=9_000_000)
     >>> tombstone = KeyVersion(Position(1, 0), -1, 8_000_000, 0, 0, False)
-    >>> [verdict.why for verdict in judge.meet(Found(tombstone))]
-    ['younger than the lag of 1 h: not touched']
+    >>> [decision.why for decision in evaluator.meet(Found(tombstone))]
+    ['younger than the lag of 1 h']
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("m
 
 
 class EventTimeWindow:
-    """The old ones go before an `EventTime`."""
+    """An evaluator that passes the old messages to an `EventTime`."""
 
     def __init__(self, lag_ms: int, time_ms: int) -> None:
         self._lag_ms, self._time_ms = lag_ms, time_ms
@@ -37,8 +37,8 @@ class EventTimeWindow:
                 version,
                 True,
                 pb.COMPACTION_RULE_YOUNG,
-                f"younger than the lag of {lag}: not touched",
-                stays=f"stays, untouched, until it is {lag} old",
+                f"younger than the lag of {lag}",
+                stays=f"stays until it is {lag} old",
             )
         else:
             yield from self._old.meet(version)
@@ -52,6 +52,6 @@ class EventTimeWindow:
 
 
 def duration_text(span_ms: int) -> str:
-    """In the largest unit that fits: "1 h", "90 s"."""
+    """Formats a duration in the largest unit that fits: "1 h", "90 s"."""
     unit, size = next((unit, size) for unit, size in _UNITS if span_ms % size == 0)
     return f"{span_ms // size:,} {unit}" if span_ms else "0 ms"

@@ -1,14 +1,14 @@
-"""`keep-n`, told: of each key the last n values since its last tombstone are kept.
+"""The evaluator of `keep-n`, which keeps the last n values of each key since its last tombstone.
 
 >>> from ledgerfold.storage.entry import Position
 >>> from ledgerfold.storage.key_scan import KeyVersion
->>> judge = KeepN(2)
+>>> evaluator = KeepN(2)
 >>> for entry_id in range(3):
 ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
-...     for verdict in judge.meet(found):
-...         print(verdict.found.name, verdict.why)
+...     for decision in evaluator.meet(found):
+...         print(decision.found.name, decision.why)
 1:0 not one of the last 2: 1:1 to 1:2 are newer
->>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+>>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
 [('1:1', 'one of the last 2'), ('1:2', 'one of the last 2')]
 """
 
@@ -24,7 +24,7 @@ from ledgerfold.v1 import explain_pb2 as pb
 
 
 class KeepN:
-    """Bound: of a larger n, the last HELD_MAX."""
+    """An evaluator of the last n values. Bound: if n is larger, the last HELD_MAX."""
 
     def __init__(self, n: int) -> None:
         self._n = n

@@ -1,12 +1,13 @@
-"""A strategy of one's own: the broker never runs its code, so it can tell only what is to be seen.
+"""The evaluator of user-defined strategies: the broker never runs their code, so it reports
+results.
 
-What the compacted ledger holds was kept; of the rest only the last run is known to have dropped
-what it met. What the next run will do only a run can tell.
+Messages in the compacted ledger were kept; of the others only the last run is known to have dropped
+those in its input. Only the next run determines its decisions.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
     >>> found = Found(KeyVersion(Position(1, 0), -1, 5, 0, 1, False), in_raw=True)
-    >>> [(verdict.keeps, verdict.why) for verdict in Own("shop:Best").meet(found)]
+    >>> [(decision.keeps, decision.why) for decision in Own("shop:Best").meet(found)]
     [(False, "the code of 'shop:Best' decides")]
 """
 
@@ -20,7 +21,7 @@ from ledgerfold.v1 import explain_pb2 as pb
 
 
 class Own:
-    """`name`: the strategy's."""
+    """An evaluator of the user-defined strategy `name`."""
 
     def __init__(self, name: str) -> None:
         self._why = f"the code of {name!r} decides"

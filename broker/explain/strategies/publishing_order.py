@@ -1,17 +1,18 @@
-"""`publishing-order`, told: of each key the last message is kept, unless it is a tombstone.
+"""The evaluator of `publishing-order`, which keeps each key's last message, unless it is a
+tombstone.
 
-Rules: compactor/strategies/publishing_order.py. What came before a version has no say in it.
+Rules: compactor/strategies/publishing_order.py. Earlier messages do not affect a version.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
-    >>> judge = PublishingOrder()
+    >>> evaluator = PublishingOrder()
     >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
-    ...     for verdict in judge.meet(found):
-    ...         print(verdict.found.name, verdict.why)
+    ...     for decision in evaluator.meet(found):
+    ...         print(decision.found.name, decision.why)
     1:0 deleted by 1:1
     1:1 a tombstone
-    >>> [(verdict.found.name, verdict.why) for verdict in judge.keeps()]
+    >>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
     [('1:2', 'newest')]
 """
 
@@ -27,14 +28,14 @@ _STAYS = "stays until a newer value or a tombstone of its key is compacted"
 
 
 class PublishingOrder:
-    """One value stands, or none."""
+    """An evaluator with at most one current value."""
 
     def __init__(self) -> None:
         self._standing: Found | None = None
 
     def meet(self, version: Found) -> Iterator[Decision]:
         if self._standing is not None:
-            verb = "deleted" if version.is_tombstone else "obscured"
+            verb = "deleted" if version.is_tombstone else "superseded"
             yield dropped(self._standing, rule_of(version), f"{verb} by {version.name}", version)
         if version.is_tombstone:
             yield gone(version)

@@ -1,7 +1,7 @@
-"""The ready-made strategies that decide message by message, told: in the words of their classes.
+"""The evaluator of the built-in message strategies, which uses their own explanations.
 
-The same classes as in a run (ledgerfold/strategies/ready_made.py) are asked, in the same order. One
-message stands at a time, and only that one and the next are held with their values.
+It asks the classes of a run (ledgerfold/strategies/ready_made.py), in the same order. It holds only
+the current message and the next one with their values.
 
     >>> from ledgerfold.storage.decoded import StoredMessage
     >>> from ledgerfold.storage.entry import Position
@@ -9,12 +9,12 @@ message stands at a time, and only that one and the next are held with their val
     >>> def read(found):
     ...     value = b"72"[found.position.entry_id :][:1]
     ...     return StoredMessage(-1, 1, b"k", False, value, False, {}, 0, 0, None)
-    >>> judge = Strategic(Asked("numeric", {}, 0, read))
+    >>> evaluator = Strategic(Asked("numeric", {}, 0, read))
     >>> for entry_id in range(2):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
-    ...     for verdict in judge.meet(found):
-    ...         print(verdict.found.name, verdict.why)
-    1:1 numeric keeps 1:0: 2 is no larger than 7
+    ...     for decision in evaluator.meet(found):
+    ...         print(decision.found.name, decision.why)
+    1:1 numeric keeps 1:0: 2 is not larger than 7
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Message(NamedTuple):
 
 
 class Strategic:
-    """One message stands, or none."""
+    """An evaluator with at most one current message."""
 
     def __init__(self, asked: Asked) -> None:
         self._name, self._read = asked.name, asked.read
@@ -65,7 +65,8 @@ class Strategic:
         if found is not None:
             verb = "deleted" if version.is_tombstone else "superseded"
             why = words_of(self._strategy, previous, current)
-            why = f"{verb} by {version.name}: {why or f'should_keep_left of {self._name} said no'}"
+            why = why or f"should_keep_left of {self._name} returned False"
+            why = f"{verb} by {version.name}: {why}"
             yield dropped(found, rule_of(version), why, version)
         if version.is_tombstone:
             yield gone(version)
@@ -78,9 +79,9 @@ class Strategic:
             yield Decision(self._standing[0], True, pb.COMPACTION_RULE_CHOSEN, why, stays=stays)
 
     def _skipped(self, version: Found, standing: Found | None, why: str | None) -> Decision:
-        keeps = "what stands, which is nothing" if standing is None else standing.name
-        said = f"{self._name} keeps {keeps}: {why or 'should_keep_left said so'}"
-        return dropped(version, pb.COMPACTION_RULE_SKIPPED, said, standing)
+        verb = "skips it" if standing is None else f"keeps {standing.name}"
+        reason = f"{self._name} {verb}: {why or 'should_keep_left returned True'}"
+        return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, standing)
 
     def _message(self, version: Found) -> _Message:
         if not self._strategy.reads:

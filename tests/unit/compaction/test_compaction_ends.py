@@ -283,7 +283,7 @@ def test_a_start_closes_no_run_that_this_process_has_begun() -> None:
     """One is triggered before the scheduler has started: tests had had runs of dead processes."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
-        lab.scheduler.start(by_itself=False)
+        lab.scheduler.start(monitors=False)
         assert lab.run_of(topic, 1).state == RUN_STATE_RUNNING
         lab.compactor.finish()
         await lab.ended(topic)

@@ -36,37 +36,47 @@ def record(offset: int, value: bytes | None = b"v", **batch: object) -> Record:
 @pytest.mark.parametrize(
     ("given", "mapped", "what", "then"),
     [
-        (record(3), 3, "below the log's start", "kept: latest of its key below the clean point"),
-        (record(41), 41, "dirty: no round", "kept: latest of its key up to the bound"),
-        (record(10), 41, "below the clean point 40", "goes in the next round: superseded by 41"),
+        (
+            record(3),
+            3,
+            "below the log start offset",
+            "kept: latest of its key below the clean point",
+        ),
+        (record(41), 41, "dirty: not cleaned", "kept: latest of its key up to the bound"),
+        (
+            record(10),
+            41,
+            "below the clean point 40",
+            "removed by the next cleaning: superseded by 41",
+        ),
         (
             record(41, None),
             41,
             "dirty",
-            f"stays: tombstone; a round now would set its delete horizon at {A_DAY_LATER}",
+            f"stays: tombstone; a cleaning now would set its delete horizon at {A_DAY_LATER}",
         ),
         (
             record(41, None, horizon_ms=5001),
             41,
             "dirty",
-            "stays: tombstone, delete horizon at 1970-01-01T00:00:05.001Z, goes in the first round "
-            "after it",
+            "stays: tombstone, delete horizon at 1970-01-01T00:00:05.001Z, removed by the first "
+            "cleaning after it",
         ),
         (
             record(41, None, horizon_ms=5000),
             None,
             "dirty",
-            "goes in the next round: tombstone, its delete horizon 1970-01-01T00:00:05.000Z has "
-            "come",
+            "removed by the next cleaning: tombstone, its delete horizon "
+            "1970-01-01T00:00:05.000Z has passed",
         ),
         (
             record(41, is_aborted=True, last_of_producer=7),
             41,
             "dirty",
-            "goes in the next round: aborted transaction; last batch of producer 7: its header is "
-            "kept",
+            "removed by the next cleaning: aborted transaction; last batch of producer 7: "
+            "its header is kept",
         ),
-        (record(105), 41, "in the active segment", "stays until its segment ends"),
+        (record(105), 41, "in the active segment", "stays until its segment is rolled"),
         (record(95), 41, "behind the last stable", "stays until the open transaction has ended"),
     ],
 )
@@ -79,14 +89,14 @@ def test_reasons(given: Record, mapped: int | None, what: str, then: str) -> Non
 
 def test_a_record_without_a_key() -> None:
     told = explain(Record(50, 1, None, b"v", Batch(50, 50)), ROUND, mapped=None)
-    assert told.next == "goes in the next round: it has no key"
+    assert told.next == "removed by the next cleaning: it has no key"
 
 
 def test_what_is_behind_a_full_map_stays() -> None:
     full = NextRound(40, 90, map_end=60, active_base=90, now_ms=0, keys_max=5_033_164)
     assert explain(record(59), full, mapped=59).next.startswith("kept")
     assert explain(record(60), full, mapped=59).next == (
-        "stays: map full at 5,033,164 keys: next round"
+        "stays: map full at 5,033,164 keys: next cleaning"
     )
 
 
@@ -94,7 +104,7 @@ def test_what_is_too_young() -> None:
     young = NextRound(40, 50, 50, active_base=90, now_ms=0, limit=Limit.MIN_COMPACTION_LAG)
     told = explain(record(60), young, mapped=None, newer=70)
     assert told.what == "below min.compaction.lag"
-    assert told.next.endswith("superseded by 70, which no round maps yet")
+    assert told.next.endswith("superseded by 70, which no cleaning maps yet")
 
 
 def test_nothing_to_clean() -> None:
@@ -114,15 +124,15 @@ def test_a_horizon_that_no_calendar_has() -> None:
 @pytest.mark.parametrize(
     ("marker", "then"),
     [
-        (Marker(50, 1, 7, True, True, Batch(50, 50)), "stays: its transaction has batches left"),
+        (Marker(50, 1, 7, True, True, Batch(50, 50)), "stays: batches of its transaction remain"),
         (
             Marker(50, 1, 7, False, False, Batch(50, 50, horizon_ms=1, last_of_producer=7)),
-            "goes in the next round: marker of an empty transaction, its delete horizon "
-            "1970-01-01T00:00:00.001Z has come; last batch of producer 7: its header is kept",
+            "removed by the next cleaning: marker of an empty transaction, its delete horizon "
+            "1970-01-01T00:00:00.001Z has passed; last batch of producer 7: its header is kept",
         ),
         (
             Marker(50, 1, 7, None, False, Batch(50, 50)),
-            "goes in the next round: nothing needs it",
+            "removed by the next cleaning: no longer needed",
         ),
     ],
 )
@@ -132,8 +142,8 @@ def test_markers(marker: Marker, then: str) -> None:
 
 def test_what_is_not_there() -> None:
     assert explain_gone(130, ROUND, None).what == "not written yet"
-    assert explain_gone(2, ROUND, None).what == "gone: below the log's start"
-    assert explain_gone(50, ROUND, None).what == "gone: cleaned away"
+    assert explain_gone(2, ROUND, None).what == "deleted: below the log start offset"
+    assert explain_gone(50, ROUND, None).what == "removed by a cleaning"
     assert "its batch, 48 to 52" in explain_gone(50, ROUND, Batch(48, 52)).next
 
 
@@ -157,13 +167,13 @@ def test_a_key_and_its_offsets(lab: KafkaLab) -> None:
     lab.add([(b"b", None)])
     told = ask(lab, b"a")
     assert [(each.id.entry_id, each.value_bytes, each.next) for each in told.versions] == [
-        (0, 1, "goes in the next round: superseded by 2"),
+        (0, 1, "removed by the next cleaning: superseded by 2"),
         (2, 2, "kept: latest of its key up to the bound"),
     ]
     assert told.versions[0].next_by.entry_id == 2
     first, last = ask(lab, b"b").versions
     assert first.next == "kept: latest of its key up to the bound"
-    assert (last.what, last.next) == ("in the active segment", "stays until its segment ends")
+    assert (last.what, last.next) == ("in the active segment", "stays until its segment is rolled")
     assert ask(lab, offset=0).versions == told.versions[:1]
     assert ask(lab, offset=9).versions[0].what == "not written yet"
     assert told.notes == [
@@ -179,11 +189,12 @@ def test_transactions(lab: KafkaLab) -> None:
     first, second = ask(lab, b"a").versions
     assert first.next == "kept: latest of its key up to the bound"
     assert second.next == (
-        "goes in the next round: aborted transaction; last batch of producer 7: its header is kept"
+        "removed by the next cleaning: aborted transaction; last batch of producer 7: its header "
+        "is kept"
     )
     (marker,) = ask(lab, offset=2).versions
-    assert marker.what == "abort marker of producer 7, dirty: no round has met it"
-    assert marker.next == "stays: its transaction has batches left"
+    assert marker.what == "abort marker of producer 7, dirty: not cleaned yet"
+    assert marker.next == "stays: batches of its transaction remain"
 
 
 def test_a_map_that_is_full(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +206,7 @@ def test_a_map_that_is_full(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> N
     # The map stops at the first record that finds it full, also of a key that it has.
     assert [each.next for each in told.versions] == [
         "kept: latest of its key up to the bound",
-        "stays: map full at 2 keys: next round",
+        "stays: map full at 2 keys: next cleaning",
     ]
     assert told.notes[0].startswith("A round now would map offsets 0 to 1,")
     assert "Its map is full at 2 keys" in told.notes[1]

@@ -99,7 +99,7 @@ def test_what_goes_wrong_is_a_note(lab: BrokerLab, answer: Answer, note: str) ->
     told = explained(lab, answer)
     assert [each.words for each in told.versions] == ["", ""]
     assert [each.next for each in told.versions] == [
-        "the code of 'shop:Best' decides; only a run can tell what the next one does"
+        "the code of 'shop:Best' decides; only the next run shows its decision"
     ] * 2
     assert any(note in each for each in told.notes)
 

@@ -79,12 +79,15 @@ def test_each_version_is_told_by_the_rule_that_applied() -> None:
     history = [raw(4), raw(12), raw(13, 0), both(18), raw(25), raw(26, 0), raw(27)]
     assert told(explain(history, facts(20, TWO_RUNS))) == [
         (
-            "kept by run 3, obscured by 1:12, dropped by run 7",
-            "its raw copy goes when ledger 1 is trimmed",
+            "kept by run 3, superseded by 1:12, dropped by run 7",
+            "its raw copy is removed when ledger 1 is trimmed",
         ),
-        ("deleted by 1:13, dropped by run 7", "its raw copy goes when ledger 1 is trimmed"),
-        ("a tombstone, dropped by run 7", "its raw copy goes when ledger 1 is trimmed"),
-        ("newest up to the horizon 1:20, kept by run 7", "the next run drops it: obscured by 1:25"),
+        ("deleted by 1:13, dropped by run 7", "its raw copy is removed when ledger 1 is trimmed"),
+        ("a tombstone, dropped by run 7", "its raw copy is removed when ledger 1 is trimmed"),
+        (
+            "newest up to the horizon 1:20, kept by run 7",
+            "the next run drops it: superseded by 1:25",
+        ),
         ("above the horizon 1:20", "the next run drops it: deleted by 1:26"),
         ("above the horizon 1:20", "the next run drops it: a tombstone"),
         ("above the horizon 1:20", "the next run keeps it"),
@@ -99,11 +102,11 @@ def test_messages_without_a_key_never_obscure_each_other() -> None:
     assert told(without) == [
         (
             "kept by run 3, null key, retain_null_key=false, dropped by run 7",
-            "its raw copy goes when ledger 1 is trimmed",
+            "its raw copy is removed when ledger 1 is trimmed",
         ),
         (
             "null key, retain_null_key=false, dropped by run 7",
-            "its raw copy goes when ledger 1 is trimmed",
+            "its raw copy is removed when ledger 1 is trimmed",
         ),
         ("above the horizon 1:20", "the next run keeps it"),
     ]
@@ -115,8 +118,8 @@ def test_retention_hides_before_it_drops() -> None:
     history = [both(7, in_raw=False), both(8, in_raw=False)]
     explained = explain(history[:1], facts(20, TWO_RUNS, floor=floor))
     assert told(explained)[0] == (
-        "newest up to the horizon 1:20, kept by run 3, but retention hides what lies before 1:8",
-        "the next run drops it: retention removed what lies before 1:8",
+        "newest up to the horizon 1:20, kept by run 3, but retention hides messages before 1:8",
+        "the next run drops it: retention removed messages before 1:8",
     )
     first = facts(20, TWO_RUNS, floor=floor, strategy=CompactionStrategy(name="keep-first"))
     rules = [each.next_rule for each in explain(history, first).versions]
@@ -128,7 +131,7 @@ def test_retention_hides_before_it_drops() -> None:
     ("history", "what"),
     [
         ([raw(4)], "does not hold it and should (newest up to the horizon 1:20)"),
-        ([both(4), both(5)], "holds it and should not (obscured by 1:5)"),
+        ([both(4), both(5)], "holds it and should not (superseded by 1:5)"),
     ],
 )
 def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
@@ -141,11 +144,11 @@ def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
 
 
 def test_a_run_may_end_before_the_one_before_it() -> None:
-    """As Pulsar's without new data: what lies between is dropped, and met once more."""
+    """As Pulsar's without new data: what lies between is dropped, and read again."""
     again = line(run(1, 10), run(2, 6, previous=101))
     history = [raw(3), raw(9, 0), raw(12)]
     assert told(explain(history, facts(6, again))) == [
-        ("deleted by 1:9, dropped by run 1", "its raw copy goes when ledger 1 is trimmed"),
+        ("deleted by 1:9, dropped by run 1", "its raw copy is removed when ledger 1 is trimmed"),
         ("a tombstone, dropped by run 1", "the next run drops it: a tombstone"),
         ("above the horizon 1:6", "the next run keeps it"),
     ]
@@ -220,9 +223,9 @@ def test_what_is_nowhere_any_more_names_the_runs_that_come_into_question() -> No
     trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))
     assert trimmed.place == pb.VERSION_PLACE_TRIMMED
     assert trimmed.dropped_by == pb.RunSpan(first=3, last=7)
-    assert trimmed.what.endswith("one of the runs 3 to 7; why is not known any more")
+    assert trimmed.what.endswith("one of the runs 3 to 7; reason no longer known")
     never = explain_trimmed(message_id, Facts())
-    assert never.what == "if it was there, it was trimmed before a run looked at it"
+    assert never.what == "if it existed, it was trimmed before a run read it"
 
 
 def test_notes_say_what_the_account_rests_on() -> None:
@@ -233,7 +236,7 @@ def test_notes_say_what_the_account_rests_on() -> None:
         "1,200 older versions are not listed.",
         "Horizon 1:20, set by run 7; the log ends at 1:27.",
         "10 messages are trimmed; known are those of them that the compacted ledger holds.",
-        "Retention removed what lies before 1:8.",
+        "Retention removed messages before 1:8.",
         "Strategy publishing-order.",
         "The next run comes with a trigger; no threshold is set.",
     ]
@@ -241,7 +244,7 @@ def test_notes_say_what_the_account_rests_on() -> None:
     assert "1 message is trimmed; it is known if the compacted ledger holds it." in one
     changed = replace(compacted, strategy=CompactionStrategy(name="event-time"))
     missed = [pb.ExplainedVersion(is_missed=True)]
-    assert notes(outlook, changed, older=0, told=missed)[-3:-1] == [
+    assert notes(outlook, changed, older=0, listed=missed)[-3:-1] == [
         "Strategy event-time; up to run 7 it was publishing-order.",
         "What a run dropped does not come back, whatever strategy follows.",
     ]

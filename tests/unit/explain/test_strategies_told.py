@@ -50,12 +50,12 @@ def told_by(
         value = (values or {}).get(found.name, b"")
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 
-    judge = rules_of(name).judge(Asked(name, settings or {}, NOW_MS, read))
-    verdicts = [verdict for version in versions for verdict in judge.meet(version)]
-    verdicts += judge.keeps()
-    verdicts.sort(key=lambda verdict: verdict.found.identity)
+    evaluator = rules_of(name).evaluator(Asked(name, settings or {}, NOW_MS, read))
+    decisions = [decision for version in versions for decision in evaluator.meet(version)]
+    decisions += evaluator.keeps()
+    decisions.sort(key=lambda decision: decision.found.identity)
     return [
-        f"{each.found.name} {'kept' if each.keeps else 'dropped'}: {each.why}" for each in verdicts
+        f"{each.found.name} {'kept' if each.keeps else 'dropped'}: {each.why}" for each in decisions
     ]
 
 
@@ -96,9 +96,9 @@ def test_event_time_tells_times_ties_and_tombstones() -> None:
     assert told_by("event-time", versions) == [
         "1:1 dropped: superseded by 1:2, published later with the same event time",
         "1:2 dropped: superseded by 1:6, whose event time 1970-01-01T00:00:07.000Z is later",
-        "1:3 dropped: older by event time than 1:2, which stands",
-        "1:4:-1:0 dropped: in a batch, with the same event time as 1:2, which stands",
-        "1:5 dropped: a tombstone older by event time than 1:2, which stands: ignored",
+        "1:3 dropped: older by event time than the current 1:2",
+        "1:4:-1:0 dropped: in a batch, with the same event time as the current 1:2",
+        "1:5 dropped: a tombstone older by event time than the current 1:2: ignored",
         "1:6 kept: latest by event time",
     ]
 
@@ -129,7 +129,7 @@ def test_a_window_leaves_the_young_alone() -> None:
         raw(3, 0, event_ms=young_ms),
         raw(4),
     ]
-    young = "younger than the lag of 1 h: not touched"
+    young = "younger than the lag of 1 h"
     assert told_by("event-time-window", versions, {"lag_ms": str(HOUR_MS)}) == [
         "1:1 kept: latest by event time",
         f"1:2 kept: {young}",
@@ -173,7 +173,7 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
             [
                 "1:1 dropped: superseded by 1:2: 10 is larger than 5",
                 "1:2 dropped: deleted by 1:4: a tombstone wins whatever stood",
-                "1:3 dropped: numeric keeps 1:2: 7 is no larger than 10",
+                "1:3 dropped: numeric keeps 1:2: 7 is not larger than 10",
                 "1:4 dropped: a tombstone",
             ],
         ),
@@ -194,7 +194,7 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
                 "1:1 dropped: superseded by 1:2: v 10 is not lower than 5",
                 "1:2 kept: chosen by header-version",
                 "1:3 dropped: header-version keeps 1:2: v 7 is lower than 10",
-                "1:4 dropped: header-version keeps 1:2: v is no number, and was 10",
+                "1:4 dropped: header-version keeps 1:2: v is not a number, the current one is 10",
             ],
         ),
     ],
@@ -220,7 +220,7 @@ def test_code_of_one_s_own_is_not_run() -> None:
         f"{decides}, dropped by run 2",
         "above the horizon 1:6",
     ]
-    next_one = f"{decides}; only a run can tell what the next one does"
+    next_one = f"{decides}; only the next run shows its decision"
     assert [each.next for each in explained][1::2] == [next_one, next_one]
 
 
@@ -231,11 +231,11 @@ def test_what_another_strategy_would_have_kept_is_said() -> None:
     explained = explain(history, facts(run(1, 5, publishing), in_force=EVENT_TIME))
     first, second, third = explained.versions
     assert first.what == (
-        "obscured by 1:2, dropped by run 1 under publishing-order; event-time would have kept it"
+        "superseded by 1:2, dropped by run 1 under publishing-order; event-time would have kept it"
     )
     assert (first.is_missed, second.is_missed, first.strategy) == (True, False, "publishing-order")
     assert second.what == ("newest up to the horizon 1:5, kept by run 1 under publishing-order")
-    assert third.next == ("the next run drops it: older by event time than 1:2, which stands")
+    assert third.next == ("the next run drops it: older by event time than the current 1:2")
     assert third.next_rule == pb.COMPACTION_RULE_EARLIER_EVENT
 
 
@@ -245,7 +245,7 @@ def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
     history = [raw(1, event_ms=9_000), raw(2, event_ms=8_000), both(3, event_ms=8_500)]
     explained = explain(history, facts(run(1, 2, numbers), run(2, 5, EVENT_TIME), in_force=numbers))
     assert [each.what for each in explained.versions][1] == (
-        "kept by run 1, older by event time than 1:1, which stands, dropped by run 2 under"
+        "kept by run 1, older by event time than the current 1:1, dropped by run 2 under"
         " event-time; keep-n (n=2) would have kept it"
     )
     assert explained.versions[0].state == pb.VERSION_STATE_INCONSISTENT
@@ -280,7 +280,7 @@ def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
     (told, _) = explain([raw(3), both(4)], facts(*runs, in_force=numbers, is_whole=False)).versions
     assert told.what == (
         "dropped by run 2 or an earlier one under event-time or publishing-order;"
-        " why is not known any more; keep-n (n=2) would have kept it"
+        " reason no longer known; keep-n (n=2) would have kept it"
     )
     assert (told.strategy, told.dropped_by) == ("", pb.RunSpan(first=1, last=2))
     assert (told.rule, told.HasField("by")) == (pb.COMPACTION_RULE_UNSPECIFIED, False)
@@ -324,7 +324,7 @@ def test_what_is_trimmed_may_have_had_a_part() -> None:
     assert [each.what for each in explained.versions] == [
         "superseded by 1:5, whose event time 1970-01-01T00:00:06.000Z is later,"
         " dropped by run 2 or an earlier one",
-        "dropped by run 2; why is not known any more",
+        "dropped by run 2; reason no longer known",
         "above the horizon 1:6",
     ]
 

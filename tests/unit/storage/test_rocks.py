@@ -304,7 +304,7 @@ def test_threads_write_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> No
 
     def fail() -> None:
         while not is_over.is_set():
-            with pairs._door.alone():
+            with pairs._access.exclusive():
                 if pairs._failure is None and not isinstance(pairs._db, Refusing):
                     pairs._db = Refusing(pairs._db, NOT_SYNCED, takes_effect=True)
             disk.now_s += RETRY_S
