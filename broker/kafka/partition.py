@@ -4,8 +4,7 @@ An append takes these steps, all on the event loop without a pause:
 
 1. The batch is validated and gets its offsets and time (broker/kafka/log/validation.py).
 2. The active segment rolls before it, if due (ledgerfold/kafka/rolling.py).
-3. Its producer's state is checked, and duplicates are detected
-   (broker/kafka/producers/producers.py).
+3. Its producer's state is checked (broker/kafka/producers/producers.py).
 4. It is queued, and its producer's state and the transaction index are updated.
 
 A single broker has what is durable: the high watermark follows the last durable batch, unless it is
@@ -44,8 +43,8 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 
 
 class Appended(NamedTuple):
-    """The result of an append. `durable_at`: the position whose durability releases the receipt;
-    None is at once.
+    """The result of an append. `durable_at`: the position that releases the receipt; None is at
+    once.
 
     `append_time_ms`: the time of all its records, under LogAppendTime.
     """
@@ -58,10 +57,9 @@ class Appended(NamedTuple):
 
 
 class TakenOver(NamedTuple):
-    """Marks batches appended to a copy of another log, which is built segment by segment.
+    """Batches of another log, appended to its copy, whose segments end only where its own do.
 
-    No segment ends before them, however full or old it is. `append_time_ms`: their time in that
-    log.
+    `append_time_ms`: their time in that log.
     """
 
     append_time_ms: int | None = None
@@ -92,13 +90,12 @@ class Partition:
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
         self._replayed_from = 0
-        # The log was truncated, and the record has all aborted transactions: a cleaning may have
-        # dropped some whose markers are there.
+        # The log was truncated: aborted transactions come from its record, not from the replay.
         self._was_truncated = False
         # The limit of a high watermark that is held back.
         self.held_high_watermark: int | None = None
-        # A log start, and the first offset of the batch at or after it; None if there is none, or
-        # no open transaction began before it.
+        # A log start, and the first offset of the batch at or after it: None if there is none or it
+        # is not needed, as no open transaction began before it.
         self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
         # Called when more can be read.
         self.on_visible: set[Callable[[], None]] = set()
@@ -193,8 +190,7 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         taken_over: TakenOver | None = None,
     ) -> Appended:
-        """Appends one batch. Raises KafkaError, with nothing appended, and the error with which the
-        log failed.
+        """Appends one batch. Raises KafkaError, and the error with which the log failed.
 
         `taken_over`: for a leader's batches only.
         """
@@ -238,8 +234,8 @@ class Partition:
             raise KafkaError(
                 KafkaErrorKind.INVALID_REQUEST,
                 f"A batch up to offset {header.last_offset} does not fit into the segment of "
-                f"{self.label} that begins at {base}: that ends {INT_MAX} behind it. Begin another "
-                "segment first.",
+                f"{self.label} that begins at {base}: its offsets end at "
+                f"{base + INT_MAX}. Begin another segment first.",
             )
 
     def _roll_before(self, header: BatchHeader, now_ms: int) -> None:
@@ -296,8 +292,8 @@ class Partition:
     ) -> Sequence[StoredBatch]:
         """Returns the batches that a consumer delivers: without markers and empty batches.
 
-        `aborted_in`: for a reader of committed records, the segments from the first offset on at
-        the time of the read. A cleaning that has replaced them since dropped its index entries.
+        `aborted_in`: for read-committed, the segments before the read: a later cleaning drops
+        lines.
         """
         data = [each for each in batches if each.header.record_count and not each.header.is_control]
         return data if aborted_in is None else committed(data, aborted_in)
@@ -334,10 +330,9 @@ class Partition:
     # -- the log's start -------------------------------------------------------------------
 
     async def set_log_start(self, offset: int) -> int:
-        """Advances the log start to an offset, or to the high watermark for -1. Returns its new
-        value.
+        """Advances the log start to an offset, or to the high watermark for -1. Returns its value.
 
-        It never moves back. Raises KafkaError (OFFSET_OUT_OF_RANGE), DiskFailure, Moved.
+        Raises KafkaError (OFFSET_OUT_OF_RANGE), DiskFailure, Moved.
         """
         wanted = self.high_watermark if offset == -1 else offset
         if wanted > self.high_watermark or wanted < 0:
@@ -370,10 +365,8 @@ class Partition:
         self._start_batch = start, found
 
     async def _find_unstable(self) -> None:
-        """Finds the first remaining batch of each open transaction, at a load.
-
-        A cleaning may have removed the first batches of a transaction that a truncation reopened:
-        nothing before the remaining ones is unstable.
+        """Finds the first remaining batch of each transaction that a truncation reopened, at a
+        load.
         """
         for first in self.producers.open_offsets:
             if first < self.log_start_offset:

@@ -61,7 +61,7 @@ class CleanerHandlers:
                 for name, each in BROKER_SETTINGS.items()
             ]
             return kafka_pb2.GetKafkaConfigResponse(entries=entries)
-        # Partitions are equal unless one was set by itself.
+        # Partitions have equal settings unless one was changed separately.
         first, *_ = self._broker.partitions.names(persistent_topic(request.topic))
         own = (await self._broker.kafka_topic(first)).config
         entries = [

@@ -56,7 +56,7 @@ class Survivors:
     def keep_headers(self, indexes: Integers) -> None:
         """Keeps only headers, for a producer's last sequence number or for the log's end.
 
-        Such a header has no horizon and no compression; its largest timestamp stays.
+        The header has no horizon and no compression; its largest timestamp stays.
         """
         headers = self._headers[indexes]
         headers["attributes"] &= KIND

@@ -1,6 +1,6 @@
 """Reads eight bytes from each of many positions of a buffer as numbers.
 
-Such a word holds the start of a record, or eight bytes of a key: work on each byte of each row
+A word holds the start of a record, or eight bytes of a key: work on each byte of each row
 becomes arithmetic on a column.
 
 >>> import numpy as np

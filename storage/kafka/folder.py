@@ -124,7 +124,7 @@ def segments_of(folder: Path) -> Sequence[SegmentFile]:
         logs = {base: path for base, path in logs.items() if not low <= base < high} | swaps
     if not logs:
         raise InvalidRequest(
-            f"{folder} holds no segment of a Kafka partition: name the folder of one, such as "
+            f"{folder} holds no segment of a Kafka partition: name the folder of one, for example "
             "DIR/orders-0."
         )
     files = [_segment_file(base, logs[base]) for base in sorted(logs)]

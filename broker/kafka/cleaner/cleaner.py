@@ -119,13 +119,13 @@ class Cleaner:
 
     async def _stop(self) -> None:
         threads, self._threads = self._threads, []
-        rounds = list(self._cleanings.values())
+        cleanings = list(self._cleanings.values())
         for each in threads:
             each.cancel()
-        for task in rounds:
+        for task in cleanings:
             _cancel(task)
-        if threads or rounds:
-            await asyncio.wait({*threads, *rounds})
+        if threads or cleanings:
+            await asyncio.wait({*threads, *cleanings})
 
     async def restart(self) -> None:
         """Restarts all threads after a change of settings, as Kafka does."""
@@ -137,8 +137,8 @@ class Cleaner:
         clock = self._broker.clock
         while True:
             try:
-                turn = await self.run_pass()
-                is_idle = turn.topic is None or turn.failure is not None
+                result = await self.run_pass()
+                is_idle = result.topic is None or result.failure is not None
             except LedgerfoldError as error:
                 _log.warning("Cleaner thread %d: %s", number, error)
                 is_idle = True
@@ -149,10 +149,12 @@ class Cleaner:
             config = self._broker.kafka_config
             if is_idle:
                 await clock.sleep(config.number("log.cleaner.backoff.ms") / 1000)
-            elif turn.outcome is not None:
-                stats = turn.outcome.manifest.stats
+            elif result.outcome is not None:
+                stats = result.outcome.manifest.stats
                 size_bytes = stats.bytes_read + stats.bytes_written
-                await clock.sleep(delay_ms_after(config, clock, size_bytes, turn.elapsed_ms) / 1000)
+                await clock.sleep(
+                    delay_ms_after(config, clock, size_bytes, result.elapsed_ms) / 1000
+                )
 
     async def _retain(self) -> None:
         while True:
@@ -216,13 +218,13 @@ class Cleaner:
                 self._end(chosen)
         deleted = 0 if failure else await self._deletion.of_compacted()
         elapsed_ms = self._broker.clock.now_ms() - began_ms
-        turn = PassResult(
+        result = PassResult(
             chosen, choice, made, outcome, was_aborted, failure, deleted, elapsed_ms, began_ms
         )
-        if turn.topic is not None or turn.deleted_segments:
-            self.last_passes.appendleft(turn)
-        self.gauges.ended(turn.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
-        return turn
+        if result.topic is not None or result.deleted_segments:
+            self.last_passes.appendleft(result)
+        self.gauges.ended(result.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
+        return result
 
     async def _plans(self) -> dict[str, Candidate]:
         """Returns the compacted logs that are in no state. Repairs invalid checkpoints."""
@@ -266,13 +268,13 @@ class Cleaner:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            turn = asyncio.current_task()
-            if turn is not None and turn.cancelling():
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
                 # The pass itself is cancelled, whether or not the cleaning was, too.
                 _cancel(task)
                 await asyncio.wait({task})
                 raise
-            raise CompactionCancelled(f"The round of {name} was aborted.") from None
+            raise CompactionCancelled(f"The cleaning of {name} was aborted.") from None
         finally:
             del self._cleanings[name]
 
@@ -308,7 +310,7 @@ class Cleaner:
 
     async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
         name = partition.name
-        _log.error("%s: a round failed; the cleaner leaves it alone: %s", name, error)
+        _log.error("%s: a cleaning failed; the log is uncleanable: %s", name, error)
         self.mark_uncleanable(name, str(error), failure_kind(error))
         await partition.set_checkpoint(made.first_dirty_offset)
 

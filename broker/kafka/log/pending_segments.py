@@ -26,7 +26,7 @@ class _PendingSegment(NamedTuple):
 
 
 class PendingSegments:
-    """Segments whose first ledger is not recorded yet, by that ledger. Bounded by such ledgers."""
+    """Segments whose first ledger is not recorded yet, by that ledger. Bounded by those ledgers."""
 
     def __init__(self) -> None:
         self._by_ledger: dict[int, _PendingSegment] = {}

@@ -1,8 +1,8 @@
 """Reads a Kafka log by offset, through cleaned and raw ledgers.
 
-A read at a missing offset returns the next batch (docs/KAFKA.md, "Reading"). Segments that a
-cleaning replaces, or retention deletes, during a read do not fail it: the offset is looked up again
-in the present segments. Only durable batches are read.
+A read at a missing offset returns the next batch (docs/KAFKA.md, "Produce and read"). Segments that
+a cleaning replaces, or retention deletes, during a read do not fail it: the offset is looked up
+again in the present segments. Only durable batches are read.
 """
 
 from __future__ import annotations
